@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import torch
 from plain import Size
@@ -101,7 +100,7 @@ class CudaKernels(TorchFunctionMode):
 
 def step_budget(size: Size, members: int, overrides: Sequence[dict[str, Any]]) -> Budget:
     """Return the budget of the second step of a stack, as it is captured."""
-    with mock.patch("torch.optim.adam._device_dtype_check_for_fused"), cuda_layout(), CudaKernels() as kernels:
+    with cuda_layout(), CudaKernels() as kernels:
         step = step_of(stack_training(size, members, torch.device("meta"), overrides), size)
         step()
         kernels.budget = Budget()

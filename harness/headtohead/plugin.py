@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset
     from headtohead.plugins.dataset import Pair as Pair
-    from headtohead.plugins.entry import Cost as Cost
     from headtohead.plugins.entry import Options as Options
     from headtohead.plugins.entry import Setting as Setting
     from headtohead.plugins.hookspecs import hookimpl as hookimpl
@@ -50,7 +49,7 @@ _NAMES = {
     "headtohead.plugins.attention": "Attention MaskPattern",
     "headtohead.plugins.component": "BuildContext Geometry",
     "headtohead.plugins.dataset": "Corpus Dataset Pair",
-    "headtohead.plugins.entry": "Cost Options Setting",
+    "headtohead.plugins.entry": "Options Setting",
     "headtohead.plugins.hookspecs": "hookimpl",
     "headtohead.plugins.launcher": "Exit Job Launcher",
     "headtohead.plugins.logger": "LoggedRun Logger",

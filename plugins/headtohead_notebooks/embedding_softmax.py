@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
+from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
 
 
 def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -30,7 +30,6 @@ def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
 class EmbeddingSoftmax(Attention):
     """Softmax of the masked embeddings; requires as many target tokens as d_model."""
 
-    cost = Cost(flops="2*d**3")
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
     pitfalls: ClassVar[Mapping[str, str]] = {

@@ -1,16 +1,11 @@
 import json
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
-from headtohead.testing.checks import configurations, examination
-from headtohead.testing.checks.examination import Examination
-from headtohead.testing.invariants import TRAINING
-from headtohead.testing.verdict import Verdict
 
 NAMES = [invariant.name for invariant in INVARIANTS]
 
@@ -130,7 +125,7 @@ def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
     assert [record["name"] for record in records] == ["masking/peeking", "recipe/peeped"]
     causality = next(invariant for invariant in records[0]["invariants"] if invariant["invariant"] == "causality")
     assert causality["outcome"] == "violated"
-    assert causality["example"].startswith("source tokens 1, target tokens 2, sentences 1, ")
+    assert " at member " in causality["example"]
 
 
 DATASET = """
@@ -188,39 +183,6 @@ def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invaria
     assert outcomes[invariant]["example"]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("fewest")
-def test_all_checks_every_row_of_the_pairwise_array(h2h, monkeypatch):
-    monkeypatch.setattr(configurations, "ROLE_CHOICES", configurations.ROLE_CHOICES[:1])
-    monkeypatch.setattr(configurations, "MASK_VALUES", ("-inf",))
-    rows = configurations.pairwise(plugin_registry.current())
-    code, output = h2h("check", "--all", "--format", "json")
-    first, *others = json.loads(output)
-    assert code == 0
-    assert [record["name"] for record in (first, *others)] == [" · ".join(row.values()) for row in rows]
-    assert all(record["sound"] for record in (first, *others))
-    assert [found["invariant"] for found in first["invariants"]] == NAMES
-    for record in others:  # one style; its stacks were trained for the first row
-        assert {found["invariant"] for found in record["invariants"]} == set(NAMES) - TRAINING
-
-
-def test_all_prints_only_violations(h2h, monkeypatch):
-    causality, parity = (next(each for each in INVARIANTS if each.name == name) for name in ("causality", "parity"))
-    holds, absent, fails = (Verdict(state, None, "why") for state in ("holds", "does not apply", "violated"))
-    examinations = [
-        Examination("first", ((causality, holds), (parity, holds))),
-        Examination("second", ((causality, fails), (parity, replace(fails, cause="model.bias")))),
-        Examination("third", ((causality, holds), (parity, absent))),
-    ]
-    monkeypatch.setattr(examination, "examine_array", lambda registry: iter(examinations))
-    code, output = h2h("check", "--all")
-    assert code == 1
-    lines = [" ".join(line.split()) for line in output.splitlines()]
-    assert lines[0] == "second"
-    assert not any(line.startswith(("first", "third")) for line in lines)
-    assert lines[-1] == "3 checked, 1 with violations: second"
-
-
 @pytest.mark.usefixtures("fewest")
 def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "incomplete")
@@ -253,6 +215,9 @@ def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
             def incompatible_with(cls, options, setting):
                 return "no model is large enough"
 
+            def bias(self, query_positions, key_positions, role, layer):
+                return None
+
         @hookimpl
         def register_positionals():
             return {"never": Never, "too": Never}
@@ -266,25 +231,6 @@ def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
         "0 checked, 0 with violations",
         "2 not checked: positional/never, positional/too",
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fewest")
-def test_a_style_that_overrides_nothing_fails(h2h, plugin):
-    source = """
-        from headtohead.plugin import Attention, hookimpl
-
-        class Plain(Attention):
-            weights = "positive"
-
-        @hookimpl
-        def register_attentions():
-            return {"plain": Plain}
-    """
-    code, output = h2h("check", "--plugin", plugin(source), "--format", "json")
-    first = json.loads(output)[0]["invariants"][0]
-    assert (code, first["invariant"], first["outcome"]) == (1, "hooks", "violated")
-    assert first["reason"].startswith("the entry overrides no hook, so it computes the same as its base class")
 
 
 @pytest.mark.usefixtures("fewest")
@@ -319,16 +265,18 @@ def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2
         (["rotery"], "'rotary'"),
         (["attention/rotary"], "positional/rotary"),
         (["slurm"], "launcher/slurm"),
-        (["--all", "rotary"], "--all"),
         (["rotary", "--set", "model.d_model=8"], "--set"),
         (["dataset/copy", "--set", "longst=5"], "'longest'"),
         (["dataset/tatoeba"], "data.file"),
         (["recipe/slides-en-fr", "--set", "model.d_modle=8"], "'d_model'"),
         (["--plugin", "mine.py"], "mine.py"),
         (["dataset/letters", "--plugin", "mine.py"], "ZeroDivisionError"),
+        (["idle", "--plugin", "idle.py"], "positional/idle overrides no hook"),
     ],
 )
-def test_bad_input_is_one_line(h2h, plugin, arguments, named):
+def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
+    idle = RAISING.replace("Incomplete", "Idle").replace("incomplete", "idle").replace("def embed", "def _embed")
+    (tmp_path / "idle.py").write_text(textwrap.dedent(idle))
     plugin(
         DATASET.replace("next(calls)\n", "next(calls) / 0\n") if "dataset/letters" in arguments else "import nothing"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headtohead.testing import INVARIANTS, Subject, check
+from headtohead.testing import check
 from headtohead.testing.invariant import known_violations
 from headtohead.testing.tiny import tiny_config
 from made import case_table, unexpected
@@ -94,18 +94,3 @@ def test_a_setting_has_its_known_violations_and_verdicts_name_it(choices, expect
     for name, verdict in violations.items():
         assert verdict.cause == known_violations(config)[name]
         assert str(verdict).endswith(f"; known violation of {verdict.cause}")
-
-
-def number(name, **choices):
-    """Return the number that an invariant measures."""
-    (selected,) = (invariant for invariant in INVARIANTS if invariant.name == name)
-    return selected(Subject(tiny_config(**choices))).number
-
-
-def test_cross_attention_to_the_decoder_ignores_the_source_entirely():
-    assert number("source-reaches-logits", quirks={"cross_attention_memory": "decoder"}) == 0.0
-
-
-def test_a_mask_on_embeddings_attenuates_earlier_tokens_by_a_billion():
-    assert number("target-reaches-logits", attention="embedding-softmax", norm="post") < 1e-8
-    assert number("target-reaches-logits", norm="post") > 1e-3

@@ -39,10 +39,7 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
     verdict = INVARIANT["causality"](Subject(tiny_config(masking="none")))
     assert verdict.state == "does not apply"
     assert verdict.number > 1e-3
-    assert str(verdict).startswith(
-        "does not apply: the decoder's mask does not hide the future; "
-        "as predicted, later tokens change earlier logits ["
-    )
+    assert "as predicted, later tokens change earlier logits [" in str(verdict)
 
 
 @pytest.mark.parametrize("chosen", [{"positional": "learned"}, {"attention": "random"}])
@@ -52,10 +49,8 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
 )
 def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset, message):
     """The last position within the limit must work, so that an unrelated exception does not pass the check."""
-    registry = current()
-    entry = {"positional": registry.positional("learned"), "attention": registry.attention("random")}[
-        next(iter(chosen))
-    ]
+    ((family, name),) = chosen.items()
+    entry = current().find(family, name).entry
     true = entry.limit(entry.Options())
     monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + offset))
     verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))
@@ -82,22 +77,13 @@ def test_a_bias_with_a_large_limit_is_called_beyond_the_limit(monkeypatch):
     assert verdict.state == "does not apply", str(verdict)
 
 
-def test_the_absence_of_a_predicted_failure_is_a_violation():
-    assert outside("it is wide", 1e-3, "it leaks").state == "does not apply"
-    missing = outside("it is wide", 0.0, "it leaks")
-    assert missing.counterexample == "it is wide; expected, but not measured: it leaks"
-    assert str(missing) == "violated: it is wide; expected, but not measured: it leaks [0]"
-
-
-def test_nan_is_a_violation_of_every_invariant():
-    for judge in (within, beyond):
-        assert judge(math.nan, "x").state == "violated"
-    assert outside("x", math.nan, "y").state == "violated"
+def test_nan_and_the_absence_of_a_predicted_failure_are_violations():
+    for verdict in (within(math.nan, "x"), beyond(math.nan, "x"), outside("x", math.nan, "y"), outside("x", 0.0, "y")):
+        assert verdict.state == "violated"
 
 
 def test_the_worst_of_several_verdicts_is_the_violation():
-    holds, violation = within(0.0, "fine"), within(1.0, "off")
-    not_applying = outside("x", 1.0, "y")
+    holds, violation, not_applying = within(0.0, "fine"), within(1.0, "off"), outside("x", 1.0, "y")
     assert worst(holds, violation, not_applying) is violation
     assert worst(not_applying, holds) is holds
     assert worst(not_applying, not_applying) is not_applying

@@ -1,8 +1,8 @@
 """Every invariant, over attention × positional × masking × mask value × role.
 
 A registered entry is tested without further code. The default tier checks rows in which every value
-occurs; the slow tier adds rows in which every two compatible values occur together. ``h2h check
---all`` checks all combinations. Fewer rows train stacks, see ``test_stacks.py``.
+occurs; the slow tier adds rows in which every two compatible values occur together. Fewer rows
+train stacks, see ``test_stacks.py``.
 """
 
 import itertools
@@ -12,10 +12,9 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from headtohead.testing.checks.configurations import choices, compatibility, factors, pairwise
-from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from made import case_table
+from made.array import choices, compatibility, covering, every_value, factors
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
@@ -30,7 +29,7 @@ def array():
 
     Not computed during collection, which every worker repeats.
     """
-    rows = pairwise(REGISTRY)
+    rows = covering(FACTORS, is_compatible)
     default = every_value(rows)
     seen, first = set(), []
     for row in [*default, *rows]:

@@ -18,6 +18,13 @@ def reports_without_figures(without_figures: None) -> None:
     """Leave figures out of the reports of commands in this process."""
 
 
+@pytest.fixture(autouse=True)
+def plugins_without_a_check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train with a plugin file at once: the check of its code takes seconds, and has its own tests."""
+    if request.path.name != "test_plugin_checks.py":
+        monkeypatch.setattr("headtohead.testing.checks.quick.check_plugins", lambda *arguments: None)
+
+
 @pytest.fixture
 def study(tmp_path: Path, cache: Path, h2h_here: Command) -> Study:
     made = Study(tmp_path, cache, h2h_here)

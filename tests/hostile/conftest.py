@@ -119,7 +119,7 @@ class SmallStudy:
         """Call a command in this process; the argument RUN stands for the run's name."""
         words = [self.run_name if argument == "RUN" else argument for argument in arguments]
         if words[0] == "run":
-            words += ["--no-tracking", "--workers", "1"]
+            words += ["--no-tracking", "--workers", "1", "--threads", "1"]
         return self.here(self.folder, *words, H2H_CACHE=str(self.cache))
 
     @property

@@ -157,7 +157,7 @@ ABORT = {
     ("change", "message"), [(PANIC, "PanicException: "), (ABORT, "the reader ended with ")], ids=["panic", "abort"]
 )
 def test_a_tokenizer_that_ends_its_reader_is_one_line(
-    change: dict[str, Any], message: str, tmp_path: Path, cache: Path, h2h_process: Any, refusal: Any
+    change: dict[str, Any], message: str, tmp_path: Path, cache: Path, h2h_here: Any, refusal: Any
 ) -> None:
     content = json.loads(tokenizer(None)) | change
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
@@ -169,7 +169,7 @@ def test_a_tokenizer_that_ends_its_reader_is_one_line(
         "design": [{"product": {"positional": ["none"]}}],
     }
     (tmp_path / "study.json").write_text(json.dumps(study))
-    line = refusal(h2h_process(tmp_path, "plan", "study.json", H2H_CACHE=str(cache)))
+    line = refusal(h2h_here(tmp_path, "plan", "study.json", H2H_CACHE=str(cache)))
     assert f"data.vocabulary.file 'tokenizer.json' cannot be read: {message}" in line
 
 

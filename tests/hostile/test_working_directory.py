@@ -58,14 +58,9 @@ def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)  # type: ignore[call-overload]
 
 
-@case_table(
-    ("entry", "arguments"),
-    [("script", "list"), ("module", "list"), ("module", "run study.yaml --try --steps 2")],
-    default=1,
-)
-def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, arguments: str, tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(STUDY)
-    with start(tmp_path, *ENTRIES[entry], *arguments.split(), entry=entry) as process:
+@case_table("entry", ENTRIES, default=1)
+def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, tmp_path: Path) -> None:
+    with start(tmp_path, *ENTRIES[entry], "list", entry=entry) as process:
         output = process.communicate(timeout=240)[0]
     assert not (tmp_path / LOG).exists(), (tmp_path / LOG).read_text()
     assert process.returncode == 0, output

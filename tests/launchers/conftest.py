@@ -74,7 +74,7 @@ def here(
     """The study by the local launcher, undisturbed."""
     made = ClusterStudy(tmp_path_factory.mktemp("here"), cache, h2h_here)
     made.write()
-    made.finish("--workers", "2")
+    made.run("--workers", "2")
     assert set(made.states().values()) == {"DONE"}
     yield made
     made.end()

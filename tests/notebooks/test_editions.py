@@ -14,7 +14,7 @@ from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import parse
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
-from headtohead_notebooks.page import EXPERIMENTS, Edition, editions
+from headtohead_notebooks.page import Edition, editions
 from headtohead_notebooks.page.editions import NEEDS_FILE, experiment_text
 from made import case_table
 
@@ -49,11 +49,6 @@ def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = shutil.copytree(TREE, tmp_path / "original" / "experiments")
     monkeypatch.setattr(module, "_originals", lambda: folder)
     return folder
-
-
-@pytest.mark.parametrize("name", [experiment.name for experiment in EXPERIMENTS])
-def test_every_packaged_experiment_equals_the_file_of_the_repository(name: str) -> None:
-    assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 @case_table("quick", [True, False], default=1)

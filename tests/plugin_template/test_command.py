@@ -8,13 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.plugins.template import suggest_name
 
 REFUSED = [
     (["positionl", "my-idea"], "'positional'"),
     (["recipe", "my-idea"], "'recipe'"),
     (["positional", "MyIdea"], "'my-idea'"),
-    (["positional", "../x"], "'x'"),
+    (["positional", "../x"], "'my-idea'"),
     (["positional", ""], "'my-idea'"),
     (["positional", "alibi"], "headtohead_plugins.positional.alibi"),
     (["masking", "there"], "'there' already exists"),
@@ -33,11 +32,6 @@ def test_invalid_input_is_an_error_in_one_line_and_writes_nothing(
     assert (done.exit_code, done.stderr.count("\n"), done.stdout) == (2, 1, "")
     assert named in done.stderr
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "there"]
-
-
-@pytest.mark.parametrize("bad", ["my_idea", "my--idea", "-my-idea", "2-my idea", "myIdea\n"])
-def test_the_suggested_name_is_similar(bad: str) -> None:
-    assert suggest_name(bad) == "my-idea"
 
 
 def test_written_files_and_next_commands_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

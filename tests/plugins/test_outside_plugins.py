@@ -17,6 +17,7 @@ import torch
 
 from headtohead.plugin import Geometry
 from headtohead.plugins.component import BuildContext
+from made import separate_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
 
@@ -61,10 +62,6 @@ def call(folder: Path, *command: str, **environment: str) -> subprocess.Complete
         timeout=240,
         env=os.environ | {"H2H_CACHE": str(folder / "cache")} | environment,
     )
-
-
-def h2h(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return call(folder, "-m", "headtohead.cli", *command, **environment)
 
 
 def test_the_bias_of_the_example_equals_its_equation(folder: Path) -> None:
@@ -135,22 +132,15 @@ def without_numbers(line: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_module_is_registered_from_python(folder: Path) -> None:
+def test_a_module_is_registered_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = PYTHON_USE.replace('h2h.run("tisa.yaml")', 'h2h.run("tisa.yaml", tracking=False)')
     assert script != PYTHON_USE
-    (folder / "compare.py").write_text(script, encoding="utf-8")
-    done = call(folder, "compare.py")
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    with separate_registry():
+        exec(script, {"__name__": "__main__"})
     (run,) = (folder / "runs" / "tisa").glob("baseline-s1-*")
     assert json.loads((run / "status.json").read_text("utf-8"))["state"] == "DONE"
     plugins = json.loads((run / "run.json").read_text("utf-8"))["plugins"]
     assert {plugin["distribution"] for plugin in plugins if plugin["name"] == "tisa"} == {"python"}
-
-
-@pytest.mark.slow
-def test_an_installed_package_is_loaded_by_its_entry_point(folder: Path, site: str) -> None:
-    (folder / "h2h_tisa.py").unlink()
-    listed = h2h(folder, "plugins", PYTHONPATH=site)
-    assert "h2h_tisa (h2h-tisa 0.1)" in listed.stdout, listed.stderr
-    again = h2h(folder, "plugins", "tisa", "--plugin", str(Path(site) / "h2h_tisa.py"), PYTHONPATH=site)
-    assert again.returncode == 0, again.stderr

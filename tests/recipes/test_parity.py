@@ -1,6 +1,6 @@
 """Logits of imported checkpoints, compared with the models of the notebooks in plain torch."""
 
-from itertools import product
+from itertools import count, product
 
 import pytest
 import torch
@@ -64,11 +64,13 @@ def assert_equal(logits, expected):
 def imported(saved, tmp_path):
     """Import a model in this process and load it."""
 
-    def run(recipe, model, *overrides, **options):
-        path = import_checkpoint(
-            saved(model), recipe=recipe, name="run", overrides=overrides, runs=tmp_path / "runs", force=True
+    names = map(str, count())
+
+    def run(recipe, model, *overrides):
+        runs = tmp_path / "runs"
+        return headtohead.load(
+            import_checkpoint(saved(model), recipe=recipe, name=next(names), overrides=overrides, runs=runs)
         )
-        return headtohead.load(path, **options)
 
     return run
 

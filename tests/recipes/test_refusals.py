@@ -1,7 +1,6 @@
 """Files that cannot be imported: the error is one line with the problem and the next step."""
 
 import pickle
-from collections import OrderedDict
 
 import pytest
 import torch
@@ -47,11 +46,6 @@ def test_a_pickle_is_refused_and_not_executed(h2h, tmp_path):
         assert not (tmp_path / "runs").exists()
 
 
-def test_a_whole_model_is_refused_by_its_class(refused, notebooks, tmp_path):
-    torch.save(notebooks.Scratch(), tmp_path / "model.pt")
-    assert "contains a pickled 'recipes.notebooks.Scratch'" in refused(tmp_path / "model.pt")
-
-
 @pytest.mark.parametrize("content", [[1.0], {}, {"epoch": 3, "model": {"fc.weight": torch.ones(2)}}])
 def test_a_file_without_a_state_dict_is_refused(content, refused, tmp_path):
     file = tmp_path / "file.pt"
@@ -75,55 +69,31 @@ def test_a_damaged_file_is_refused(damage, refused, saved, notebooks):
     assert refused(file).startswith(f"checkpoint '{file}' is damaged")
 
 
-@pytest.fixture
-def altered(tmp_path):
-    """Save the state dict of a model after a change."""
-
-    def save(model, change):
-        state = OrderedDict(model.state_dict())
-        change(state)
-        torch.save(state, tmp_path / "altered.pt")
-        return tmp_path / "altered.pt"
-
-    return save
+MISSING = "encoder_layers.1.self_attn.W_k.bias"
+WRONG = {MISSING: torch.ones(9), "decoder_layers.0.norm2.weight": torch.ones(11), "fc.bias": torch.ones(40).long()}
 
 
-def test_missing_and_unknown_tensors_are_named(refused, altered, notebooks):
-    def change(state):
-        del state["encoder_layers.1.self_attn.W_k.bias"]
-        state["pooler.weight"] = torch.ones(2)
-
-    file = altered(notebooks.Scratch(layers=2), change)
-    assert refused(file) == (
-        f"'{file}' does not fit recipe 'scratch-en-fr' (split heads): "
-        "missing: encoder_layers.1.self_attn.W_k.bias; unknown: pooler.weight; no other recipe fits it either"
-    )
-
-
-def test_tensors_of_a_wrong_shape_or_type_are_named(refused, altered, notebooks):
-    def change(state):
-        state["decoder_layers.0.norm2.weight"] = torch.ones(11)
-        state["encoder_layers.1.self_attn.W_k.bias"] = torch.ones(9)
-        state["fc.bias"] = torch.ones(40).long()
-
-    file = altered(notebooks.Scratch(layers=2), change)
-    assert refused(file) == (
-        f"'{file}' does not fit recipe 'scratch-en-fr': wrong shape: encoder_layers.1.self_attn.W_k.bias [9] instead "
-        "of [10], decoder_layers.0.norm2.weight [11] instead of [10], fc.bias has type int64; "
-        "import a file that the notebook's own classes saved"
-    )
-
-
-def test_the_recipe_that_would_fit_is_named(refused, notebooks, saved):
-    models = {
-        "scratch-en-fr": notebooks.Scratch(style=notebooks.IndependentHeads),
-        "architecture-en-de": notebooks.Architecture(learned=True),
-        "tatoeba-en-es": notebooks.Tatoeba(),
-        "slides-en-fr": notebooks.Slides(),
-    }
-    for recipe, model in models.items():
-        other = next(name for name in models if name != recipe)
-        assert refused(saved(model), other).endswith(f"type --recipe {recipe}, which fits")
+@pytest.mark.parametrize(
+    ("left_out", "changes", "message"),
+    [
+        (
+            {MISSING},
+            {"pooler.weight": torch.ones(2)},
+            f" (split heads): missing: {MISSING}; unknown: pooler.weight; name the recipe of its notebook",
+        ),
+        (
+            {},
+            WRONG,
+            f": wrong shape: {MISSING} [9] instead of [10], decoder_layers.0.norm2.weight [11] instead of [10], "
+            "fc.bias has type int64; import a file that the notebook's own classes saved",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(left_out, changes, message, refused, notebooks, tmp_path):
+    state = notebooks.Scratch(layers=2).state_dict() | changes
+    file = tmp_path / "altered.pt"
+    torch.save({name: tensor for name, tensor in state.items() if name not in left_out}, file)
+    assert refused(file) == f"'{file}' does not fit recipe 'scratch-en-fr'{message}"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +111,7 @@ def test_a_setting_that_the_weights_contradict_is_refused(override, message, ref
     assert error.endswith("; change or leave out --set")
 
 
-@pytest.mark.parametrize("name", ["a/b", "", ".hidden", "..", "two words"])
+@pytest.mark.parametrize("name", ["a/b", "", ".."])
 def test_an_invalid_name_of_a_run_is_refused(name, refused, saved, notebooks):
     assert refused(saved(notebooks.Scratch()), name=name).startswith(f"'{name}' is not a valid name of a run;")
 

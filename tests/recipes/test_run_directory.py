@@ -86,20 +86,11 @@ def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_pat
     assert "it cannot be reproduced" in h2h("reproduce", "first")[2]
 
 
-def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tmp_path):
+def test_an_existing_run_is_kept(scratch, tatoeba, h2h, tmp_path):
     h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "mine")
     code, out, err = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine")
-    assert (code, out) == (2, "")
-    assert err == ("h2h: run 'runs/imported/mine' exists; use another --name, or --force to replace it\n")
-    run = tmp_path / "runs" / "imported" / "mine"
-    assert read(run / "run.json")["recipe"] == "scratch-en-fr"
-    (run / "notes.txt").write_text("mine")  # a file that headtohead did not write
-    assert h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
-    assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
-    assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
-    (archived,) = run.parent.glob(".archived/*/mine/run.json")
-    assert read(archived)["recipe"] == "scratch-en-fr"
-    assert (archived.parent / "notes.txt").read_text() == "mine"
+    assert (code, out, err) == (2, "", "h2h: run 'runs/imported/mine' exists; delete it, or use another --name\n")
+    assert read(tmp_path / "runs/imported/mine/run.json")["recipe"] == "scratch-en-fr"
 
 
 @pytest.mark.slow

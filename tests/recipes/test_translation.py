@@ -1,6 +1,7 @@
 """Translations of imported checkpoints, compared with the notebooks token by token."""
 
 from collections import Counter
+from itertools import count
 
 import pytest
 import torch
@@ -40,11 +41,13 @@ EXPORT = (
 
 @pytest.fixture
 def imported(saved, tmp_path):
+    names = map(str, count())
+
     def run(recipe, model, *overrides, data=None):
-        path = import_checkpoint(
-            saved(model), recipe=recipe, name="run", overrides=overrides, data=data, runs=tmp_path / "runs", force=True
+        runs = tmp_path / "runs"
+        return headtohead.load(
+            import_checkpoint(saved(model), recipe=recipe, name=next(names), overrides=overrides, data=data, runs=runs)
         )
-        return headtohead.load(path)
 
     return run
 

@@ -9,31 +9,22 @@ from headtohead.model.attention import overrides
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugin import Positional
 from headtohead.plugins.registry import current
-from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_notebooks.trace import collect
 from made import case_table
+from made.array import every_value
 
-WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
 REGISTRY = current()
-POSITIONALS, ATTENTIONS, MASKINGS = (
-    sorted(REGISTRY.entries[family]) for family in ("positional", "attention", "masking")
-)
-
-
-def refused(positional, attention):
-    return find_incompatibility(tiny_config(positional, attention), {}, REGISTRY)
-
-
 FAMILIES = ("positional", "attention", "masking")
+POSITIONALS, ATTENTIONS, MASKINGS = (sorted(REGISTRY.entries[family]) for family in FAMILIES)
 GRID = [
     names
     for names in (
         *((positional, other, "padding-causal") for positional in POSITIONALS for other in ATTENTIONS),
         *(("sinusoidal", attention, other) for attention in ATTENTIONS for other in MASKINGS),
     )
-    if not refused(*names[:2])
+    if not find_incompatibility(tiny_config(*names[:2]), {}, REGISTRY)
 ]
 ROWS = [tuple(row.values()) for row in every_value([dict(zip(FAMILIES, names, strict=True)) for names in GRID])]
 """Compatible combinations in which every entry occurs."""

@@ -57,15 +57,6 @@ def test_text_has_a_line_for_each_step_and_its_numbers_below(trace):
     assert as_text(trace).count("  [") == len(trace.steps)
 
 
-def test_an_archive_holds_every_step_in_full(trace, tmp_path):
-    trace.write_arrays(tmp_path / "pass.npz")
-    with np.load(tmp_path / "pass.npz") as arrays:
-        assert list(arrays) == [step.name for step in trace]
-        for step in trace:
-            assert arrays[step.name].dtype == step.values.dtype
-            assert np.array_equal(arrays[step.name], step.values)
-
-
 def test_a_part_is_selected_by_the_words_of_its_name(trace):
     assert {step.part for step in trace.only("decoder.1.cross.head.2")} == {"decoder.1.cross.head.2"}
     assert [step.name for step in trace.only("decoder.ids")] == ["decoder.ids"]

@@ -57,8 +57,14 @@ def change_runs(folder: Path, **changes: Any) -> None:
     (folder / "experiment.json").write_text(json.dumps(plan))
 
 
-@case_table("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"], default=8)
-@case_table("command", ["report", "status", "sync"], default=1)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *(("report", name) for name in ("../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x")),
+        pytest.param("status", "../../outside", marks=pytest.mark.slow),
+        pytest.param("sync", "../../outside", marks=pytest.mark.slow),
+    ],
+)
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     folder: Path,
     outside: Path,
@@ -83,12 +89,16 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
-@case_table("command", ["report", "status", "sync", "ablate-heads"], default=1)
+OUTSIDE = [("directory", "../../outside"), ("reused_from", "../outside"), ("directory", "{outside}")]
+
+
 @case_table(
-    "changes",
-    [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],
-    ids=["directory", "reused_from", "absolute"],
-    default=4,
+    ("command", "changes"),
+    [
+        *(("report", {field: value}) for field, value in OUTSIDE),
+        *((command, dict(OUTSIDE[:1])) for command in ("status", "sync", "ablate-heads")),
+    ],
+    default=3,
 )
 def test_a_run_outside_the_runs_folder_is_refused(
     folder: Path,

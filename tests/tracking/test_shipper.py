@@ -1,15 +1,14 @@
-"""The shipper beside training: it follows new metrics, backs off, survives kills, and loses nothing."""
+"""The shipper beside training: it follows new metrics, backs off, and loses nothing."""
 
 from __future__ import annotations
 
-import os
-import pickle
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -22,30 +21,44 @@ from headtohead.tracking import shipper as process
 from headtohead.tracking import shipping
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.study import TrackedStudy
+from made.study import wait_for
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
 
 
+SHIP_AT_THE_SAME_TIME = """
+import os, sys
+from pathlib import Path
+from headtohead.tracking.store import load_mlflow
+load_mlflow()
+import mlflow.store.tracking.sqlalchemy_store
+from headtohead.tracking.shipping import ship
+
+uri, *folders = sys.argv[1:]
+for folder in folders:
+    if os.fork() == 0:
+        os._exit(not ship(Path(folder), uri).complete)
+sys.exit(any(os.wait()[1] for _ in folders))
+"""
+"""A process for each study; they find everything imported, and so begin together."""
+
+
 @pytest.mark.slow
 def test_studies_are_shipped_to_one_store_at_the_same_time(make_experiment: MakeExperiment, store_uri: str) -> None:
     folders = [make_experiment(name=name, axes=AXES) for name in ("one", "two", "three")]
-    started = [_start(folder, store_uri) for folder in folders]
-    for shipper in started:
-        shipper.communicate()
-        assert shipper.returncode == 0
+    subprocess.run([sys.executable, "-c", SHIP_AT_THE_SAME_TIME, store_uri, *folders], check=True)
     assert [ship(folder, store_uri).unchanged for folder in folders] == [2, 2, 2]
 
 
 @pytest.mark.slow
 def test_a_second_shipper_of_a_study_waits_for_the_first(make_experiment: MakeExperiment, store_uri: str) -> None:
-    folder = make_experiment(seeds=(1, 2), axes=AXES)
-    with _start(folder, store_uri) as first, _start(folder, store_uri) as second:
-        _wait(lambda: len(_runs(store_uri)) == 4)
-        for shipper in (first, second):
-            assert shipper.stdin is not None
-            shipper.stdin.close()
-        assert (first.wait(120), second.wait(120)) == (0, 0)
+    folder, ended = make_experiment(seeds=(1, 2), axes=AXES), threading.Event()
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(process.follow, Shipper(folder, uri=store_uri), ended) for _ in range(2)]
+        wait_for(lambda: len(_runs(store_uri)) == 4)
+        ended.set()
+        assert [shipper.result() for shipper in both] == [True, True]
     assert len(_runs(store_uri)) == 4
 
 
@@ -119,30 +132,7 @@ def _poll(shipper: Shipper) -> None:
     shipper.poll()
 
 
-def _start(folder: Path, uri: str) -> subprocess.Popen[bytes]:
-    command = [
-        sys.executable,
-        "-m",
-        "headtohead.tracking.shipper",
-        str(folder),
-        "mlflow",
-        str(folder.parents[1] / "reports"),
-    ]
-    started = subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"MLFLOW_TRACKING_URI": uri})
-    assert started.stdin is not None
-    pickle.dump(None, started.stdin)
-    started.stdin.flush()
-    return started
-
-
 def _runs(uri: str) -> list[Run]:
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("quickstart")
     return list(client.search_runs([experiment.experiment_id])) if experiment else []
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 240  # importing mlflow takes long on a busy machine
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.5)  # the shipper has a low priority

@@ -1,19 +1,16 @@
-"""Costs of entries: stated formulas, compared with counts at several sizes.
+"""Costs of entries, counted at fixed sizes with default options.
 
-An entry states its cost in the class attribute ``cost`` (`headtohead.plugin.Cost`). FLOPs are those of
-matrix products, two for each multiply-add, as torch counts them.
+FLOPs are those of matrix products, two for each multiply-add, as torch counts them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headtohead.errors import HeadToHeadError
@@ -23,7 +20,7 @@ from headtohead.model.counting import Operations
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component
-from headtohead.plugins.entry import Cost, Options
+from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import registered
 from headtohead.schema.run_config import ModelConfig
@@ -31,20 +28,8 @@ from headtohead.schema.run_config import ModelConfig
 Sizes = Mapping[str, int]
 
 PLAIN_ATTENTION, PLAIN_POSITIONAL = "split-heads", "none"
-QUANTITIES = ("parameters", "biases", "flops")
 SHOWN_AT: Sizes = {"d": 32, "h": 4, "L": 2, "n": 16}
-"""Sizes of the counts of an entry without formulas."""
-
-CHECKED_AT: tuple[Sizes, ...] = (
-    {"d": 24, "h": 6, "L": 3, "n": 5},
-    {"d": 32, "h": 4, "L": 2, "n": 16},
-    {"d": 48, "h": 2, "L": 1, "n": 3},
-    {"d": 64, "h": 8, "L": 4, "n": 7},
-)
-"""No size but L is 1, since torch counts no product along an axis of length 1."""
-
-OPTION_VALUES = (2, 4, 6, 8, 12)
-"""Values of integer options in formulas; the options of one comparison have different values."""
+"""Sizes of the counts: d_model, heads, layers and tokens."""
 
 
 @dataclass(frozen=True)
@@ -62,80 +47,17 @@ class CostCounts:
 
 
 def describe_costs(entry: type[Component], role: str) -> dict[str, str]:
-    """Return each quantity as text: the stated formula, or the counts at fixed sizes.
-
-    Raises:
-        HeadToHeadError: If a stated formula differs from the counts.
-    """
-    verify(entry, role)
-    if entry.cost is not None:
-        return {name: pretty(getattr(entry.cost, name)) for name in QUANTITIES}
-    counts = [count(entry, entry.Options(), sizes, role) for sizes in (SHOWN_AT, *CHECKED_AT)]
-    sizes = ", ".join(f"{name} = {value}" for name, value in SHOWN_AT.items())
-    shown = {}
-    for name in QUANTITIES:
-        numbers = [None if counted is None else getattr(counted, name) for counted in counts]
-        shown[name] = f"{numbers[0]:,} at {sizes}" if numbers[0] is not None else f"not supported at {sizes}"
-        if not any(numbers):
-            shown[name] = "0"
-    return shown
-
-
-def verify(entry: type[Component], role: str) -> int:
-    """Compare the formulas of an entry with counts, and return the number of comparisons, 0 without formulas.
-
-    Raises:
-        HeadToHeadError: If a formula differs from a count, cannot be evaluated, or was compared nowhere.
-    """
-    if entry.cost is None:
-        return 0
-    compared = dict.fromkeys(QUANTITIES, 0)
-    for sizes, options in _samples(entry, entry.cost):
-        variables = {**sizes, **{name: value for name, value in options if isinstance(value, int)}}
-        if issubclass(entry, Attention):
-            variables["n"] = entry.only_length(options, _model(sizes)) or sizes["n"]
-        counts = count(entry, options, variables, role)
-        for name in QUANTITIES:
-            counted = None if counts is None else getattr(counts, name)
-            if counted is None:
-                continue
-            stated = _evaluate(entry, name, variables)
-            if stated != counted:
-                at = ", ".join(f"{key} = {value}" for key, value in sorted(variables.items()))
-                raise HeadToHeadError(
-                    f"{entry.entry_name}: cost formula {name} = '{getattr(entry.cost, name)}' gives {stated:g}, "
-                    f"but counting gives {counted} at {at}; correct the formula"
-                )
-            compared[name] += 1
-    missed = [name for name in QUANTITIES if not compared[name]]
-    if missed:
-        raise HeadToHeadError(f"{entry.entry_name}: {missed[0]} could not be counted at any size; leave out cost")
-    return sum(compared.values())
-
-
-def _evaluate(entry: type[Component], quantity: str, variables: Sizes) -> float:
-    formula: str = getattr(entry.cost, quantity)
-    try:
-        return float(eval(formula, {"__builtins__": {}}, dict(variables)))
-    except (NameError, SyntaxError, TypeError, ArithmeticError) as error:
-        raise HeadToHeadError(
-            f"{entry.entry_name}: cost formula {quantity} = '{formula}' cannot be evaluated: {error}; "
-            "use d, h, L, n and integer options of the entry"
-        ) from error
-
-
-def pretty(formula: str) -> str:
-    """Return a formula in mathematical notation.
-
-    >>> pretty("2*d**2 + 2*d**2*kv_heads/h")
-    '2d² + 2d²·kv_heads/h'
-    """
-    tokens = re.findall(r"\w+(?:\*\*[23])?|.", formula)
-    is_word = [sum(map(str.isalpha, token)) > 1 for token in tokens]
-    for index, token in enumerate(tokens):
-        if token == "*":
-            tokens[index] = "·" if is_word[index - 1] or is_word[index + 1] else ""
-    return "".join(tokens).replace("**2", "²").replace("**3", "³").replace("-", "−")
+    """Return each counted quantity as text, with the sizes."""
+    sizes, options = dict(SHOWN_AT), entry.Options()
+    if issubclass(entry, Attention):
+        sizes["n"] = entry.only_length(options, _model(sizes)) or sizes["n"]
+    counts = count(entry, options, sizes, role)
+    at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    numbers = {"parameters": None, "biases": None, "flops": None} if counts is None else vars(counts)
+    return {
+        name: f"not supported at {at}" if number is None else f"{number:,} at {at}" if number else "0"
+        for name, number in numbers.items()
+    }
 
 
 # -- counting ------------------------------------------------------------------------------------
@@ -160,22 +82,6 @@ def count(entry: type[Component], options: Options, sizes: Sizes, role: str) -> 
     return CostCounts(
         _weights(part), 0, with_encoding + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role)
     )
-
-
-def _samples(entry: type[Component], cost: Cost) -> Iterator[tuple[Sizes, Options]]:
-    """Yield sizes with default options, and with several values of the options in the formulas."""
-    used = re.findall(r"[A-Za-z_]\w*", " ".join((cost.parameters, cost.biases, cost.flops)))
-    names = sorted(set(used) & set(entry.Options.model_fields))
-    for sizes in CHECKED_AT:
-        for start in range(len(OPTION_VALUES)) if names else ():
-            values = {name: OPTION_VALUES[(start + index) % len(OPTION_VALUES)] for index, name in enumerate(names)}
-            try:
-                yield sizes, entry.Options.model_validate(values)
-            except ValidationError:
-                continue
-        default = entry.Options()
-        if all(isinstance(getattr(default, name), int) for name in names):
-            yield sizes, default
 
 
 @cache
@@ -226,7 +132,7 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
     positions = torch.arange(tokens).unsqueeze(0)
     mask = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
     context = AttentionContext(positions, positions, mask, declared=frozenset({"shows-the-rest"}))
-    return _flops(lambda: part.attend(x, None if part.self_attention else x, context))
+    return _flops(lambda: part(x, None if part.self_attention else x, context))
 
 
 def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:

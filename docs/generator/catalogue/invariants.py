@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment, tidy_markdown
 from headtohead.testing import INVARIANTS
-from headtohead.testing.checks.configurations import compatible_config, pairwise, role_variants
-from headtohead.testing.covering import every_value
+from headtohead.testing.checks.configurations import compatible_config, role_variants
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 
 
 def invariants_page(registry: Registry) -> str:
     """Return the Markdown page of the invariants; nothing is evaluated."""
-    rows = pairwise(registry)
     styles = sorted(registry.entries["attention"])
     known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
     text = (
@@ -22,8 +20,6 @@ def invariants_page(registry: Registry) -> str:
         .get_template("invariants.md.j2")
         .render(
             invariants=INVARIANTS,
-            rows=rows,
-            default=every_value(rows),
             per_entry=_listed(PER_ENTRY - TRAINING),
             training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
             known=[(style, names) for style, names in known if names],

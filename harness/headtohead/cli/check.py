@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,23 +18,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "everything", is_flag=True, help="Check every compatible combination of registered entries.")
 @set_option("the recipe", "data.file=spa.txt")
 @cache_option
 @format_option("json: one record per name.", "json")
 @plugin_option
-def command(
-    names: tuple[str, ...], everything: bool, overrides: tuple[str, ...], cache: Path | None, form: str
-) -> None:
+def command(names: tuple[str, ...], overrides: tuple[str, ...], cache: Path | None, form: str) -> None:
     """Check NAME: positional/NAME, attention/NAME, masking/NAME, recipe/NAME or dataset/NAME.
 
     Without NAME, all entries except datasets are checked.
 
     With --plugin and without NAME, the entries of the plugin file are checked. The outcome of an invariant is
-    "holds", "violated" with the deviation and the smallest example, or "does not apply" with the reason. Checks run
-    in float64 on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
-
-    With --all, only combinations with violations are printed.
+    "holds", "violated" with the deviation and an example, or "does not apply" with the reason. Checks run in float64
+    on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
 
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.
@@ -42,35 +37,28 @@ def command(
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
     from headtohead.testing.checks.entries import find_entries
-    from headtohead.testing.checks.examination import Verdicts, examine, examine_array
+    from headtohead.testing.checks.examination import Verdicts, examine
 
     registry = load_plugins()
-    if everything and (names or overrides):
-        raise HeadToHeadError("--all checks all combinations; remove names and --set")
-    chosen = [] if everything else find_entries(names, click.get_current_context().meta["plugin_files"], registry)
+    chosen = find_entries(names, click.get_current_context().meta["plugin_files"], registry)
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
         raise HeadToHeadError("--set applies to recipes and datasets only; name one of them")
     unchecked: list[str] = []
-
-    def examined() -> Iterator[Examination]:
-        verdicts: Verdicts = {}
-        for entry in chosen:
-            try:
-                yield examine(entry, registry, cache or cache_root(), overrides, verdicts)
-            except HeadToHeadError as error:
-                if names or len(chosen) == 1:
-                    raise
-                unchecked.append(entry.label)
-                echo(f"not checked: {unchecked[-1]}: {error}", err=True)
-
     examinations: list[Examination] = []
-    printed = 0
-    for examination in examine_array(registry) if everything else examined():
-        examinations.append(examination)
-        if form == "text" and not (everything and examination.is_sound):
-            echo(*[""][:printed], examination.name)
+    verdicts: Verdicts = {}
+    for entry in chosen:
+        try:
+            examination = examine(entry, registry, cache or cache_root(), overrides, verdicts)
+        except HeadToHeadError as error:
+            if names or len(chosen) == 1:
+                raise
+            unchecked.append(entry.label)
+            echo(f"not checked: {entry.label}: {error}", err=True)
+            continue
+        if form == "text":
+            echo(*[""][: len(examinations)], examination.name)
             _print_examination(examination)
-            printed += 1
+        examinations.append(examination)
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
@@ -97,7 +85,7 @@ def _print_examination(examination: Examination) -> None:
         echo("", f"violated: {error}", f"  raised by {', '.join(invariants)}")
     for invariant, verdict in examination.results:
         if verdict.outcome == "violated" and verdict.counterexample:
-            echo("", f"smallest example of {invariant.name}:")
+            echo("", f"example of {invariant.name}:")
             echo_text(f"  {verdict.counterexample}")
     for pitfall in examination.pitfalls:
         echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")

@@ -7,6 +7,7 @@ fields of ``data``, or in ``data.options``.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,8 +70,8 @@ class ConfigBuilder:
 
     def copy(self) -> ConfigBuilder:
         """Return an independent copy."""
-        twin = object.__new__(ConfigBuilder)
-        twin.registry, twin.root, twin.values = self.registry, self.root, dict(self.values)
+        twin = copy.copy(self)
+        twin.values = dict(self.values)
         return twin
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
@@ -141,8 +142,10 @@ class ConfigBuilder:
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
         """Set a value in place of the values inside it and of a value around it."""
-        for other in [other for other in self.values if other[: len(path)] == path or path[: len(other)] == other]:
-            del self.values[other]
+        section = [other for other in self.values if other[0] == path[0]]
+        for other in section:
+            if other[: len(path)] == path or path[: len(other)] == other:
+                del self.values[other]
         self.values[path] = value, location
 
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:

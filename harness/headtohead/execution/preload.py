@@ -6,11 +6,10 @@ import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 import sacrebleu.metrics  # noqa: E402
-import torch._dynamo  # noqa: E402  # takes a second; the first optimizer of a process imports it
 
 import headtohead.execution.worker  # noqa: E402
 import headtohead.plugins.registry  # noqa: E402
 
 headtohead.plugins.registry.current()
 
-__all__ = ["sacrebleu", "torch"]
+__all__ = ["sacrebleu"]

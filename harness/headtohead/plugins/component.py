@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError, shown_path
-from headtohead.plugins.entry import Cost, Entry, Options
+from headtohead.plugins.entry import Entry, Options
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,6 @@ class Component(nn.Module, Entry):
 
     Override ``build`` instead of ``__init__``.
     """
-
-    cost: ClassVar[Cost | None] = None
-    """Optional cost formulas. The catalogue prints them and verifies them against counted costs."""
 
     def __init__(self, options: Options, context: BuildContext) -> None:
         super().__init__()

@@ -33,26 +33,6 @@ class Setting:
     longest: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Cost formulas of an entry, as Python expressions such as ``"4*d**2 + 2*h**2"``.
-
-    Variables: ``d`` (d_model), ``h`` (heads), ``L`` (layers of the role), ``n`` (tokens), and the
-    integer options of the entry. An attention style states the cost of a single attention. An
-    encoding states its parameters in all layers of a role, and the FLOPs that it adds to a single
-    attention.
-
-    Args:
-        parameters: Number of weights without biases.
-        biases: Number of biases with ``model.bias``.
-        flops: FLOPs of matrix products for n tokens; a multiply-add counts as two.
-    """
-
-    parameters: str = "0"
-    biases: str = "0"
-    flops: str = "0"
-
-
 class Entry:
     """Base of everything that a plugin registers.
 

@@ -28,6 +28,7 @@ import pluggy
 
 from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
+from headtohead.plugins.sources import MODULE
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
 
@@ -104,7 +105,6 @@ ENTRY_POINT_GROUP = "headtohead"
 
 log = logging.getLogger(__name__)
 
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _NAME = re.compile(r"[A-Za-z0-9]+([._-][A-Za-z0-9]+)*")
 MAX_NAME = 60
 OWN = "headtohead"
@@ -202,8 +202,8 @@ class Registry:
         return cast("type[Logger]", self.find("logger", name).entry)
 
     def add_file(self, path: Path, source: bytes) -> None:
-        """Execute the source of a plugin file and register its entries, unless it is an installed plugin."""
-        if path.resolve() in self.installed:
+        """Execute the source of a plugin file and register its entries, unless it is installed or loaded already."""
+        if path.resolve() in self.installed or self.files.get(path.resolve()) == source:
             return
         self.add(_load_source(path, source), str(path), "file", "-")
         log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
@@ -390,18 +390,20 @@ def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: st
                 raise HeadToHeadError(f"{where}: unknown hook '{name}'{similar(name, known) or hooks}")
 
 
-def overrides_nothing(registered: Registered) -> bool:
-    """Return whether an entry overrides no hook of its family, and so computes the same as the base class."""
+def require_override(registered: Registered) -> None:
+    """Raise if an external entry overrides no hook of its family, and so computes the same as the base class."""
     base = pkgutil.resolve_name(FAMILY_BASES[registered.family])
-    return bool(base.hooks) and all(
-        inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in base.hooks
-    )
+    used = {inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in base.hooks}
+    if used == {True} and not registered.is_built_in:
+        raise HeadToHeadError(
+            f"{registered.label} overrides no hook, so it computes the same as its base class; override one of "
+            f"{', '.join(base.hooks)}, or use the built-in entry"
+        )
 
 
 def source_hash(entry: type) -> str:
     """Return the sha256 of the file or notebook cell that defines ``entry``, else of its name."""
-    module = sys.modules.get(entry.__module__)
-    path = getattr(module, "__file__", None)
+    path = getattr(sys.modules.get(entry.__module__), "__file__", None)
     if path and Path(path).is_file():
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     name = f"{entry.__module__}.{entry.__qualname__}"
@@ -477,11 +479,9 @@ def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
 
     A file whose source has changed is loaded again.
     """
-    registry = current()
     for path, source in sources:
-        if registry.files.get(path.resolve()) != source:
-            registry.add_file(path, source)
-    return registry
+        current().add_file(path, source)
+    return current()
 
 
 def use_named(name: str, folder: Path) -> Registry:
@@ -492,7 +492,7 @@ def use_named(name: str, folder: Path) -> Registry:
         folder: Folder of the experiment file.
     """
     path, package = folder / name, name.partition(".")[0]
-    if path.exists() or name.endswith(".py") or not _MODULE.fullmatch(name):
+    if path.exists() or name.endswith(".py") or not MODULE.fullmatch(name):
         return use_files([path])
     if importlib.util.find_spec(package) is None:
         raise HeadToHeadError(f"no plugin file or folder '{path}', and no installed package '{package}'")

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def source_name(entry: type, project: Path) -> str | None:
@@ -29,7 +29,7 @@ def source_name(entry: type, project: Path) -> str | None:
 
 def source_file(name: str, project: Path) -> Path | None:
     """Return the file of a name of `source_name`, or None if there is no such file here."""
-    path = module_file(name) if _MODULE.fullmatch(name) else project / name
+    path = module_file(name) if MODULE.fullmatch(name) else project / name
     return path if path is not None and path.is_file() else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,13 +24,9 @@ def unchanged_torch(where: str) -> Iterator[None]:
     """
     import torch
 
-    owners = {
-        **{module.__name__: module for module in (torch, torch.nn.functional, torch.linalg, torch.autograd)},
-        "torch.Tensor": torch.Tensor,
-        "torch.nn.Module": torch.nn.Module,
-        "torch.optim.Adam": torch.optim.Adam,
-        "torch.optim.AdamW": torch.optim.AdamW,
-    }
+    modules = ("torch", "torch.nn.functional", "torch.linalg", "torch.autograd")
+    classes = ("torch.Tensor", "torch.nn.Module", "torch.optim.Adam", "torch.optim.AdamW")
+    owners = {name: pkgutil.resolve_name(name) for name in (*modules, *classes)}
     # Absent in a subclass: its base's function is replaced by a new attribute.
     before = [{name: vars(owner).get(name) for name in dir(owner)} for owner in owners.values()]
     state, replaced = torch.get_rng_state(), []
@@ -43,10 +40,8 @@ def unchanged_torch(where: str) -> Iterator[None]:
                     delattr(owner, name) if old is None else setattr(owner, name, old)
                     replaced.append(f"{label}.{name}")
     if replaced:
-        more = f" and {len(replaced) - 3} more" if len(replaced) > 3 else ""
         raise HeadToHeadError(
-            f"{where} replaces {', '.join(replaced[:3])}{more}; call a function of the plugin instead, "
-            "because other variants use torch's"
+            f"{where} replaces {replaced[0]}; call a function of the plugin instead, because other variants use torch's"
         )
     if not torch.equal(torch.get_rng_state(), state):
         torch.set_rng_state(state)

@@ -11,14 +11,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
 from headtohead.model import attention
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext
-from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.attention import Attention
@@ -32,6 +31,8 @@ Lengths = tuple[tuple[tuple[int, int], ...], ...]
 """Source and target tokens of every sentence without padding, ``[member][batch]``."""
 
 LENGTHS: Lengths = (((6, 5), (3, 2), (4, 4)), ((2, 3), (6, 5), (5, 1)))
+LONGEST = (6, 5)
+"""Tokens of the longest source and of the longest target."""
 SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE = 12, 9
 MASK_VALUES = ("-inf", "-1e9", "additive")
 """Values of ``model.mask_value``."""
@@ -75,38 +76,19 @@ class Subject:
         config: The variant; `tiny_config` returns small variants.
         seeds: The seed of each member.
         data: Data for training stacks; by default a few pairs of invented words.
-        lengths: Lengths of the random sentences. With more members than entries, the entries repeat.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        seeds: Sequence[int] = (1, 2),
-        data: PreparedData | None = None,
-        lengths: Lengths = LENGTHS,
-    ) -> None:
+    def __init__(self, config: RunConfig, seeds: Sequence[int] = (1, 2), data: PreparedData | None = None) -> None:
         fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
         self.config = changed(config, model=dict.fromkeys(fields, 0.0))
         self.seeds = tuple(seeds)
-        self.lengths: Lengths = tuple(islice(cycle(lengths), len(self.seeds)))
+        self.lengths: Lengths = tuple(islice(cycle(LENGTHS), len(self.seeds)))
         self._data = data
-
-    def resized(
-        self, config: RunConfig | None = None, seeds: Sequence[int] = (), lengths: Lengths | None = None
-    ) -> Subject:
-        """Return another subject with the same data; arguments that are left out stay the same."""
-        return Subject(config or self.config, seeds or self.seeds, self.data, lengths or self.lengths)
 
     @property
     def roles(self) -> tuple[str, ...]:
         """The attention roles of the model."""
         return roles_of(self.config)
-
-    @property
-    def longest(self) -> tuple[int, int]:
-        """Tokens of the longest source and of the longest target."""
-        sources, targets = zip(*(pair for row in self.lengths for pair in row), strict=True)
-        return max(sources), max(targets)
 
     @cached_property
     def data(self) -> PreparedData:
@@ -312,13 +294,10 @@ def _scale(parameter: Tensor) -> Tensor:
 
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
     """Return the attention of a role in the first layer of a model."""
-    if role == "encoder":
-        encoder = model.encoder[0]
-        assert isinstance(encoder, EncoderLayer)
-        return encoder.attention
-    decoder = model.decoder[0]
-    assert isinstance(decoder, DecoderLayer)
-    return decoder.attention if role == "decoder" else decoder.cross
+    layer = model.encoder[0] if role == "encoder" else model.decoder[0]
+    part = layer.cross if role == "cross" else layer.attention
+    assert isinstance(part, MultiHeadAttention)
+    return part
 
 
 def full_mask(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:
@@ -343,11 +322,13 @@ def explicit_forward(
     return model.project(hidden)
 
 
-def gradients(model: Transformer, logits: Tensor, weights: Tensor) -> dict[str, Tensor]:
-    """Return the gradient of ``(logits · weights).sum()`` for every parameter; zero where it is unused."""
+def gradients(model: nn.Module, output: Tensor, weights: Tensor | float = 1.0) -> dict[str, Tensor]:
+    """Return the gradient of ``(output · weights).sum()`` for every parameter; zero where it is unused."""
     parameters = dict(model.named_parameters())
+    if not parameters:
+        return {}
     tensors = torch.autograd.grad(
-        (logits * weights).sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
+        (output * weights).sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
     )
     return dict(zip(parameters, tensors, strict=True))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from headtohead.errors import HeadToHeadError
 from headtohead.model.cuda import on_cuda
@@ -22,6 +24,7 @@ class StackOptimizer:
 
     Adjacent members with equal settings are updated together. Where settings differ, each range of
     members is a slice of the same parameters. Every member is updated exactly as if trained alone.
+    It calls the function of torch's optimizers and not their classes, which import ``torch._dynamo`` for a second.
 
     Args:
         trains: The train section of each member.
@@ -35,7 +38,7 @@ class StackOptimizer:
         ranges = [list(members) for _, members in groupby(range(len(trains)), trains.__getitem__)]
         parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
-        groups: list[dict[str, Any]] = []
+        self.groups: list[dict[str, Any]] = []
         self.members: list[tuple[int, ...]] = []
         """The members along the first dimension of each updated tensor."""
         for members in ranges:
@@ -55,24 +58,22 @@ class StackOptimizer:
                     self._slices.append((view, parameter, part))
                     own.append(view)
             if own:
-                groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
-        kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-        self._updated: list[Tensor] = [tensor for group in groups for tensor in group["params"]]
+                self.groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
+        self._updated: list[Tensor] = [tensor for group in self.groups for tensor in group["params"]]
         device = self._updated[0].device
         on_gpu = device.type == "cuda"
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
         # in one copy. The dtype is what torch's fused update requires.
-        self._rates = torch.zeros(len(groups), device=device, dtype=torch.float32 if on_gpu else torch.float64)
-        for index, group in enumerate(groups):
+        self._rates = torch.zeros(len(self.groups), device=device, dtype=torch.float32 if on_gpu else torch.float64)
+        for index, group in enumerate(self.groups):
             group["lr"] = self._rates[index]
-        first = trains[0]
-        self.optimizer = kinds[first.optimizer](
-            groups, betas=first.betas, eps=first.eps, fused=True, capturable=capturable
-        )
+        self.capturable = capturable
+        self.moments: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+        """The number of steps and the moving averages of each tensor with a gradient."""
 
     def set_step(self, step: int) -> None:
         """Set the learning rates of a step, from 1."""
-        rates = [learning_rate(group["train"], step, self.steps) for group in self.optimizer.param_groups]
+        rates = [learning_rate(group["train"], step, self.steps) for group in self.groups]
         if len(set(rates)) == 1:
             self._rates.fill_(rates[0])
         else:
@@ -84,14 +85,45 @@ class StackOptimizer:
         """Update the parameters and clear the gradients."""
         for view, parameter, part in self._slices:
             view.grad = None if parameter.grad is None else parameter.grad[part]
-        self.optimizer.step()
+        with torch.no_grad():
+            for group in self.groups:
+                self._update(group)
         self.clear_gradients()
+
+    def _update(self, group: Mapping[str, Any]) -> None:
+        first = self.trains[0]
+        updated = [tensor for tensor in group["params"] if tensor.grad is not None]
+        for tensor in updated:
+            if not self.moments[tensor]:
+                step = torch.zeros((), device=tensor.device, dtype=torch.float32)
+                average, square = torch.zeros_like(tensor), torch.zeros_like(tensor)
+                self.moments[tensor] |= {"step": step, "exp_avg": average, "exp_avg_sq": square}
+        averages, squares, steps = (
+            [self.moments[tensor][name] for tensor in updated] for name in ("exp_avg", "exp_avg_sq", "step")
+        )
+        adam(
+            updated,
+            [tensor.grad for tensor in updated],
+            averages,
+            squares,
+            [],
+            steps,
+            fused=True,
+            capturable=self.capturable,
+            decoupled_weight_decay=first.optimizer == "adamw",
+            amsgrad=False,
+            beta1=first.betas[0],
+            beta2=first.betas[1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=first.eps,
+            maximize=False,
+        )
 
     def clear_gradients(self) -> None:
         """Set the gradients of all trainable parameters to None."""
-        self.optimizer.zero_grad(set_to_none=True)
-        for _, parameter, _ in self._slices:
-            parameter.grad = None
+        for tensor in (*self._updated, *(parameter for _, parameter, _ in self._slices)):
+            tensor.grad = None
 
     def rate(self, member: int, step: int) -> float:
         """Return the learning rate of a member at a step."""
@@ -102,7 +134,7 @@ class StackOptimizer:
         return {
             f"{index}/{name}": value
             for index, updated in enumerate(self._updated)
-            for name, value in self.optimizer.state[updated].items()
+            for name, value in self.moments[updated].items()
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
@@ -110,7 +142,7 @@ class StackOptimizer:
         for name, value in state.items():
             index, _, kind = name.partition("/")
             own = self._updated[int(index)]
-            self.optimizer.state[own][kind] = value.to(own.device).clone()
+            self.moments[own][kind] = value.to(own.device).clone()
 
 
 def part_of(name: str) -> ModelPart:

@@ -47,7 +47,6 @@ def import_checkpoint(
     data: Path | str | None = None,
     overrides: Sequence[str] = (),
     runs: Path | None = None,
-    force: bool = False,
     log: Callable[[str], object] = lambda line: None,
 ) -> Path:
     """Import a notebook's state dict as a run directory and return its path.
@@ -59,7 +58,6 @@ def import_checkpoint(
         data: The notebook's file of sentence pairs, if it used one.
         overrides: Values that neither the checkpoint nor the recipe determines, for example ``"model.heads=2"``.
         runs: Folder of run directories.
-        force: Replace an existing run of that name.
         log: Receives lines of text for the user.
 
     Raises:
@@ -70,8 +68,8 @@ def import_checkpoint(
         raise HeadToHeadError(
             f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
         )
-    if not force and (root / STUDY / name).exists():
-        raise HeadToHeadError(f"run '{root / STUDY / name}' exists; use another --name, or --force to replace it")
+    if (root / STUDY / name).exists():
+        raise HeadToHeadError(f"run '{root / STUDY / name}' exists; delete it, or use another --name")
     registry = current()
     settings = [read_override(text) for text in overrides]
     imported = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
@@ -85,8 +83,6 @@ def import_checkpoint(
 
 def _write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
     """Write the run directory in one step, list it in the study, and return its path.
-
-    An existing run with this name is moved to ``.archived``, with all of its files.
 
     Raises:
         HeadToHeadError: If the folder cannot be written.
@@ -102,10 +98,6 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
             try:
                 with leased(scratch) as writer:
                     _fill(writer, imported, name, registry)
-                if (study / name).exists():
-                    archive = inside(study, ".archived", now().replace(":", ""))
-                    archive.mkdir(parents=True)
-                    (study / name).rename(archive / name)
                 scratch.rename(study / name)
             finally:
                 delete_run_files(scratch.parent)

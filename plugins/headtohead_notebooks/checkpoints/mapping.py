@@ -16,7 +16,7 @@ from headtohead.model.layers import StackedLayerNorm, StackedLinear
 from headtohead_notebooks.recipes.notebook_recipe import Checkpoint
 
 NAMES_SHOWN = 5
-"""Names of a kind that an error lists."""
+"""Largest number of names of a kind that an error lists."""
 
 
 class MismatchError(HeadToHeadError):
@@ -43,7 +43,7 @@ class CheckpointMapping:
     def problems(self) -> str:
         """Missing and unknown names; empty if the names match."""
         kinds = {"missing": self.missing, "unknown": self.unknown}
-        return "; ".join(f"{kind}: {_shortened(names)}" for kind, names in kinds.items() if names)
+        return "; ".join(f"{kind}: {', '.join(names[:NAMES_SHOWN])}" for kind, names in kinds.items() if names)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
             joined = torch.cat([value.t() if transposed else value for value in parts.values()], dim=-1)
             weights[name] = joined.reshape(tensor.shape[1:])
     if wrong:
-        raise MismatchError(f"wrong shape: {_shortened(wrong)}")
+        raise MismatchError(f"wrong shape: {', '.join(wrong[:NAMES_SHOWN])}")
     return weights
 
 
@@ -176,8 +176,3 @@ def _count(placeholder: str, patterns: Iterable[str], state: Mapping[str, Tensor
             expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", re.escape(pattern))
             numbers |= {match[placeholder] for name in state if (match := re.fullmatch(expression, name))}
     return max(1, len(numbers))
-
-
-def _shortened(names: list[str]) -> str:
-    rest = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -17,8 +17,8 @@ from headtohead.config.source_location import Source, SourceLocation
 from headtohead.data import cache_root, file_sha256, prepare
 from headtohead.data.prepared import SIDES, Side, tokenisers_of
 from headtohead.data.reading import read_lines
+from headtohead.data.vocabularies import vocabularies_of
 from headtohead.data.vocabulary import Vocabulary
-from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
@@ -117,22 +117,13 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry:
     if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
         reason = getattr(recipe, "no_checkpoint", NotebookRecipe.no_checkpoint)
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {reason}")
-    best = _nearest_form(state, recipe)
+    mappings = (map_names(state, form) for form in recipe.checkpoints)
+    best = min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
     if not best.problems:
         return best
-    others = {other: entry.entry for other, entry in registry.entries["recipe"].items()}
-    fits = [
-        f"type --recipe {other}, which fits"
-        for other, entry in others.items()
-        if getattr(entry, "checkpoints", ()) and not _nearest_form(state, entry).problems
-    ]
-    hint = fits[0] if fits else "no other recipe fits it either"
-    raise HeadToHeadError(f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; {hint}")
-
-
-def _nearest_form(state: Mapping[str, Tensor], recipe: Any) -> CheckpointMapping:
-    mappings = (map_names(state, form) for form in recipe.checkpoints)
-    return min(mappings, key=lambda mapping: len(mapping.missing) + len(mapping.unknown))
+    raise HeadToHeadError(
+        f"'{path}' does not fit recipe '{name}' ({best.form.name}): {best.problems}; name the recipe of its notebook"
+    )
 
 
 def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:

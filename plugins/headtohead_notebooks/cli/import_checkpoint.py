@@ -21,12 +21,9 @@ from headtohead.cli.output import echo
     help="The notebook's file of sentence pairs, from which its vocabularies are built.",
 )
 @set_option("the recipe", "model.heads=2")
-@click.option("--force", is_flag=True, help="Replace an existing run of that name.")
 @runs_option
 @plugin_option
-def command(
-    file: Path, recipe: str, name: str, data: Path | None, overrides: tuple[str, ...], force: bool, runs: Path
-) -> None:
+def command(file: Path, recipe: str, name: str, data: Path | None, overrides: tuple[str, ...], runs: Path) -> None:
     """Import FILE, a state dict saved by a notebook, as the run directory runs/imported/RUN.
 
     Sizes are derived from the tensors. The number of heads cannot be derived from them: it is the recipe's, or
@@ -35,7 +32,4 @@ def command(
     from headtohead_notebooks import import_checkpoint
 
     load_plugins()
-    path = import_checkpoint(
-        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, force=force, log=echo
-    )
-    echo(path)
+    echo(import_checkpoint(file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, log=echo))

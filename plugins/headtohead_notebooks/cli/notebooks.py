@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
+from headtohead.cli.options import runs_option, seeds_option, set_option
 from headtohead.cli.output import echo
 from headtohead.errors import Interrupted
 
@@ -47,7 +47,6 @@ EDITIONS = "experiments"
 )
 @set_option()
 @seeds_option
-@name_option
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--open/--no-open", "opened", default=False, show_default=True, help="Open the page in a browser.")
@@ -59,7 +58,6 @@ def command(
     data_file: Path | None,
     overrides: tuple[str, ...],
     seeds: int | None,
-    name: str | None,
     workers: int | None,
     retry: bool,
     opened: bool,
@@ -81,9 +79,7 @@ def command(
     if data_file is not None and not data_file.is_file():
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
     out = out or reports_folder(runs) / "notebooks"
-    all_editions = editions(
-        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=name, folder=out / EDITIONS
-    )
+    all_editions = editions(quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, folder=out / EDITIONS)
     names = [edition.experiment.name for edition in all_editions]
     for unknown in set(only) - set(names):
         raise HeadToHeadError(f"unknown experiment '{unknown}'{nearest(unknown, names)}")

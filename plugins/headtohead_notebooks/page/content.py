@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,7 +25,7 @@ from headtohead.testing.checks.entries import recipe_config
 from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page import scores
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS
-from headtohead_notebooks.page.design_choices import ChoiceRow, choice_rows, unique_choices
+from headtohead_notebooks.page.design_choices import SIZES, ChoiceRow, choice_rows
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.numbers import fill
 from headtohead_notebooks.pitfalls import MEASUREMENTS
@@ -35,8 +34,6 @@ from headtohead_notebooks.pitfalls.case import Case
 OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
 MAX_CLAUSES = 3
 """Number of contrasts in the sentence of an experiment."""
-
-SIZES = ("d_model / heads / layers / d_ff", "optimiser", "epochs, batch")
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,6 @@ class ExperimentResult:
     @property
     def _is_complete(self) -> bool:
         return self.analysis is not None and bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
-
-    @property
-    def axis_ends(self) -> tuple[float, float]:
-        """Ends of a symmetric axis for all lines with the primary metric."""
-        changes = [contrast.paired for contrast in self.contrasts if contrast.paired is not None]
-        ends = [abs(end) for change in changes for end in (change.low, change.mean, change.high)]
-        largest = max(filter(math.isfinite, ends), default=1.0) or 1.0
-        return -largest, largest
 
 
 @dataclass(frozen=True)
@@ -178,10 +167,9 @@ class PageContent:
         return tuple(sorted(results, key=lambda result: result.edition.experiment.position))
 
     @cached_property
-    def choices(self) -> tuple[ChoiceRow, ...]:
-        """Every choice of every notebook."""
-        rows = choice_rows(self.configs, [notebook.data for notebook in NOTEBOOKS], self.registry)
-        return (*rows, ChoiceRow("prints", tuple(" ".join(notebook.prints) for notebook in NOTEBOOKS)))
+    def choices(self) -> list[ChoiceRow]:
+        """Every choice in which the notebooks differ."""
+        return choice_rows(self.configs, self.registry)
 
     @cached_property
     def sections(self) -> tuple[SimpleNamespace, ...]:
@@ -209,12 +197,12 @@ class PageContent:
         return next((result for result in self.results if result.edition.experiment.name == name), None)
 
     def _section(self, index: int, notebook: SimpleNamespace) -> SimpleNamespace:
-        values = {row.name: row.values[index] for row in self.choices}
+        rows = {row.name: row for row in self.choices}
+        unique = [row for name, row in rows.items() if row.is_unique(index) and name not in SIZES]
         own = self._scores(OWN_DATA, notebook)
         return SimpleNamespace(
             notebook=notebook,
-            unique_choices=[choice for choice in unique_choices(self.choices, index) if choice[0] != "prints"],
-            sizes=[(name, values[name]) for name in SIZES],
+            choices=[(row.name, row.values[index]) for row in (*unique, *(rows[name] for name in SIZES))],
             own_scores=own,
             short_score=next((line for line in reversed(own) if "translation" in line), own[0]),
             same_scores=self._scores(SAME_DATA, notebook),

@@ -24,12 +24,6 @@ def load_descriptions(name: str) -> dict[str, Any]:
     return dict(content)
 
 
-def label(kind: str, value: object) -> str:
-    """Return the label of a value in a section of ``labels.yaml``, or the value itself if it has no label."""
-    labels: dict[str, str] = load_descriptions("labels").get(kind, {})
-    return labels.get(str(value), str(value))
-
-
 def _described(name: str, key: str) -> dict[str, SimpleNamespace]:
     """Return the entries of a file by their key, which is an attribute too."""
     entries = load_descriptions(name).items()

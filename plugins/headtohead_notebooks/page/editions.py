@@ -14,7 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from headtohead.config.loading import labelled, load_text
+from headtohead.config.loading import load_text
 from headtohead.config.source_location import located
 from headtohead.config.yaml_text import dump, parse
 from headtohead_notebooks.page.descriptions import EXPERIMENTS, load_descriptions
@@ -64,7 +64,6 @@ def editions(
     data_file: Path | None = None,
     overrides: Sequence[str] = (),
     seeds: int | None = None,
-    label: str | None = None,
     folder: Path = Path(),
 ) -> tuple[Edition, ...]:
     """Return every experiment of the page as it is to be run.
@@ -74,7 +73,6 @@ def editions(
         data_file: Sentence pairs that replace the file named by an experiment.
         overrides: Overrides of each base, such as ``"train.epochs=1"``.
         seeds: Number of seeds, instead of the file's.
-        label: A suffix of each name, after a hyphen.
         folder: Folder of the written files; paths in them are relative to it.
 
     Raises:
@@ -95,7 +93,7 @@ def editions(
         text = "".join(f"# {line}\n" for line in lines) + dump(content)
         if not changes and content == parse(original, experiment.name)[0]:
             text = original
-        name = labelled(f"{experiment.name}-quick" if quick else experiment.name, label)
+        name = f"{experiment.name}-quick" if quick else experiment.name
         load_text(text, folder / f"{name}.yaml", overrides)
         result.append(Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds))
     return tuple(result)

@@ -11,7 +11,9 @@ from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
-from headtohead_notebooks.page.descriptions import label
+
+CHANGED = {"": "as written", "positional=sinusoidal": "with positions by time"}
+"""Descriptions of the changed fields of a variant; other fields are shown as they are."""
 
 SAME_DATA_METRICS = ("test/exact_match", "test/token_accuracy")
 FUTURE = "future not masked"
@@ -45,7 +47,7 @@ def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     for slug, changed in variants:
         summaries = {metric: frames.summary(slug, metric) for metric in SAME_DATA_METRICS}
         scores = [f"{readable(metric)} {_mean(summary, metric)}" for metric, summary in summaries.items() if summary.n]
-        variant = f"{label('changed', changed)}: " if len(variants) > 1 else ""
+        variant = f"{CHANGED.get(changed, changed)}: " if len(variants) > 1 else ""
         has_label = any(pitfall.name == FUTURE for pitfall in frames.by_slug[slug].pitfalls)
         note = "; its decoder input contains the label" if has_label else ""
         yield f"{variant}{', '.join(scores) or 'not finished'}{note}"
@@ -64,7 +66,7 @@ def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[SimpleNa
     """
     scores = []
     for slug, recipe, changed in _variants(analysis):
-        name = f"{names.get(recipe, recipe)}{changed and ', '}{changed and label('changed', changed)}"
+        name = f"{names.get(recipe, recipe)}{changed and ', '}{changed and CHANGED.get(changed, changed)}"
         summary = analysis.frames.summary(slug, analysis.metric)
         pitfalls = tuple(pitfall.name for pitfall in analysis.frames.by_slug[slug].pitfalls)
         text = _mean(summary, analysis.metric)

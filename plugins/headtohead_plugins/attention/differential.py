@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
 
 EPS = 1e-5
 
@@ -32,7 +32,6 @@ def lambda_init(layer: int) -> float:
 class Differential(Attention):
     """Head i is map 2i minus λ times map 2i + 1; its weights sum to 1 - λ and may be negative."""
 
-    cost = Cost(parameters="4*d**2 + 6*d/h", biases="4*d", flops="4*n**2*d + 8*n*d**2")
     weights = "signed"
 
     @classmethod

@@ -7,7 +7,7 @@ special cases.
 
 from pydantic import Field
 
-from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -25,11 +25,6 @@ class FreeGeometry(Attention):
     """``model.heads`` heads of any key and value width; scores are scaled by d_k ** -0.5."""
 
     Options = FreeGeometryOptions
-    cost = Cost(
-        parameters="d*(h + kv_heads)*(key_width + value_width)",
-        biases="h*key_width + kv_heads*(key_width + value_width) + d",
-        flops="2*n**2*h*(key_width + value_width) + 2*n*d*(h + kv_heads)*(key_width + value_width)",
-    )
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:

@@ -7,7 +7,7 @@ attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
 
 from pydantic import Field
 
-from headtohead.plugin import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -21,11 +21,6 @@ class GroupedQuery(Attention):
     """Split heads with keys and values shared within groups."""
 
     Options = GroupedQueryOptions
-    cost = Cost(
-        parameters="2*d**2 + 2*d**2*kv_heads/h",
-        biases="2*d + 2*d*kv_heads/h",
-        flops="4*n**2*d + 4*n*d**2 + 4*n*d**2*kv_heads/h",
-    )
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:

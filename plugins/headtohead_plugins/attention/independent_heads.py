@@ -6,13 +6,11 @@ arXiv:2002.07028, study head widths beyond d_model / heads. The projections have
 parameters of split heads: compare them with ``match: parameters``.
 """
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class IndependentHeads(Attention):
     """Every head has the full width d_model; the output projection maps heads · d_model to d_model."""
-
-    cost = Cost(parameters="4*d**2*h", biases="3*d*h + d", flops="4*n**2*d*h + 8*n*d**2*h")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

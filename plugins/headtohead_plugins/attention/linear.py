@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead.plugin import Attention, Cost, Geometry, MaskPattern, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, hookimpl
 
 BLOCK = 32
 """Keys of a block, within which a causal sum is computed by scores; about the width of a head."""
@@ -37,7 +37,6 @@ def feature(x: Tensor) -> Tensor:
 class Linear(Attention):
     """Split heads with weights φ(q)·φ(k), divided by their sum."""
 
-    cost = Cost(parameters="4*d**2", biases="4*d", flops="8*n*d**2 + 4*n*d**2/h + 4*n*d")
     map_note = "φ(q)·φ(k) over its sum, computed for the map only: training computes no such matrix"
     unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never computes"

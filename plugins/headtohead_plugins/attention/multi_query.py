@@ -7,13 +7,11 @@ Departs from the paper: scores are scaled by d_k^(-1/2), which its code omits.
 
 from dataclasses import replace
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class MultiQuery(Attention):
     """Split heads with a single key/value head: the cache of a decoder is ``heads`` times smaller."""
-
-    cost = Cost(parameters="2*d**2 + 2*d**2/h", biases="2*d + 2*d/h", flops="4*n**2*d + 4*n*d**2 + 4*n*d**2/h")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

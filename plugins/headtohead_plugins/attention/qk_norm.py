@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -43,7 +43,6 @@ class QkNorm(Attention):
 
     Options = QkNormOptions
     options: QkNormOptions
-    cost = Cost(parameters="4*d**2 + h", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -30,7 +30,6 @@ class Random(Attention):
 
     Options = RandomOptions
     options: RandomOptions
-    cost = Cost(parameters="h*max_length**2 + 2*d**2", biases="2*d", flops="2*n**2*d + 4*n*d**2")
     position_dependent = True
 
     @classmethod

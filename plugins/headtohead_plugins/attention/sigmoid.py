@@ -12,13 +12,12 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, hookimpl
 
 
 class Sigmoid(Attention):
     """Split heads with weights between 0 and 1 that do not sum to 1."""
 
-    cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
     weights = "positive"
 
     def formula(self) -> str:

@@ -3,13 +3,11 @@
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, table 3 row A.
 """
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class SingleHead(Attention):
     """A single head with d_k = d_v = d_model; ``model.heads`` is ignored."""
-
-    cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

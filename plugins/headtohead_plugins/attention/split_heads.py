@@ -3,13 +3,11 @@
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.2.
 """
 
-from headtohead.plugin import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, hookimpl
 
 
 class SplitHeads(Attention):
     """Standard multi-head attention: every head has width d_model / heads."""
-
-    cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
 
 @hookimpl

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -35,7 +35,6 @@ class TalkingHeads(Attention):
 
     Options = TalkingHeadsOptions
     options: TalkingHeadsOptions
-    cost = Cost(parameters="4*d**2 + 2*h**2", biases="4*d", flops="4*n**2*h**2 + 4*n**2*d + 8*n*d**2")
     weights = "signed"
 
     def build(self) -> None:

@@ -9,13 +9,11 @@ the same weights unless an encoding adds a bias; the scores are then this bias.
 
 from dataclasses import replace
 
-from headtohead.plugin import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class Uniform(Attention):
     """Heads of width d_model / heads that average values; scores are 0 without an encoding."""
-
-    cost = Cost(parameters="2*d**2", biases="2*d", flops="2*n**2*d + 4*n*d**2")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

@@ -23,34 +23,6 @@ from headtohead.plugin import Options as BaseOptions
 WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")
 NULL = "\\N"
-LANGUAGES = {
-    "ara": "Arabic",
-    "ces": "Czech",
-    "cmn": "Mandarin Chinese",
-    "dan": "Danish",
-    "deu": "German",
-    "ell": "Greek",
-    "eng": "English",
-    "epo": "Esperanto",
-    "fin": "Finnish",
-    "fra": "French",
-    "heb": "Hebrew",
-    "hin": "Hindi",
-    "hun": "Hungarian",
-    "ita": "Italian",
-    "jpn": "Japanese",
-    "kor": "Korean",
-    "nld": "Dutch",
-    "pol": "Polish",
-    "por": "Portuguese",
-    "ron": "Romanian",
-    "rus": "Russian",
-    "spa": "Spanish",
-    "swe": "Swedish",
-    "tur": "Turkish",
-    "ukr": "Ukrainian",
-    "vie": "Vietnamese",
-}
 
 
 class Options(BaseOptions):
@@ -142,7 +114,7 @@ class Tatoeba(Dataset):
             licence="CC BY 2.0 FR (a part of Tatoeba is CC0)",
             citation="Tatoeba, https://tatoeba.org, CC BY 2.0 FR; files of two or three columns "
             "from https://www.manythings.org/anki",
-            languages=(LANGUAGES.get(source, source), LANGUAGES.get(target, target)),
+            languages=(source, target),
             notes=tuple(notes),
         )
 

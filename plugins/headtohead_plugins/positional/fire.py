@@ -18,8 +18,8 @@ from pydantic import Field
 from torch import Tensor
 
 from headtohead import registered
-from headtohead.plugin import Cost, Positional, Setting, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, Setting, hookimpl
 
 
 class FireOptions(BaseOptions):
@@ -40,7 +40,6 @@ class Fire(Positional):
 
     Options = FireOptions
     options: FireOptions
-    cost = Cost(parameters="L*h*hidden + 2*L*hidden + 2*L", flops="2*n**2*h*hidden")
 
     def build(self) -> None:
         """Initialise the network, c = 0.1 and the multiple of L = 1."""

@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
 
 
 class KerpleOptions(BaseOptions):
@@ -35,7 +35,6 @@ class KerpleLog(Positional):
     """
 
     Options = KerpleOptions
-    cost = Cost(parameters="2*h")
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:

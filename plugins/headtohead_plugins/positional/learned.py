@@ -8,8 +8,8 @@ Departs from the paper: a position beyond the table is an error and is not clamp
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
 
 
 class LearnedOptions(BaseOptions):
@@ -29,7 +29,6 @@ class Learned(Positional):
 
     Options = LearnedOptions
     options: LearnedOptions
-    cost = Cost(parameters="d*max_length")
 
     def build(self) -> None:
         shape = (self.options.max_length, self.context.d_model)

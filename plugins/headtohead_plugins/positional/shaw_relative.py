@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
 
 BOTH = frozenset({"score", "values"})
 
@@ -42,7 +42,6 @@ class ShawRelative(Positional):
 
     Options = ShawOptions
     options: ShawOptions
-    cost = Cost(parameters="4*d*L*clip/h + 2*d*L/h", flops="8*n*d*clip + 4*n*d")
     properties = frozenset({"relative"})
 
     def build(self) -> None:

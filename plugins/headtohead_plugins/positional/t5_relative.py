@@ -14,8 +14,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Cost, Positional, Setting, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, Setting, hookimpl
 
 
 class T5Options(BaseOptions):
@@ -64,7 +64,6 @@ class T5Relative(Positional):
 
     Options = T5Options
     options: T5Options
-    cost = Cost(parameters="h*buckets")
     properties = frozenset({"relative"})
 
     def build(self) -> None:

@@ -18,7 +18,6 @@ from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.checks.configurations import check_configurations
 from headtohead.testing.checks.examination import evaluate
-from headtohead.testing.shrinking import shrink
 
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"
 FAMILIES = {"positional": positional, "attention": attention, "masking": masking}
@@ -34,8 +33,7 @@ fault. A test checks all faults.
 the registry, with defaults in the other families, and the unusual entries of
 `tests/contract/zoo/sound.py`.
 
-The number is the value that the first invariant measured at its usual sizes. The counterexample is
-the smallest that was found.
+The number is the value that the first invariant measured; the example gives its position.
 """
 
 
@@ -113,17 +111,12 @@ def registered():
         plugin_registry._current = before
 
 
-def caught(fault, with_counterexample=True):
-    """Return the verdicts of the invariants that must detect a fault, and the smallest counterexample of the first."""
+def caught(fault):
+    """Return the verdicts of the invariants that must detect a fault."""
     with torch.random.fork_rng(devices=[]), fault.planted():
         torch.manual_seed(0)
         subject = Subject(tiny_config(**fault.config))
-        verdicts = {name: evaluate(BY_NAME[name], subject) for name in fault.caught_by}
-        first = fault.caught_by[0]
-        counterexample = ""
-        if with_counterexample and verdicts[first].state == "violated":
-            counterexample = shrink(BY_NAME[first], subject, verdicts[first]).counterexample
-        return verdicts, counterexample or verdicts[first].reason
+        return {name: evaluate(BY_NAME[name], subject) for name in fault.caught_by}
 
 
 def alarms(registry, entries=None):
@@ -152,10 +145,10 @@ def page():
     """Check every fault and entry and return the page."""
     torch.set_num_threads(1)
     with registered() as registry:
-        results = [(fault, *caught(fault)) for fault in faults()]
+        results = [(fault, caught(fault)) for fault in faults()]
         violations = alarms(registry)
         sound = len(sound_entries(registry))
-    detected = sum(all(verdict.state == "violated" for verdict in verdicts.values()) for _, verdicts, _ in results)
+    detected = sum(all(verdict.state == "violated" for verdict in verdicts.values()) for _, verdicts in results)
     head = HEAD.format(caught=detected, faults=len(results), alarms=len(violations), sound=sound)
     return "\n".join([head, *_sections(results)])
 
@@ -163,20 +156,21 @@ def page():
 def _sections(results):
     for family in (*FAMILIES, "core"):
         yield f"## {family.capitalize()}\n"
-        yield "| fault | found in public code | caught by | number | smallest counterexample |"
+        yield "| fault | found in public code | caught by | number | example |"
         yield "|---|---|---|---|---|"
         yield from (_row(*result) for result in results if result[0].family == family)
         yield ""
 
 
-def _row(fault, verdicts, counterexample):
-    number = verdicts[fault.caught_by[0]].number
+def _row(fault, verdicts):
+    first = verdicts[fault.caught_by[0]]
+    number, example = first.number, first.counterexample or first.reason
     cells = [
         f"`{fault.name}`: {fault.description}",
         fault.found_in,
         ", ".join(f"`{name}`" for name in fault.caught_by),
-        "raised" if number is None and "raised" in counterexample else "–" if number is None else f"{number:.1g}",
-        counterexample,
+        "raised" if first.error else "–" if number is None else f"{number:.1g}",
+        example,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from headtohead.model.attention_context import AttentionContext
-from headtohead.testing.covering import covering, every_value
 from headtohead.testing.subject import Subject, with_mask_value
 from headtohead.testing.tiny import tiny_config
 from made import case_table
+from made.array import covering, every_value
 
 HEADS, WIDTH = 4, 16
 SIZE = WIDTH // HEADS

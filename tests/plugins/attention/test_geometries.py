@@ -47,31 +47,14 @@ def test_geometry_and_number_of_weights_equal_those_of_the_paper(name):
     assert weights is None or found.parameters(D, bias=False) == weights
 
 
-REFUSED = {
-    "split heads that do not divide the width": (
-        "split-heads",
-        {},
-        ModelConfig(d_model=10, heads=4),
-        r"^split-heads needs d_model to be a multiple of heads, got 10 and 4$",
-    ),
-    "groups that do not divide the heads": (
-        "grouped-query",
-        {"kv_heads": 3},
-        MODEL,
-        r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
-        r"got 3, 4 and 24$",
-    ),
-    "differential maps that make no pairs": (
-        "differential",
-        {},
-        ModelConfig(d_model=15, heads=3),
-        r"^differential needs an even number of heads, and d_model to be a multiple of it, "
-        r"got 3 and 15$",
-    ),
-}
+REFUSED = [
+    ("split-heads", {}, ModelConfig(d_model=10, heads=4), "got 10 and 4"),
+    ("grouped-query", {"kv_heads": 3}, MODEL, "got 3, 4 and 24"),
+    ("differential", {}, ModelConfig(d_model=15, heads=3), "got 3 and 15"),
+]
 
 
-@pytest.mark.parametrize(("name", "options", "model", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_errors_name_inconsistent_sizes(name, options, model, message):
-    with pytest.raises(HeadToHeadError, match=message):
+@pytest.mark.parametrize(("name", "options", "model", "sizes"), REFUSED)
+def test_inconsistent_sizes_are_refused(name, options, model, sizes):
+    with pytest.raises(HeadToHeadError, match=f"^{name} needs .*, {sizes}$"):
         geometry(name, options, model)

@@ -56,7 +56,7 @@ def test_swap_exchanges_the_sides(read: Callable, tmp_path: Path) -> None:
         (tmp_path / "pairs.tsv").write_text(content, encoding="utf-8", newline="")
         corpus = read("tatoeba", pair="spa-eng", file=str(tmp_path / "pairs.tsv"), swap=True)
         assert texts(corpus) == [(target, source) for source, target in EXPECTED]
-        assert corpus.languages == ("Spanish", "English")
+        assert corpus.languages == ("spa", "eng")
 
 
 WEEKLY_ENGLISH = "1\teng\tGo.\n2\teng\tI see.\n3\t\\N\tWhat?\n"
@@ -162,3 +162,14 @@ def test_a_checksum_is_checked_although_the_data_are_prepared(prepared: Callable
     prepared("tatoeba", valid=5, test=5, options=options)
     with pytest.raises(HeadToHeadError, match="has sha256"):
         prepared("tatoeba", valid=5, test=5, options=options | {"sha256": "0" * 64})
+
+
+@pytest.mark.slow
+def test_a_grouped_split_of_a_real_file_leaks_nothing(prepared: Callable, real: Callable) -> None:
+    file = real("eng-spa.manythings-2019-07-21.2col.tsv.xz")
+    data = prepared("tatoeba", options={"file": str(file)}, limit=20_000)
+    train, test = data.splits["train"], data.splits["test"]
+    assert data.record["leak"] == 0.0
+    assert not set(train.source_text) & set(test.source_text)
+    assert not set(train.target_text) & {text for references in test.references for text in references}
+    assert max(len(references) for references in test.references) > 3

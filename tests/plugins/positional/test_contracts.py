@@ -2,7 +2,8 @@
 
 import pytest
 
-from headtohead.testing import check, tiny_config
+from headtohead.testing import Subject, check, tiny_config
+from headtohead.testing.invariants.trained_stacks import a_resumed_training_equals_an_uninterrupted_one
 from made import unexpected
 
 
@@ -18,6 +19,7 @@ def fire(encoder, **options):
     return {"encoder": encoder, "decoder": {"name": "fire", **options}}
 
 
+SAMPLED = {"encoder": "shape", "decoder": both("randomised", of="alibi")}
 CHOICES = {
     "t5-relative with other buckets": both("t5-relative", buckets=24, max_distance=20),
     "shaw-relative on keys, by head": everywhere("shaw-relative", on="keys", heads="own", clip=5),
@@ -27,7 +29,7 @@ CHOICES = {
     "sandwich in every role": everywhere("sandwich", width=16),
     "shape with little room": both("shape", max_shift=1),
     "randomised rotary": both("randomised", of="rotary", numbers=300),
-    "drawn against fixed": {"encoder": "shape", "decoder": both("randomised", of="alibi")},
+    "drawn against fixed": SAMPLED,
 }
 
 
@@ -35,3 +37,7 @@ CHOICES = {
 @pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES.keys())
 def test_no_choice_has_an_unexpected_violation(choice):
     assert unexpected(check(tiny_config(choice))) == {}
+
+
+def test_a_resumed_training_continues_with_the_same_samples():
+    assert a_resumed_training_equals_an_uninterrupted_one(Subject(tiny_config(SAMPLED))).state == "holds"

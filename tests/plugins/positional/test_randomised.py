@@ -38,17 +38,6 @@ def test_all_subsets_are_equally_likely(most, count):
     assert surplus < freedom + 5 * (2 * freedom) ** 0.5
 
 
-def test_training_samples_sorted_positions_per_sentence_step_and_member():
-    own = part(numbers=1000)
-    first, second = own.draw(30, 12), own.draw(30, 12)
-    assert first.shape == (2, 30, 12)
-    assert (first.diff(dim=-1) > 0).all()
-    assert first.min() >= 1
-    assert first.max() <= 1000
-    for sample, other_sample in ((first, second), (first[0], first[1]), (first[:, :1], first[:, 1:])):
-        assert not (sample == other_sample).all(-1).any()
-
-
 @pytest.mark.parametrize("columns", [3, 30])
 def test_padding_lowers_the_positions_of_a_sentence_as_the_entry_declares(columns):
     """The expected i-th smallest of T numbers of 1..L is i (L + 1) / (T + 1)."""

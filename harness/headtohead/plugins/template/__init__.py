@@ -37,7 +37,7 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise HeadToHeadError(
             f"'{' '.join(name.split())}' is not a valid plugin name; use lower-case letters, digits and single "
-            f"hyphens, such as '{suggest_name(name)}'"
+            "hyphens, such as 'my-idea'"
         )
     if registered := registry.entries[family].get(name):
         raise HeadToHeadError(
@@ -54,16 +54,6 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     except OSError as error:
         raise HeadToHeadError(f"cannot write '{folder}': {error.strerror}") from error
     return [folder / file for file in texts]
-
-
-def suggest_name(name: str) -> str:
-    """Return a similar name in kebab-case.
-
-    >>> suggest_name("MyIdea"), suggest_name("my_idea"), suggest_name("2 Ideas!"), suggest_name("€")
-    ('my-idea', 'my-idea', 'ideas', 'my-idea')
-    """
-    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
-    return "-".join(re.findall(r"[a-z0-9]+", re.sub(r"^[^a-z]+", "", separated))) or "my-idea"
 
 
 def _package_files(family: str, name: str) -> dict[str, str]:
@@ -85,16 +75,14 @@ def _package_files(family: str, name: str) -> dict[str, str]:
         "check_command": f"h2h data stats {name}" if is_dataset else f"h2h check {family}/{name}",
     }
 
-    def template(file: str) -> str:
-        return files("headtohead.plugins.template.templates").joinpath(file).read_text(encoding="utf-8")
-
-    def filled(file: str) -> str:
-        return Template(template(file)).substitute(fields)
-
-    return {
-        f"{module}.py": template(f"{family}.py").replace("my-idea", name).replace("MyIdea", class_name),
-        f"test_{module}.py": filled("test_dataset.txt" if is_dataset else "test.txt"),
-        "pyproject.toml": filled("pyproject.txt"),
-        "README.md": filled("readme.txt"),
-        "experiment.yaml": filled("experiment.txt"),
+    templates = {
+        f"{module}.py": f"{family}.py",
+        f"test_{module}.py": "test_dataset.txt" if is_dataset else "test.txt",
+        "pyproject.toml": "pyproject.txt",
+        "README.md": "readme.txt",
+        "experiment.yaml": "experiment.txt",
     }
+    folder = files("headtohead.plugins.template.templates")
+    texts = {file: (folder / template).read_text(encoding="utf-8") for file, template in templates.items()}
+    texts[f"{module}.py"] = texts[f"{module}.py"].replace("my-idea", name).replace("MyIdea", class_name)
+    return {file: Template(text).substitute(fields) for file, text in texts.items()}

@@ -1,13 +1,12 @@
 """The small configurations in which invariants are evaluated.
 
 An entry of one family is combined with default entries of the other families, and with every other
-registered entry, one at a time. A recipe is reduced to small sizes. In the pairwise array, every two compatible
-values of attention, positional, masking, mask value and the role of the positional encoding occur together in a row.
+registered entry, one at a time. A recipe is reduced to small sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -18,17 +17,11 @@ from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.testing import tiny_config
-from headtohead.testing.covering import covering
-from headtohead.testing.subject import LENGTHS, MASK_VALUES
+from headtohead.testing.subject import LONGEST
 from headtohead.testing.tiny import TRAIN, changed
 
 DEFAULTS = "defaults"
 """Description of the configuration in which all other entries are the defaults."""
-
-ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
-"""The roles in which a row of the array uses its positional encoding, named as by ``role_variants``."""
-
-Row = dict[str, str]
 
 MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
 """Sizes to which a recipe's model is reduced; heads are then 4 wide."""
@@ -70,16 +63,10 @@ def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[Run
         HeadToHeadError: If an option of an entry is required and missing.
     """
     config = tiny_config(**names)
-    source, target = (max(pair[side] for row in LENGTHS for pair in row) for side in (0, 1))
     # The last target token is a label only.
-    longest = {"source": source, "target": (only_length(config) or target) + 1}
+    longest = {"source": LONGEST[0], "target": (only_length(config) or LONGEST[1]) + 1}
     reason = find_incompatibility(config, longest, registry)
     return (config, "") if reason is None else (None, reason)
-
-
-def varies_one_entry(description: str) -> bool:
-    """Return whether all other entries of a described configuration are the defaults."""
-    return description == DEFAULTS or " in " in description
 
 
 def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, str]]]:
@@ -124,39 +111,3 @@ def reduced(config: RunConfig) -> RunConfig:
     vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)
     data = DataConfig(split="grouped", normalise="none", vocabulary=vocabulary)
     return small.model_copy(update={"data": data})
-
-
-def factors(registry: Registry) -> dict[str, list[str]]:
-    """Return the values of each factor of the pairwise array."""
-    families = {family: sorted(registry.entries[family]) for family in FAMILIES}
-    return {**families, "mask_value": list(MASK_VALUES), "role": list(ROLE_CHOICES)}
-
-
-def choices(row: Row, registry: Registry) -> dict[str, Any]:
-    """Return the arguments of ``tiny_config`` for a row."""
-    names: dict[str, Any] = {name: value for name, value in row.items() if name != "role"}
-    if row["role"] != ROLE_CHOICES[0] and "positional" in row:
-        names["positional"] = dict(role_variants("positional", row["positional"], registry))[row["role"]]
-    return names
-
-
-def compatibility(registry: Registry) -> Callable[[Row], bool]:
-    """Return a function that checks whether a row, or an incomplete row in some role, is a compatible configuration."""
-    found: dict[str, bool] = {}
-
-    def is_compatible(row: Row) -> bool:
-        if "role" not in row:
-            return any(is_compatible(row | {"role": role}) for role in ROLE_CHOICES)
-        # No entry is incompatible with a mask value.
-        names = {name: value for name, value in choices(row, registry).items() if name != "mask_value"}
-        key = str(sorted(names.items()))
-        if key not in found:
-            found[key] = compatible_config(names, registry)[0] is not None
-        return found[key]
-
-    return is_compatible
-
-
-def pairwise(registry: Registry) -> list[Row]:
-    """Return the rows of the array."""
-    return covering(factors(registry), compatibility(registry))

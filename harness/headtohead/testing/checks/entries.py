@@ -84,16 +84,14 @@ def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Se
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:
-    matching = [entry for entry in entries if name in (entry.name, entry.label)]
-    if matching:
+    if matching := [entry for entry in entries if name in (entry.name, entry.label)]:
         return matching
     if others := [entry.label for entry in registry.all() if name in (entry.name, entry.label)]:
         raise HeadToHeadError(f"{others[0]} has no invariants; h2h check takes {LISTED_FAMILIES} entries")
     family, _, bare = name.partition("/")
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
-    names = [entry.label if "/" in name else entry.name for entry in entries]
-    file = Path(name).suffix == ".py"
-    raise HeadToHeadError(
-        f"unknown name '{name}'{f'; it is a file: type h2h check --plugin {name}' if file else nearest(name, names)}"
+    hint = (
+        f"; type h2h check --plugin {name}" if name.endswith(".py") else nearest(name, [each.name for each in entries])
     )
+    raise HeadToHeadError(f"unknown name '{name}'{hint}")

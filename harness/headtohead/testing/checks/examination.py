@@ -1,45 +1,25 @@
-"""Evaluate every invariant of one entry, or of every row of the pairwise array; name the pitfalls of a recipe."""
+"""Evaluate every invariant of one entry; name the pitfalls of a recipe."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.data.preparing import dataset_options, loaded_split
+from headtohead.data.preparing import loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.dataset import Dataset
-from headtohead.plugins.registry import Registered, Registry, current, overrides_nothing
+from headtohead.plugins.registry import Registered, Registry, current, require_override
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
-from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict, tiny_config
-from headtohead.testing.checks.configurations import (
-    DEFAULTS,
-    check_configurations,
-    choices,
-    pairwise,
-    reduced,
-    varies_one_entry,
-)
+from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
+from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced
 from headtohead.testing.checks.entries import dataset_config, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
-from headtohead.testing.shrinking import shrink
-from headtohead.testing.verdict import violated
-
-IDLE = "overrides no hook, so it computes the same as its base class; override a hook, or use the built-in entry"
-"""What is wrong with an entry that computes the same as its base class."""
-
-
-def _overrides_a_hook(entry: Registered) -> Verdict:
-    """An entry overrides at least one hook of its family."""
-    return violated(f"the entry {IDLE}")
-
-
-HOOKS = Invariant("hooks", _overrides_a_hook)
 
 Result = tuple[Invariant, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
@@ -90,9 +70,7 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
     dataset = registry.dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
-    options = dataset_options(config, dataset)
-    split = loaded_split(dataset, config.split)
-    if dataset.cache_key(options, split, cache / "downloads") is None:
+    if dataset.cache_key(config.options, loaded_split(dataset, config.split), cache / "downloads") is None:
         raise MissingFilesError(
             f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
             f"with h2h data fetch {config.dataset}"
@@ -100,7 +78,7 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
 
 
 def examine(
-    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), verdicts: Verdicts | None = None
+    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str], verdicts: Verdicts
 ) -> Examination:
     """Evaluate every invariant of an entry's family; for a recipe, also find its pitfalls.
 
@@ -118,18 +96,17 @@ def examine(
     if entry.family == "dataset":
         subject = _dataset_subject(entry, registry, cache, overrides)
         return Examination(name, tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS))
+    require_override(entry)
     with one_thread():
         if entry.family == "recipe":
             config = recipe_config(entry.name, registry, overrides)
-            return Examination(name, _results(Subject(reduced(config))), find_pitfalls(config, registry))
+            subject_of_recipe = Subject(reduced(config))
+            results = [(invariant, evaluate(invariant, subject_of_recipe)) for invariant in INVARIANTS]
+            return Examination(name, tuple(results), find_pitfalls(config, registry))
         subjects = [(description, Subject(config)) for description, config in check_configurations(entry, registry)]
         if not subjects:
             raise HeadToHeadError(f"{name} is incompatible with every small configuration")
-        verdicts = {} if verdicts is None else verdicts
-        results = [(invariant, _worst_verdict(invariant, subjects, verdicts)) for invariant in INVARIANTS]
-        if overrides_nothing(entry) and not entry.is_built_in:
-            results.insert(0, (HOOKS, HOOKS(entry)))
-    return Examination(name, tuple(results))
+        return Examination(name, tuple((each, _worst_verdict(each, subjects, verdicts)) for each in INVARIANTS))
 
 
 def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict:
@@ -141,43 +118,23 @@ def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict
         return Verdict("violated", None, f"raised {reason}", error=reason)
 
 
-def examine_array(registry: Registry) -> Iterator[Examination]:
-    """Evaluate every invariant for every row of the pairwise array; those that train stacks once for each style."""
-    trained: set[str] = set()
-    with one_thread():
-        for row in pairwise(registry):
-            subject = Subject(tiny_config(**choices(row, registry)))
-            chosen = [each for each in INVARIANTS if each.scope != "training" or row["attention"] not in trained]
-            trained.add(row["attention"])
-            yield Examination(" · ".join(row.values()), _results(subject, chosen))
-
-
-def _results(subject: Subject, invariants: Sequence[Invariant] = INVARIANTS) -> tuple[Result, ...]:
-    """Return the verdict of every invariant; that of an unexpected violation has the smallest example."""
-    verdicts = [evaluate(invariant, subject) for invariant in invariants]
-    return tuple(
-        (invariant, shrink(invariant, subject, verdict) if verdict.outcome == "violated" else verdict)
-        for invariant, verdict in zip(invariants, verdicts, strict=True)
-    )
-
-
 def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> Verdict:
     """Return the first unexpected violation with its configuration, else the first verdict.
 
     A known violation of another entry does not count for this entry. Invariants of a single entry are
     evaluated per role only, and invariants that train stacks once.
     """
-    if invariant.scope != "combination":
-        subjects = [subject for subject in subjects if varies_one_entry(subject[0])] or subjects
+    if invariant.scope != "combination":  # the descriptions of subjects with default entries in the other families
+        subjects = [each for each in subjects if each[0] == DEFAULTS or " in " in each[0]] or subjects
     found = []
     for description, subject in subjects[: 1 if invariant.scope == "training" else None]:
         key = subject.config.model_dump_json(), invariant.name
         if key not in verdicts:
             verdicts[key] = evaluate(invariant, subject)
-        found.append(verdicts[key])
-        if found[-1].outcome == "violated":
-            verdict = shrink(invariant, subject, found[-1])
+        verdict = verdicts[key]
+        if verdict.outcome == "violated":
             return verdict if description == DEFAULTS else replace(verdict, reason=f"{verdict.reason} ({description})")
+        found.append(verdict)
     return found[0]
 
 
@@ -186,7 +143,7 @@ def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrid
     try:
         require_files(config, registry, cache)
         dataset = registry.dataset(entry.name)
-        return DatasetSubject.load(entry.name, dataset, dataset_options(config, dataset), cache / "downloads")
+        return DatasetSubject.load(entry.name, dataset, config.options, cache / "downloads")
     except HeadToHeadError:
         raise
     except Exception as error:

@@ -14,11 +14,11 @@ from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
-from headtohead.plugins.registry import Registry, overrides_nothing
+from headtohead.plugins.registry import Registry, require_override
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
-from headtohead.testing.checks.examination import IDLE, evaluate
+from headtohead.testing.checks.examination import evaluate
 from headtohead.testing.tiny import changed
 
 QUICK = ("determinism", "members", "finite", "stacking")
@@ -63,8 +63,7 @@ def check_plugins(
         names = sorted({entry.label for entry, *_ in external})
         log(f"checking {' and '.join(names)} before the first run")
         for entry, *_ in external:
-            if overrides_nothing(entry):
-                raise HeadToHeadError(f"{entry.label} {IDLE}")
+            require_override(entry)
         with one_thread():
             subject = Subject(_small(config, registry))
             for invariant in (invariant for invariant in INVARIANTS if invariant.name in QUICK):

@@ -196,21 +196,14 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
         tensors = []
         for record in (None, lambda name, value: None):
             output = attention(x, memory, context, None, record)
-            tensors += [output.detach(), *_gradients(output, attention)]
+            tensors += [output.detach(), *gradients(attention, output).values()]
         quantity = "non-finite outputs and gradients at activations of size 1000"
         verdicts.append(_all_finite(tensors, quantity).in_role(role))
     if subject.only_length is None:
         logits = forward(subject.model, subject.random_sentences((((1, 1),),) * len(subject.seeds)))
         quantity = "non-finite logits and gradients of one source token and one target token"
-        verdicts.append(_all_finite([logits, *_gradients(logits, subject.model)], quantity))
+        verdicts.append(_all_finite([logits, *gradients(subject.model, logits).values()], quantity))
     return worst(*verdicts)
-
-
-def _gradients(output: Tensor, module: torch.nn.Module) -> Sequence[Tensor]:
-    parameters = list(module.parameters())
-    if not parameters:
-        return ()
-    return torch.autograd.grad(output.sum(), parameters, allow_unused=True, materialize_grads=True)
 
 
 def _all_finite(tensors: Sequence[Tensor], quantity: str) -> Verdict:

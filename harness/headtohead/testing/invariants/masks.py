@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from headtohead.testing.invariant import invariant, role_invariant
-from headtohead.testing.subject import LENGTHS, Subject, explicit_forward, full_mask
+from headtohead.testing.subject import Subject, explicit_forward, full_mask
 from headtohead.testing.verdict import Verdict, does_not_apply, violated, within, worst
 
 PAIR = ("sentence", "query", "key")
@@ -123,9 +123,7 @@ def _no_pair(wrong: Tensor, mask: Tensor, lengths: Tensor, quantity: str) -> Ver
 
 def _sizes(subject: Subject, role: str) -> tuple[int, int, Tensor]:
     """Return the numbers of queries and keys, and lengths of the side that the keys come from."""
-    # Shorter sentences are those of the search for a small counterexample.
-    more = MASK_TIME if subject.lengths[0] == LENGTHS[0] else 0
-    queries, keys = (time + more for time in subject.times(role))
+    queries, keys = (time + MASK_TIME for time in subject.times(role))
     if subject.attention(role).self_attention:
         queries = keys
     return queries, keys, torch.tensor(sorted({1, max(1, keys // 2), max(1, keys - 1), keys}))

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import SentenceBatch, Subject
+from headtohead.testing.subject import LONGEST, SentenceBatch, Subject
 from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, outside, within, worst
 
 SHORTEST = 3
@@ -102,7 +102,7 @@ def padding_ids_change_no_logits(subject: Subject) -> Verdict:
 @invariant("batch-of-one")
 def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
     """A batch of N sentences gives the logits of N batches of one sentence."""
-    full = ((subject.longest,) * len(subject.lengths[0]),) * len(subject.seeds)
+    full = ((LONGEST,) * len(subject.lengths[0]),) * len(subject.seeds)
     unpadded = _changes_alone(subject, subject.random_sentences(full))
     alone = within(unpadded, "difference between logits alone and in a batch without padding", LOGITS)
     if alone.state == "violated":
@@ -175,8 +175,6 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
     """
     if not subject.model.attends_to_source:
         return does_not_apply("the decoder does not attend to the encoder")
-    if order.shape[-1] < SHORTEST:
-        return does_not_apply("the source is too short to have an order")
     batch = subject.sentences
     logits = subject.logits(replace(batch, source=batch.source.gather(-1, order)))
     change = logits - subject.reference_logits

@@ -6,13 +6,11 @@ Departs from the paper: nothing.
 
 from torch import Tensor
 
-from headtohead.plugin import Attention, Cost, hookimpl
+from headtohead.plugin import Attention, hookimpl
 
 
 class MyIdea(Attention):
     """Split heads with a learned inverse temperature e^{t_h}; t_h = 0 is plain softmax attention."""
-
-    cost = Cost(parameters="4*d**2 + h", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
     def build(self) -> None:
         """Create t, ``[member, head]``."""

@@ -9,8 +9,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from headtohead.plugin import Cost, Positional, hookimpl
 from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
 
 
 class MyIdeaOptions(BaseOptions):
@@ -24,7 +24,6 @@ class MyIdea(Positional):
 
     Options = MyIdeaOptions
     options: MyIdeaOptions
-    cost = Cost(parameters="L*h")
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:

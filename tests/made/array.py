@@ -1,0 +1,98 @@
+"""The pairwise array over every variant: few rows in which every two compatible values of two factors occur together.
+
+The factors are attention, positional, masking, mask value, and the role of the positional encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from headtohead.config.builder import FAMILIES
+from headtohead.plugins.registry import Registry
+from headtohead.testing.checks.configurations import compatible_config, role_variants
+from headtohead.testing.subject import MASK_VALUES
+
+Row = dict[str, Any]
+
+ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
+"""The roles in which a row uses its positional encoding, named as by ``role_variants``."""
+
+
+def factors(registry: Registry) -> dict[str, list[str]]:
+    """Return the values of each factor of the array."""
+    families = {family: sorted(registry.entries[family]) for family in FAMILIES}
+    return {**families, "mask_value": list(MASK_VALUES), "role": list(ROLE_CHOICES)}
+
+
+def choices(row: Row, registry: Registry) -> Row:
+    """Return the arguments of ``tiny_config`` for a row."""
+    names = {name: value for name, value in row.items() if name != "role"}
+    if row["role"] != ROLE_CHOICES[0] and "positional" in row:
+        names["positional"] = dict(role_variants("positional", row["positional"], registry))[row["role"]]
+    return names
+
+
+def compatibility(registry: Registry) -> Callable[[Row], bool]:
+    """Return a function that checks whether a row, or an incomplete row in some role, is a compatible configuration."""
+    found: dict[str, bool] = {}
+
+    def is_compatible(row: Row) -> bool:
+        if "role" not in row:
+            return any(is_compatible(row | {"role": role}) for role in ROLE_CHOICES)
+        # No entry is incompatible with a mask value.
+        names = {name: value for name, value in choices(row, registry).items() if name != "mask_value"}
+        key = str(sorted(names.items()))
+        if key not in found:
+            found[key] = compatible_config(names, registry)[0] is not None
+        return found[key]
+
+    return is_compatible
+
+
+def covering(factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool] = lambda row: True) -> list[Row]:
+    """Return rows in which every allowed pair of values of two factors occurs at least once.
+
+    Greedy and deterministic: each row takes the first uncovered pair, then, factor by factor, the value that covers
+    most uncovered pairs (D. Cohen et al., "The AETG System", IEEE Transactions on Software Engineering, 1997).
+    """
+    items = [[(name, value) for value in values] for name, values in factors.items()]
+    pairs = (pair for first, second in combinations(items, 2) for pair in product(first, second))
+    uncovered = dict.fromkeys(pair for pair in pairs if allowed(dict(pair)))
+    rows: list[Row] = []
+    while uncovered:
+        pair = next(iter(uncovered))
+        del uncovered[pair]
+        row = _completed(dict(pair), factors, allowed, uncovered)
+        if row is not None:
+            rows.append(row)
+            for covered in combinations(row.items(), 2):
+                uncovered.pop(covered, None)
+    return rows
+
+
+def every_value(rows: Sequence[Row]) -> list[Row]:
+    """Return few of the rows, chosen greedily, that together still contain every value of every factor."""
+    missing = {item for row in rows for item in row.items()}
+    selected: list[Row] = []
+    while missing:
+        row = max(rows, key=lambda row: len(missing.intersection(row.items())))
+        missing.difference_update(row.items())
+        selected.append(row)
+    return selected
+
+
+def _completed(
+    row: Row, factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool], uncovered: Container[Any]
+) -> Row | None:
+    """Return the row with a value for every factor, by backtracking; None where no row is allowed."""
+    name = next((name for name in factors if name not in row), None)
+    if name is None:
+        return row
+    longer = [
+        {key: ({name: value} | row)[key] for key in factors if key in row or key == name} for value in factors[name]
+    ]
+    longer.sort(key=lambda row: -sum(pair in uncovered for pair in combinations(row.items(), 2)))
+    completed = (_completed(row, factors, allowed, uncovered) for row in longer if allowed(row))
+    return next((row for row in completed if row is not None), None)

@@ -27,7 +27,7 @@ from headtohead.execution.scheduler import Machine, Outcome, execute, final_stat
 from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
-from headtohead.planning.replacing import dropped_note, refuse_replacing
+from headtohead.planning.replacing import dropped_note, find_replaced
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -210,7 +210,8 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
-    refuse_replacing(planned, stale=stale)
+    if reason := find_replaced(planned, stale=stale):
+        raise HeadToHeadError(reason)
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
     to_train = [

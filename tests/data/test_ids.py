@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
-from headtohead.data.wordlists import count_words
+from headtohead.data.vocabularies import count_words
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
@@ -270,11 +270,6 @@ def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: 
     ids = [SOS, *vocabulary.encode(words), EOS, *vocabulary.encode(more), PAD]
     assert vocabulary.decode(ids) == " ".join(words)
     assert vocabulary.decode(ids, until_eos=False) == " ".join([*words, *more])
-
-
-def test_pieces_are_joined_into_words() -> None:
-    vocabulary = Vocabulary([*SPECIALS, "▁un", "hap", "py", "▁"], pieces=True)
-    assert vocabulary.decode([SOS, 4, 5, 6, 7, 6, EOS]) == "unhappy py"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from headtohead import HeadToHeadError
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
-from headtohead.data.tokenizer_file import read_tokenizer
+from headtohead.data.vocabularies import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig

@@ -72,9 +72,9 @@ CASES = (
 )
 
 FIELDS = (
-    base("tag", "train.steps", "!!int abc", ": expected a whole number below 2^63, got 'abc'"),
-    base("tag", "data.file", "!!python/object/apply:os.system [id]", ": tag * is not allowed here"),
-    text("tag", "key", "base: {? !!str [a] : b}\n", f":2: base: {KEYS} [*"),
+    text("tag", "value", "base: {data.file: !!python/object/apply:os.system [id]}\n", ":2: tag * is not allowed"),
+    text("tag", "key", "base: {? !!str [a] : b}\n", ":2: tag * is not allowed"),
+    text("key", "list", "base: {? [a] : b}\n", f":2: base: {KEYS} [*"),
     base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
     base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
     text(
@@ -109,7 +109,7 @@ FIELDS = (
         "field",
         "memory",
         "base: {train: {epochs: 1}, model: {d_model: 65536, layers: 256}}\n",
-        ":2: base.model: variant 'baseline' has at least * reduce d_model, d_ff, layers or the vocabulary",
+        ":2: base.model: variant 'baseline' has * reduce d_model, d_ff, layers or the vocabulary",
     ),
 )
 

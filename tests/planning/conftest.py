@@ -39,8 +39,8 @@ def load(tmp_path):
 def design(load, registry):
     """Expand a design over the small base."""
 
-    def design(text, *overrides, seeds=None, **options):
-        loaded = load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds)
+    def design(text, *overrides, base=SMALL, seeds=None, **options):
+        loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds)
         return expand(loaded, registry, **options)
 
     return design
@@ -50,8 +50,8 @@ def design(load, registry):
 def plan(load, registry, cache, tmp_path):
     """Plan a design over the small base, with runs in the test's own folder."""
 
-    def plan(text="", *overrides, seeds=None, label=None, **options):
-        loaded = load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds, label=label)
+    def plan(text="", *overrides, base=SMALL, seeds=None, label=None, **options):
+        loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds, label=label)
         return make_plan(loaded, registry, tmp_path / "runs", cache, **options)
 
     return plan

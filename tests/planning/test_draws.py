@@ -56,7 +56,7 @@ def test_the_sweep_has_draws_of_its_own(plan):
         (
             "design: [{product: {data.seed: [1, per-run]}}]",
             "data.size=400",
-            "per-run must hold for all variants, because variants are compared on the same data",
+            "per-run must hold for all variants, as variants are compared on the same data",
         ),
         (
             "",

@@ -3,13 +3,12 @@ from typing import Annotated
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import Field
 
 from headtohead.config.builder import resolve
 from headtohead.config.entries import parsed_options
 from headtohead.config.identity import identity_fields, run_hash, run_identity
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.schema.sections import ConfigSection, HashIfChanged, NotHashed
+from headtohead.schema.sections import NotHashed
 
 DATA_HASH = "f" * 64
 
@@ -110,22 +109,12 @@ def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
     assert hash_of(train={"epochs": 1} | runtime) == hash_of()
 
 
-class Grown(ConfigSection):
-    width: int = 8
-    window: Annotated[int | bool, HashIfChanged(0)] = Field(3)
-
-
-def test_an_added_field_with_its_unhashed_value_keeps_old_hashes():
-    assert identity_fields(Grown(window=0)) == {"width": 8}
-    assert identity_fields(Grown(window=False)) == {"width": 8, "window": False}
-
-
 def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
     hashed = run_identity(resolve({"train": {"epochs": 1}}, registry), "")["config"]
     for section, info in RunConfig.model_fields.items():
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
-            annotated = any(isinstance(annotation, NotHashed | HashIfChanged) for annotation in field.metadata)
+            annotated = any(isinstance(annotation, NotHashed) for annotation in field.metadata)
             assert (name in hashed[section]) is not annotated, f"{section}.{name}"
 
 
@@ -136,13 +125,11 @@ def test_options_of_a_plugin_can_be_excluded_from_the_hash():
     class GrownOptions(Options):
         theta: float = 1.0
         path: Annotated[str, NotHashed()] = "here"
-        later: Annotated[int, HashIfChanged(0)] = 0
 
     def hashed(**options):
         return identity_fields(EntryConfig(name="x", options=GrownOptions(**options)))["options"]
 
     assert hashed(theta=2.0, path="there") == {"theta": 2.0}
-    assert hashed(theta=2.0, later=1) == {"theta": 2.0, "later": 1}
     assert Positional.Options is Options
 
 

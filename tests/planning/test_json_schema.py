@@ -53,7 +53,7 @@ def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.D
         ("base/model/mask_value", -1e9),
         ("baseline/recipe", {"name": "tatoeba-en-es", "positional": "sinusoidal"}),
         ("design", [{"product": {"match": ["none", "parameters"], "data.size": [100, 200]}}]),
-        ("design", [{"between": {"from": "recipe/slides-en-fr", "to": {"train.lr": 0.1}}}]),
+        ("design", [{"between": {"from": {"recipe": "slides-en-fr"}, "to": {"train.lr": 0.1}}}]),
     ],
 )
 def test_every_notation_of_an_experiment_file_is_valid(

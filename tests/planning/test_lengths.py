@@ -2,8 +2,6 @@
 
 import pytest
 
-from headtohead.planning.planner import make_plan
-
 TEXT = """
 question: q
 base:
@@ -27,7 +25,7 @@ BUCKET = (
         (["evaluate.decode=none"], [BUCKET]),
     ],
 )
-def test_long_test_sentences_are_noted_unless_the_limits_are_set(load, registry, cache, tmp_path, overrides, expected):
+def test_long_test_sentences_are_noted_unless_the_limits_are_set(plan, overrides, expected):
     """Translations have at most 10 tokens, 1.5 times 6 and <eos>; references have 2, 20 and 10 times 50."""
-    found = make_plan(load(TEXT, *overrides), registry, tmp_path / "runs", cache)
+    found = plan("", *overrides, base=TEXT)
     assert [note for note in found.notes if "max_length" in note or "bucket" in note] == expected

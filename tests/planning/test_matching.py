@@ -11,18 +11,9 @@ design:
 """
 
 
-def by_slug(plan):
-    return {variant.slug: variant for variant in plan.variants}
-
-
 @pytest.mark.parametrize("match", ["parameters", "flops"])
 def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
-    found = by_slug(
-        plan(f"""
-        match: {match}
-        design: [{{product: {{attention: [split-heads, independent-heads]}}}}]
-    """)
-    )
+    found = plan(f"match: {match}\ndesign: [{{product: {{attention: [split-heads, independent-heads]}}}}]").by_slug
     split, independent = found["split-heads"], found["independent-heads"]
     measured = {
         "parameters": (split.record.counts.non_embedding, independent.record.counts.non_embedding),
@@ -43,21 +34,13 @@ def test_a_widened_variant_has_another_hash(plan):
     assert plain["independent-heads"] == matched["independent-heads"]
 
 
-def test_an_arm_is_matched_beside_the_unmatched_variants(plan):
-    found = by_slug(plan(ARMS))
-    plain = found["split-heads-match-none"]
-    arm = found["split-heads-match-parameters"]
-    largest = found["independent-heads-match-none"]
-    assert plain.config.model.d_ff == 16
-    assert arm.record.counts.non_embedding == pytest.approx(largest.record.counts.non_embedding, rel=0.01)
-
-
-def test_the_largest_variant_of_an_arm_is_trained_once(plan):
+def test_an_arm_is_matched_beside_the_unmatched_variants_and_the_largest_is_trained_once(plan):
     found = plan(ARMS, seeds=2)
-    equal = by_slug(found)["independent-heads-match-parameters"].record
-    assert equal.equal_to == "independent-heads-match-none"
-    assert equal.equal_reason == "the two configurations are the same"
-    assert len(found.runs) == 3 * 2
+    slugs = [f"{style}-heads-match-{match}" for style in ("split", "independent") for match in ("none", "parameters")]
+    plain, arm, largest, equal = (found.by_slug[slug].record for slug in slugs)
+    assert (plain.config.model.d_ff, len(found.runs)) == (16, 3 * 2)
+    assert arm.counts.non_embedding == pytest.approx(largest.counts.non_embedding, rel=0.01)
+    assert (equal.equal_to, equal.equal_reason) == (largest.slug, "the two configurations are the same")
 
 
 def test_a_match_that_no_whole_width_gives_is_noted(plan):

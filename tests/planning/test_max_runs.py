@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.config.loading import MAX_RUNS, load_text, seed_list
-from headtohead.config.source_location import Source, SourceLocation
+from headtohead.config.loading import MAX_RUNS, load_text
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
@@ -47,9 +46,9 @@ def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here):
 def test_too_many_seeds_are_refused_without_expanding_them():
     started = time.process_time()
     assert refused(load, "seeds: 1000000").startswith("x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs")
-    assert refused(load, "", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
+    assert refused(load, "", seeds=100001).startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
     assert len(load("seeds: 100000").seeds) == MAX_RUNS
-    assert len(seed_list(list(range(1, 100_001)), SourceLocation(Source("x.yaml")))) == MAX_RUNS
+    assert len(load("", seeds=list(range(1, 100_001))).seeds) == MAX_RUNS
     assert time.process_time() - started < 2
 
 

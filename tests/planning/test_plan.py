@@ -2,9 +2,13 @@ import json
 
 import pytest
 
+from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import local_stacks, processors
+from headtohead.plugins.hookspecs import hookimpl
+from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import load_registry
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -19,25 +23,6 @@ def test_with_an_empty_runs_folder_all_runs_remain(plan):
     assert set(states(found).values()) == {"MISSING"}
     assert [[run.seed for run in stack] for stack in local_stacks(found)] == [[1, 2], [1, 2]]
     assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].run_hash[:8]}"
-
-
-def test_the_plan_equals_the_record_of_the_experiment(plan):
-    found = plan(PAIR, seeds=2)
-    record = json.loads(json.dumps(found.record("h2h run x.yaml").to_json()))
-    assert record["format"] == 1
-    assert record["baseline"] == "sinusoidal"
-    assert record["axes"] == ["positional"]
-    assert record["seeds"] == [1, 2]
-    assert [entry["slug"] for entry in record["variants"]] == ["sinusoidal", "rotary"]
-    assert [(entry["variant"], entry["seed"]) for entry in record["runs"]] == [
-        ("sinusoidal", 1),
-        ("sinusoidal", 2),
-        ("rotary", 1),
-        ("rotary", 2),
-    ]
-    assert record["data"]["data_hash"] == found.data.data_hash
-    assert record["text"].startswith("\nquestion: q")
-    assert len(record["probes"]) == 2
 
 
 def test_finished_runs_are_skipped_and_added_seeds_are_trained(plan, record):
@@ -206,27 +191,25 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
 
 
-def test_a_declared_maximum_length_is_enforced(load, cache, tmp_path):
-    from headtohead.planning.compatibility import find_incompatibility
+def test_the_error_of_a_failing_plugin_names_its_distribution():
+    class Broken(Positional):
+        """Its check raises an error."""
 
-    registry = load_registry(objects=[short_table()])
-    config = resolved(registry, {"positional": "short"})
-    assert find_incompatibility(config, {"source": 4, "target": 3}, registry) is None
-    assert find_incompatibility(config, {"source": 5, "target": 3}, registry) == (
-        "a source of 5 tokens is longer than the 4 positions of short; use sentences of at most 4 tokens"
-    )
+        @classmethod
+        def incompatible_with(cls, options, setting):
+            return str(1 / 0)
 
+    class Planted:
+        @hookimpl
+        def register_positionals(self):
+            return {"broken": Broken}
 
-def test_the_error_of_a_failing_plugin_names_its_distribution(load, cache, tmp_path):
-    from headtohead.planning.compatibility import find_incompatibility
-
-    registry = load_registry(objects=[short_table(broken=True)])
-    config = resolved(registry, {"positional": "short"})
+    registry = load_registry(objects=[Planted()])
+    config = resolve({"train": {"epochs": 1}, "positional": "broken"}, registry)
     with pytest.raises(HeadToHeadError) as caught:
         find_incompatibility(config, {}, registry)
     assert str(caught.value).endswith(
-        "test_plan:short_table.<locals>.Planted' (python): incompatible_with of positional 'short' "
-        "raised ZeroDivisionError: division by zero"
+        "(python): incompatible_with of positional 'broken' raised ZeroDivisionError: division by zero"
     )
 
 
@@ -318,35 +301,6 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
 def test_a_plan_does_not_change_the_runs_folder(load, registry, cache, tmp_path):
     make_plan(load("question: q\nbase: {train: {epochs: 1}, data: {size: 400}}"), registry, tmp_path / "runs", cache)
     assert not (tmp_path / "runs").exists()
-
-
-def resolved(registry, raw):
-    from headtohead.config.builder import resolve
-
-    return resolve({"train": {"epochs": 1}} | raw, registry)
-
-
-def short_table(broken=False):
-    from headtohead.plugins.hookspecs import hookimpl
-    from headtohead.plugins.positional import Positional
-
-    class Short(Positional):
-        """Four positions."""
-
-        @classmethod
-        def limit(cls, options):
-            return 4
-
-        @classmethod
-        def incompatible_with(cls, options, setting):
-            return str(1 / 0) if broken else None
-
-    class Planted:
-        @hookimpl
-        def register_positionals(self):
-            return {"short": Short}
-
-    return Planted()
 
 
 def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):

@@ -55,6 +55,7 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
+        ("train.lr", [0.1], "type design: [{product: {train.lr: [...]}}]; to select the best, tune: {train.lr: [...]}"),
     ],
 )
 def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
@@ -76,21 +77,6 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
 )
 def test_fields_outside_base_lead_to_their_place(text, message):
     assert refused(load_text, f"question: q\n{text}\n", Path("x.yaml")) == f"x.yaml:2: {message}"
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "hint"),
-    [
-        (
-            "train.lr",
-            [1e-2, 1e-3],
-            "got [0.01, 0.001]; to compare values, type design: [{product: {train.lr: [...]}}]; "
-            "to select the best, tune: {train.lr: [...]}",
-        )
-    ],
-)
-def test_a_list_for_a_single_value_leads_to_design_and_tune(registry, field, value, hint):
-    assert failure(registry, field, value).endswith(hint)
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,12 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
     # Errors of the file are raised before torch is loaded.
     loaded = load_file(experiment, label=options.pop("name"), **options)
     from headtohead.planning.planner import make_plan
-    from headtohead.planning.replacing import dropped_note, replaced_results, stale_results
+    from headtohead.planning.replacing import dropped_note, find_replaced
 
     load_plugins()
     registry = loaded.load_plugins()
     plan = make_plan(loaded, registry, runs, fresh=fresh)
-    refused, dropped = replaced_results(plan) or stale_results(plan), dropped_note(plan)
+    refused, dropped = find_replaced(plan), dropped_note(plan)
     if form == "json":
         _print_json(plan)
     else:

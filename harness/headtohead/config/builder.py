@@ -7,6 +7,7 @@ fields of ``data``, or in ``data.options``.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,8 +70,8 @@ class ConfigBuilder:
 
     def copy(self) -> ConfigBuilder:
         """Return an independent copy."""
-        twin = object.__new__(ConfigBuilder)
-        twin.registry, twin.root, twin.values = self.registry, self.root, dict(self.values)
+        twin = copy.copy(self)
+        twin.values = dict(self.values)
         return twin
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:

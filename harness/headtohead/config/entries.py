@@ -48,7 +48,7 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
             )
         subject = f"the record of run '{run}' is damaged: {family} '{name}'"
         try:
-            return parse_options(registry.find(family, name).entry.Options, options.model_dump(), subject)
+            return parse_options(registry.find(family, name).entry.Options, options.model_dump(mode="json"), subject)
         except HeadToHeadError as error:
             raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead import files
-from headtohead.config.source_location import Source, SourceLocation, shown
+from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import checked
 from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError, similar_file
-from headtohead.schema.experiment_file import MAX_SEED, ExperimentFile, SequentialSeeds
+from headtohead.schema.experiment_file import ExperimentFile, SequentialSeeds
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registry
@@ -76,9 +76,8 @@ class LoadedExperiment:
 
     @property
     def sequential(self) -> SequentialSeeds | None:
-        """How seeds are added, or None if their number is fixed, also by ``--seeds``."""
-        seeds = self.file.seeds
-        return seeds if isinstance(seeds, SequentialSeeds) and self.seeds_option is None else None
+        """How seeds are added, or None if their number is fixed."""
+        return self.file.seeds if isinstance(self.file.seeds, SequentialSeeds) else None
 
     @property
     def sweep_name(self) -> str:
@@ -102,7 +101,7 @@ class LoadedExperiment:
 def load_file(
     path: Path | str,
     overrides: Sequence[str] = (),
-    seeds: str | int | Sequence[int] | None = None,
+    seeds: int | Sequence[int] | None = None,
     max_runs: int = MAX_RUNS,
     label: str | None = None,
 ) -> LoadedExperiment:
@@ -111,7 +110,7 @@ def load_file(
     Args:
         path: The file; its stem is the name of the experiment.
         overrides: Texts such as ``"model.d_model=64"``, with a YAML value.
-        seeds: Replaces the file's seeds: a number, a list, or either as YAML text.
+        seeds: Replaces the file's seeds: a number or a list.
         max_runs: Maximum number of runs, counted before the design is expanded.
         label: Added to the experiment's name, after a hyphen.
 
@@ -125,7 +124,7 @@ def load_text(
     text: str,
     path: Path,
     overrides: Sequence[str] = (),
-    seeds: str | int | Sequence[int] | None = None,
+    seeds: int | Sequence[int] | None = None,
     max_runs: int = MAX_RUNS,
     label: str | None = None,
 ) -> LoadedExperiment:
@@ -137,10 +136,14 @@ def load_text(
     root = SourceLocation(source)
     if not isinstance(value, dict):
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
-    file = checked(ExperimentFile, value, lambda path: root.child(*path))
-    written = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
-    given = _seeds_option(seeds) if seeds is not None else (written, root.child("seeds"))
-    number = given[0] if isinstance(given[0], int) else len(given[0])
+    options = {} if seeds is None else {"seeds": seeds}
+
+    def locate(path: FieldPath) -> SourceLocation:
+        return SourceLocation(Source(f"--seeds {seeds}")) if path[:1] == ("seeds",) and options else root.child(*path)
+
+    file = checked(ExperimentFile, value | options, locate)
+    replicates = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
+    number = replicates if isinstance(replicates, int) else len(replicates)
     if isinstance(overrides, str):
         raise HeadToHeadError(f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}")
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
@@ -150,7 +153,7 @@ def load_text(
         text=text,
         file=file,
         source=source,
-        seeds=seed_list(*given),
+        seeds=tuple(range(1, number + 1)) if isinstance(replicates, int) else tuple(replicates),
         overrides=tuple(read_override(text) for text in overrides),
         max_runs=max_runs,
         seeds_option=None if seeds is None else str(seeds),
@@ -190,23 +193,6 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
         f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer values, or raise the "
         f"limit: --max-runs {runs}"
     )
-
-
-def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:
-    """Return the seeds of a number of replicates (1, 2, …) or of a list."""
-    if isinstance(seeds, int) and seeds > MAX_SEED:
-        raise location.error(f"at most {MAX_SEED:,} seeds, got {seeds}")
-    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
-    if not numbers:
-        raise location.error(f"at least one seed is needed, got {shown(seeds)}")
-    known: set[int] = set()
-    for position, seed in enumerate(numbers):
-        if not 1 <= seed <= MAX_SEED:
-            raise location.child(position).error(f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}")
-        if seed in known:
-            raise location.child(position).error(f"duplicate seed {seed}; each seed is one replicate")
-        known.add(seed)
-    return numbers
 
 
 def experiment_name(path: Path) -> str:
@@ -260,14 +246,3 @@ def read_override(text: str) -> Override:
     parsed, _ = parse(value, label)
     location = SourceLocation(Source(label, folder=Path.cwd()))
     return Override(tuple(name.strip().split(".")), parsed, location, text)
-
-
-def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], SourceLocation]:
-    location = SourceLocation(Source(f"--seeds {seeds}"))
-    value: Any = seeds
-    if isinstance(seeds, str):
-        value, _ = parse(f"[{seeds}]" if "," in seeds and "[" not in seeds else seeds, str(location))
-    numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-    if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
-        raise location.error("expected a number of seeds, or a list such as 1,2,5")
-    return value, location

@@ -28,7 +28,8 @@ def project_root(experiment: Path | str | None = None) -> Path:
     is_file = named is not None and named.suffix in (".yaml", ".yml")
     start = (named.parent if named is not None and is_file else Path()).resolve()
     for folder in (start, *start.parents):
-        if _holds_runs(folder) or any((folder / mark).exists() for mark in MARKS):
+        has_runs = (folder / RUNS).is_dir() and not (folder / RUNS / "__init__.py").exists()  # no Python package
+        if has_runs or any((folder / mark).exists() for mark in MARKS):
             return folder
     return start
 
@@ -84,8 +85,3 @@ def in_project(file: Path | str, runs: Path) -> str:
     """Return the path of a file relative to the project root, or unchanged if it is outside."""
     path, root = Path(file).resolve(), runs.resolve().parent
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(file)
-
-
-def _holds_runs(folder: Path) -> bool:
-    """Return whether the folder has a runs folder; a Python package of that name does not count."""
-    return (folder / RUNS).is_dir() and not (folder / RUNS / "__init__.py").exists()

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from headtohead.config.source_location import FieldPath, SourceLocation, dotted, shown
-from headtohead.errors import HeadToHeadError, nearest, suggestion
+from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
+from headtohead.errors import nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.synonyms import synonyms
@@ -96,7 +96,7 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
     def rank(detail: ErrorDetails) -> tuple[int, bool]:
         is_misspelt = detail["type"] == "literal_error" and bool(_close(detail["input"], detail["ctx"]))
         return len(_inside(detail["loc"], value)), detail["type"].startswith(
-            ("less", "greater", "missing")
+            ("less", "greater", "missing", "value")
         ) or is_misspelt
 
     details = error.errors(include_url=False)
@@ -106,17 +106,12 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
 
 
 def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) -> Model:
-    """Return the options of an entry.
+    """Return the options of an entry from JSON values.
 
     Raises:
         HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
     """
-    try:
-        return model(**given)
-    except ValidationError as error:
-        path, message = format_validation_error(error, model, given)
-        field = "" if message.startswith("unknown field") else dotted(path)  # the message quotes an unknown field
-        raise HeadToHeadError(": ".join(filter(None, (subject, field, message)))) from error
+    return checked(model, given, lambda path: SourceLocation(Source(subject), path))
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
@@ -129,11 +124,6 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
             continue
         path = (*path, part)
     return path
-
-
-def _permits_null(model: type[BaseModel], location: Sequence[str | int]) -> bool:
-    field = model.model_fields.get(str(location[0]))
-    return field is not None and type(None) in get_args(field.annotation)
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
@@ -158,8 +148,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         remedy = _close(given, context)
     elif kind == "list_type" and isinstance(given, dict) and len(location) == 1:
         remedy = "; begin each item with a hyphen"
-    elif given in ("none", "None") and _permits_null(model, location):
-        remedy = "; type null"
+    elif given in ("none", "None") and (field := model.model_fields.get(str(location[0]))):
+        remedy = "; type null" * (type(None) in get_args(field.annotation))
     words = re.sub(
         "an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"].partition(", unable")[0]
     )

@@ -26,14 +26,10 @@ MAX_DEPTH = 100
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {
-    "null": (r"~|null|Null|NULL|", "nothing"),
-    "bool": (r"true|True|TRUE|false|False|FALSE", "true or false"),
-    "int": (r"[-+]?[0-9]+", "a whole number"),
-    "float": (
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        "a finite number",
-    ),
-    "merge": (r"<<", "<<"),
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9]+",
+    "float": r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
 }
 
 
@@ -48,7 +44,7 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
-for _kind, (_pattern, _) in _SCALARS.items():
+for _kind, _pattern in _SCALARS.items():
     _Loader.add_implicit_resolver(_TAG + _kind, re.compile(rf"^(?:{_pattern})$"), None)
 
 
@@ -80,11 +76,15 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         depth = 0
         for count, event in enumerate(yaml.parse(text, Loader=_Loader)):  # libyaml's composer crashes on deep nesting
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH or count > 2 * MAX_NODES:
+            tag = getattr(event, "tag", None)
+            if tag is not None or depth > MAX_DEPTH or count > 2 * MAX_NODES:
                 line = event.start_mark.line + 1 if event.start_mark else 1
-                raise HeadToHeadError(f"{label}:{line}: {_TOO_DEEP if depth > MAX_DEPTH else _TOO_MANY}")
+                problem = (
+                    _TOO_DEEP if depth > MAX_DEPTH else _TOO_MANY if tag is None else f"tag {shown(tag)} is not allowed"
+                )
+                raise HeadToHeadError(f"{label}:{line}: {problem}")
         root = yaml.compose(text, Loader=_Loader)
-        return None if root is None else _Nodes(label, lines).value(root, (), 0), lines
+        return None if root is None else _Nodes(label, lines).value(root, ()), lines
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark or error.context_mark, " ".join(str(error.problem or error.context).split())
         if problem == "could not find expected ':'":  # the scanner notices this on the next line
@@ -111,56 +111,45 @@ class _Nodes:
         self.source, self.nodes, self.characters = Source(label, lines), 0, 0
         self.lines = lines
 
-    def value(self, node: yaml.Node, path: FieldPath, depth: int) -> Any:
+    def value(self, node: yaml.Node, path: FieldPath) -> Any:
         self.nodes += 1
         self.characters += len(node.value) if isinstance(node, yaml.ScalarNode) else 0
         self.lines.setdefault(path, node.start_mark.line + 1)
-        if depth > MAX_DEPTH:  # also an alias that contains itself
+        if len(path) > MAX_DEPTH:  # also an alias that contains itself
             raise self.error(path[:1], _TOO_DEEP)
         if self.nodes > MAX_NODES or self.characters > MAX_BYTES:
             raise self.error(path[:1], _TOO_MANY)
-        kind = node.tag.removeprefix(_TAG)
-        if isinstance(node, yaml.MappingNode) and kind == "map":
-            return self.mapping(node, path, depth)
-        if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return [self.value(item, (*path, number), depth + 1) for number, item in enumerate(node.value)]
-        if not isinstance(node, yaml.ScalarNode) or kind not in (*_SCALARS, "str"):
-            raise self.error(path, f"tag {shown(node.tag)} is not allowed here")
-        return node.value if kind in ("str", "merge") else self.scalar(kind, node.value, path)
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, number)) for number, item in enumerate(node.value)]
+        return self.scalar(node.tag.removeprefix(_TAG), node.value, path)
 
-    def mapping(self, node: yaml.MappingNode, path: FieldPath, depth: int) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
-            if key_node.tag == _TAG + "merge":
-                parts = self.value(value_node, path, depth + 1)
-                for part in parts if isinstance(parts, list) else [parts]:
-                    if not isinstance(part, dict):
-                        raise self.error(path, "<< takes a mapping or a list of mappings")
-                    merged = part | merged
-                continue
-            if key_node.tag != _TAG + "str" or not isinstance(key, str) or len(key) > 200 or not key.isprintable():
+            if key_node.tag != _TAG + "str" or len(key) > 200 or not key.isprintable():
                 raise self.error(path, f"keys are text of at most 200 printable characters, got {shown(key)}", line)
             if key in result:
                 first = self.lines[(*path, key)]
                 raise self.error(path, f"duplicate key '{key}', first on line {first}", line)
             self.nodes += 1
             self.lines[(*path, key)] = line
-            result[key] = self.value(value_node, (*path, key), depth + 1)
-        return merged | result
+            result[key] = self.value(value_node, (*path, key))
+        return result
 
-    def scalar(self, kind: str, text: str, path: FieldPath) -> float | bool | None:
-        """Return a number, a truth value or None; a tag such as ``!!int`` may stand before any text."""
-        pattern, expected = _SCALARS[kind]
-        is_number = kind in ("int", "float")
-        if re.fullmatch(pattern, text) and len(text) <= 400:
-            if not is_number:
-                return None if kind == "null" else text.lower() == "true"
+    def scalar(self, kind: str, text: str, path: FieldPath) -> str | float | bool | None:
+        if kind == "str":
+            return text
+        if kind in ("null", "bool"):
+            return None if kind == "null" else text.lower() == "true"
+        if len(text) <= 400:
             number = int(text) if kind == "int" else float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
             if math.isfinite(number) if kind == "float" else abs(number) < 2**63:
                 return number
-        raise self.error(path, f"expected {expected}{' below 2^63' if kind == 'int' else ''}, got {shown(text)}")
+        expected = "a whole number below 2^63" if kind == "int" else "a finite number"
+        raise self.error(path, f"expected {expected}, got {shown(text)}")
 
     def error(self, path: FieldPath, message: str, line: int | None = None) -> HeadToHeadError:
         location = SourceLocation(Source(self.source.label, {(): line}) if line else self.source, path)

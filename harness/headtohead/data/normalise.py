@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from headtohead.errors import HeadToHeadError, nearest
-
 Normaliser = Callable[[str], str]
 
 
@@ -40,17 +38,7 @@ def ascii_fold(text: str) -> str:
 
 
 NORMALISERS: dict[str, Normaliser] = {"none": keep, "unicode": unicode_words, "ascii-fold": ascii_fold}
-
-
-def normaliser(name: str) -> Normaliser:
-    """Return the normalisation with a name.
-
-    Raises:
-        HeadToHeadError: If the name is unknown, with the nearest name.
-    """
-    if name not in NORMALISERS:
-        raise HeadToHeadError(f"unknown normalisation '{name}'{nearest(name, NORMALISERS)}")
-    return NORMALISERS[name]
+"""The normalisations by the name in ``data.normalise``."""
 
 
 def removes(normalise: Normaliser, character: str) -> bool:

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data import subwords
-from headtohead.data.normalise import normaliser
+from headtohead.data.normalise import NORMALISERS
 from headtohead.data.vocabulary import Boundaries, Vocabulary
-from headtohead.errors import HeadToHeadError, nearest
 from headtohead.schema.run_config import DataConfig
 
 Ids = NDArray[np.int32]
@@ -59,7 +58,7 @@ class Tokeniser:
 
     def words(self, text: str) -> list[str]:
         """Return the words or subwords of a raw text."""
-        return self.split(normaliser(self.normalise)(text))
+        return self.split(NORMALISERS[self.normalise](text))
 
     def split(self, normalised: str) -> list[str]:
         """Return the words or subwords of a normalised text."""
@@ -87,7 +86,13 @@ class PreparedData:
     @cached_property
     def longest_target(self) -> int:
         """Number of tokens of the longest training target, boundary tokens included."""
-        return max(len(ids) for ids in self.splits["train"].target)
+        return int(self.train_lengths[1].max())
+
+    @cached_property
+    def train_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Number of tokens of every training source and target, boundary tokens included."""
+        train = self.splits["train"]
+        return np.array([len(ids) for ids in train.source]), np.array([len(ids) for ids in train.target])
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
@@ -95,13 +100,7 @@ class PreparedData:
         return tokeniser.ids(tokeniser.words(text), vocabulary)
 
     def vocabulary(self, side: Side) -> Vocabulary:
-        """Return the vocabulary of a side.
-
-        Raises:
-            HeadToHeadError: If the side is neither "source" nor "target".
-        """
-        if side not in SIDES:
-            raise HeadToHeadError(f"unknown side '{side}'{nearest(side, SIDES)}")
+        """Return the vocabulary of a side."""
         return self.source_vocabulary if side == "source" else self.target_vocabulary
 
 

@@ -14,17 +14,15 @@ import numpy as np
 from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
 from headtohead.data.child import call_in_child
-from headtohead.data.normalise import normaliser, removes
+from headtohead.data.normalise import NORMALISERS, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
 from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
-from headtohead.data.tokenizer_file import file_name, read_tokenizer, tokenizer_key
+from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
 from headtohead.data.vocabulary import SPECIALS, Vocabulary
-from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
-from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
@@ -38,17 +36,6 @@ DEFAULT_SUBWORDS = 8000
 
 MAX_UNKNOWN = 0.1
 """Fraction of unknown test targets, or of unknown test tokens of a side, above which a note has the ceiling."""
-
-
-def dataset_options(config: DataConfig, dataset: type[Dataset]) -> Options:
-    """Return the options of a dataset; those of a record are parsed.
-
-    Raises:
-        HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
-    """
-    if isinstance(config.options, dataset.Options):
-        return config.options
-    return parse_options(dataset.Options, config.options.model_dump(), config.dataset)
 
 
 def loaded_split(dataset: type[Dataset], split: str) -> str:
@@ -69,8 +56,10 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     """
     registry = registry or current()
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
-    options, split = dataset_options(config, dataset), loaded_split(dataset, config.split)
-    config = config.model_copy(update={"options": options})  # the identity has the fields of parsed options
+    options, split = config.options, loaded_split(dataset, config.split)
+    if not isinstance(options, dataset.Options):  # those of a record
+        options = parse_options(dataset.Options, options.model_dump(mode="json"), config.dataset)
+        config = config.model_copy(update={"options": options})
     source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
     early_key = dataset.cache_key(options, split, downloads)
@@ -124,7 +113,7 @@ def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = 
         HeadToHeadError: As ``prepare``.
     """
     dataset = (registry or current()).dataset(config.dataset)
-    return dataset.load(dataset_options(config, dataset), loaded_split(dataset, config.split), cache / "downloads")
+    return dataset.load(config.options, loaded_split(dataset, config.split), cache / "downloads")
 
 
 def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
@@ -142,7 +131,7 @@ class _Preparation:
 
     def __init__(self, corpus: Corpus, config: DataConfig) -> None:
         self.corpus, self.config = corpus, config
-        self.normalise = normaliser(config.normalise)
+        self.normalise = NORMALISERS[config.normalise]
         self.dropped = {"empty": 0, "one_sided": 0, "too_long": 0}
         """The number of dropped pairs by reason."""
         self.text: dict[Side, list[str]] = {"source": [], "target": []}
@@ -292,30 +281,27 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=[*corpus.notes, *self._removal_notes(), *self._notes(parts, leaked)],
+            notes=self._notes(parts, leaked),
         )
 
-    def _removal_notes(self) -> list[str]:
-        """Return a note with the number of pairs that lose characters by normalisation, if any."""
+    def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
+        notes, config = list(self.corpus.notes), self.config
         pairs = [(pair.source, pair.target) for pair in self.corpus.pairs]
         removed = {letter for letter in set().union(*map("".join, pairs)) if removes(self.normalise, letter)}
         found = [text for pair in pairs if (text := next((t for t in pair if not removed.isdisjoint(t)), None))]
-        if not found:
-            return []
-        return [
-            f"data.normalise: {self.config.normalise} removes characters from {len(found):,} of {len(pairs):,} pairs, "
-            f"for example '{found[0]}' becomes '{self.normalise(found[0])}'; set data.normalise: none to keep them"
-        ]
-
-    def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
-        notes, split = [], self.config.split
-        if split == NOTHING_HELD_OUT:
+        if found:
+            notes.append(
+                f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(pairs):,} pairs, "
+                f"for example '{found[0]}' becomes '{self.normalise(found[0])}'; set data.normalise: none to keep them"
+            )
+        if config.split == NOTHING_HELD_OUT:
             notes.append(
                 "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
             )
         elif leaked > 0:
             notes.append(
-                f"leaky split '{split}': {leaked:.1%} of the test pairs have a source sentence that is also in train"
+                f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence that is also in "
+                "train"
             )
         notes += [f"{n} {reason.replace('_', '-')} pairs were dropped" for reason, n in self.dropped.items() if n]
         largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))

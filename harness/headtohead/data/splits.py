@@ -53,14 +53,26 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
     parts = {part: [row for row, name in enumerate(chosen) if name == part] for part in PARTS}
     free = np.array([row for row, name in enumerate(chosen) if name is None], dtype=np.int64)
     missing = {
-        part: _num_rows(part, size, len(free)) for part, size in (("test", test), ("valid", valid)) if not parts[part]
+        part: int(size) if size >= 1 else max(1, round(size * len(free)))
+        for part, size in (("test", test), ("valid", valid))
+        if not parts[part]
     }
-    for group in _shuffled_groups(labels, free, seed):
+    groups: dict[int, list[int]] = {}
+    for row in free.tolist():
+        groups.setdefault(int(labels[row]), []).append(row)
+    members = list(groups.values())
+    for group in (members[index] for index in shuffled(len(members), seed)):
         part = next((name for name, count in missing.items() if 0 < len(group) <= count), "train")
         parts[part] += group
         if part in missing:
             missing[part] -= len(group)
-    _check_not_empty(parts, labels)
+    for part in PARTS:
+        if not parts[part]:
+            largest = int(np.bincount(labels).max()) if len(labels) else 0
+            raise HeadToHeadError(
+                f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "
+                "groups are not split; change data.valid and data.test, or use data.split: row or more pairs"
+            )
     return {part: np.sort(np.array(rows, dtype=np.int64)) for part, rows in parts.items()}
 
 
@@ -73,35 +85,3 @@ def leak(train: Iterable[str], test: Sequence[str]) -> float:
     """Return the fraction of test sentences that are also in train."""
     seen = set(train)
     return sum(sentence in seen for sentence in test) / max(len(test), 1)
-
-
-def _num_rows(part: str, size: float, rows: int) -> int:
-    if size < 1:
-        return max(1, round(size * rows))
-    if size != int(size):
-        raise HeadToHeadError(f"data.{part} is {size}; use a fraction below 1 or a whole number")
-    return int(size)
-
-
-def _shuffled_groups(labels: Labels, rows: Labels, seed: int) -> list[list[int]]:
-    groups: dict[int, list[int]] = {}
-    for row in rows.tolist():
-        groups.setdefault(int(labels[row]), []).append(row)
-    members = list(groups.values())
-    return [members[index] for index in shuffled(len(members), seed)]
-
-
-def _check_not_empty(parts: dict[str, list[int]], labels: Labels) -> None:
-    for part in PARTS:
-        if not parts[part]:
-            largest = int(np.bincount(labels).max()) if len(labels) else 0
-            if len(labels) < len(PARTS):
-                raise HeadToHeadError(
-                    f"the data have {len(labels)} pair{'s' * (len(labels) != 1)}; train, valid and test need at least "
-                    "one each"
-                )
-            raise HeadToHeadError(
-                f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group "
-                f"has {largest}, and groups are not split; change data.valid and data.test, or use "
-                "data.split: row"
-            )

@@ -9,7 +9,6 @@ in n changes need 2n + 2 variants.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -38,24 +37,14 @@ START, END = "from", "to"
 """Slugs of the two configurations."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """A difference between two configurations: its fields, and their labels in both."""
-
-    name: str
-    fields: tuple[FieldPath, ...]
-    before: Scalar
-    after: Scalar
-
-
 def changes_between(
     start: ConfigBuilder,
     end: ConfigBuilder,
     identity: Callable[[RunConfig], str],
     groups: Mapping[str, Sequence[str]],
     location: SourceLocation,
-) -> tuple[Change, ...]:
-    """Return the changes between two configurations that a result depends on, in the order of the schema.
+) -> dict[str, tuple[FieldPath, ...]]:
+    """Return the fields of every change that a result depends on, by the name of the change, in the schema's order.
 
     Args:
         start: The first configuration.
@@ -82,60 +71,55 @@ def changes_between(
         if field in changed
         and any(identity(with_fields_from(side, [field], other).build()) != own for side, other, own in ends)
     ]
-    changes: dict[tuple[FieldPath, ...], Change] = {}
+    changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
         name, group = next(((name, group) for name, group in named if field in group), ("", (field,)))
         members = tuple(member for member in differing if member in group)
-        first, *others = members
-        name = name or "+".join([".".join(first), *(other[-1] for other in others)])
-        before, after = (_value(side, members) for side in (start, end))
-        changes[members] = Change(name, members, before, after)
-    words = [slug_word(change.name) for change in changes.values()]
-    for word in words:
-        if words.count(word) > 1:
-            raise location.error(f"two changes have the name '{word}'; rename one of them")
-    return tuple(changes.values())
+        if members not in changes.values():
+            name = name or "+".join([".".join(members[0]), *(other[-1] for other in members[1:])])
+            if slug_word(name) in map(slug_word, changes):
+                raise location.error(f"two changes have the name '{slug_word(name)}'; rename one of them")
+            changes[name] = members
+    return changes
 
 
 def expand_between(
-    start: ConfigBuilder, end: ConfigBuilder, names: tuple[str, str], changes: Sequence[Change], match: Match
+    start: ConfigBuilder,
+    end: ConfigBuilder,
+    names: Sequence[str],
+    changes: Mapping[str, Sequence[FieldPath]],
+    match: Match,
 ) -> tuple[list[Variant], list[ChangeContrast]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
-    Args:
-        start: The first configuration.
-        end: The second configuration.
-        names: Their display names.
-        changes: The changes between them.
-        match: The count that ``d_ff`` is widened to match.
+    ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
     """
-    variants: dict[frozenset[Change], Variant] = {}
+    variants: dict[frozenset[str], Variant] = {}
+    labels = [{name: _value(side, fields) for name, fields in changes.items()} for side in (start, end)]
 
-    def slug_at(applied: Collection[Change], slug: str, title: str) -> str:
+    def slug_at(applied: Collection[str], slug: str, title: str) -> str:
         """Return the slug of the configuration with these changes; with one or two changes some are equal."""
         key = frozenset(applied)
         if key not in variants:
-            fields = [field for change in applied for field in change.fields]
+            fields = [field for name in applied for field in changes[name]]
             builder = end if len(key) == len(changes) else with_fields_from(start, fields, end)
-            axes = {change.name: change.after if change in key else change.before for change in changes}
+            axes = {name: labels[name in key][name] for name in changes}
             variants[key] = Variant(slug, title, axes, builder.build(), match)
         return variants[key].slug
 
     slug_at((), START, names[0])
     slug_at(changes, END, names[1])
-    added, taken = [], []
-    for change in changes:
-        name, word = change.name, slug_word(change.name)
-        plus = slug_at([change], shortened_slug(f"from-plus-{word}"), f"{names[0]} + {name}")
-        of_start = f"{name} in {names[0]}"
-        added.append(ChangeContrast(kind="added", name=of_start, change=name, variant=plus, against=START))
-    for change in changes:
-        name, word = change.name, slug_word(change.name)
-        rest = [other for other in changes if other is not change]
-        minus = slug_at(rest, shortened_slug(f"to-minus-{word}"), f"{names[1]} − {name}")
-        of_end = f"{name} in {names[1]}"
-        taken.append(ChangeContrast(kind="taken", name=of_end, change=name, variant=END, against=minus))
-    return list(variants.values()), [*added, *taken]
+    contrasts = []
+    for name in changes:
+        plus = slug_at([name], shortened_slug(f"from-plus-{slug_word(name)}"), f"{names[0]} + {name}")
+        title = f"{name} in {names[0]}"
+        contrasts.append(ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START))
+    for name in changes:
+        rest = [other for other in changes if other != name]
+        minus = slug_at(rest, shortened_slug(f"to-minus-{slug_word(name)}"), f"{names[1]} − {name}")
+        title = f"{name} in {names[1]}"
+        contrasts.append(ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus))
+    return list(variants.values()), contrasts
 
 
 def with_fields_from(builder: ConfigBuilder, fields: Collection[FieldPath], source: ConfigBuilder) -> ConfigBuilder:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headtohead.config.builder import FAMILIES
+from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, misfit, only_length
 from headtohead.plugins.component import Component
-from headtohead.plugins.entry import Options, Setting
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.entry import Setting
+from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
@@ -28,12 +29,7 @@ def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
-    """Return why these target lengths do not fit a decoder with a fixed input length, or None.
-
-    Args:
-        config: A configuration that is compatible with the longest target.
-        tokens: Length of every target, including boundary tokens.
-    """
+    """Return why these target lengths in tokens do not fit a decoder with a fixed input length, or None."""
     length = only_length(config)
     if length is None or config.quirks.pad_to != "batch":
         return None
@@ -51,10 +47,8 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
     reached = dict(longest)
     if not reached:
         return reached
-    train = config.train
-    if train.batch_size is not None and config.quirks.pad_to != "batch":
-        fixed = max(reached.values()) if config.quirks.pad_to == "corpus" else config.quirks.pad_to
-        reached = {side: max(tokens, fixed) for side, tokens in reached.items()}
+    if padded := padded_length(config, longest):
+        reached = {side: max(tokens, padded) for side, tokens in reached.items()}
     if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
     return reached
@@ -106,27 +100,22 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
         for role in roles_of(config):
-            chosen = getattr(config, family).role(role)
-            registered = registry.find(family, chosen.name)
-            reason = _incompatible_with(registered, chosen.options, Setting(config, role, longest))
+            options = getattr(config, family).role(role).options
+            registered = registry.find(family, getattr(config, family).role(role).name)
+            try:
+                reason = registered.entry.incompatible_with(options, Setting(config, role, longest))
+                if not (reason is None or isinstance(reason, str)):
+                    raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
+            except HeadToHeadError as error:
+                reason = str(error)
+            except Exception as error:
+                raise HeadToHeadError(
+                    f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {family} "
+                    f"'{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
+                ) from error
             if reason is None and issubclass(registered.entry, Component):
-                bound = find_bound(registered.entry, chosen.options, family, role)
+                bound = find_bound(registered.entry, options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:
                 return reason
     return None
-
-
-def _incompatible_with(registered: Registered, options: Options, setting: Setting) -> str | None:
-    try:
-        reason = registered.entry.incompatible_with(options, setting)
-        if reason is None or isinstance(reason, str):
-            return reason
-        raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
-    except HeadToHeadError as error:
-        return str(error)
-    except Exception as error:
-        raise HeadToHeadError(
-            f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of "
-            f"{registered.family} '{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
-        ) from error

@@ -165,6 +165,7 @@ def declared_contrasts(
     """
     base = next(variant for variant in variants if variant.slug == baseline)
     primary = reported_metrics(loaded, base.config).primary
+    scores = "metric", "against_metric", "lengths", "against_lengths"
     contrasts: list[DeclaredContrast] = []
     for number, declared in enumerate(loaded.file.contrasts):
         location = loaded.location("contrasts", number)
@@ -178,14 +179,15 @@ def declared_contrasts(
             name=declared.name or f"{variant.title} − {against.title}",
             variant=variant.slug,
             against=against.slug,
-            **{field: getattr(declared, field) for field in ("metric", *_SCORE_OF_SIDES, "expect")},
+            **{field: getattr(declared, field) for field in (*scores, "expect")},
         )
         if variant is against and contrast.same_score:
             raise location.error("variant and against are the same variant; name two different variants")
         if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
             raise location.error("scores on different data are not compared; give both sides the same data")
         for other, earlier in enumerate(contrasts):
-            if {*contrast.pairs[0]} == {*earlier.pairs[0]} and _scores(contrast) == _scores(earlier):
+            same = all(getattr(contrast, field) == getattr(earlier, field) for field in scores)
+            if same and {*contrast.pairs[0]} == {*earlier.pairs[0]}:
                 raise location.error(f"the same two variants as contrasts[{other}]; remove one of them")
         if declared.expect and declared.expect.direction == "equal" and not declared.expect.by:
             raise location.child("expect").error("direction: equal requires by, the largest difference that agrees")
@@ -195,13 +197,6 @@ def declared_contrasts(
         _check_lengths(getattr(declared, field), metric, buckets, location.child(field))
         contrasts.append(contrast)
     return tuple(contrasts)
-
-
-_SCORE_OF_SIDES = ("against_metric", "lengths", "against_lengths")
-
-
-def _scores(contrast: DeclaredContrast) -> tuple[object, ...]:
-    return contrast.metric, *(getattr(contrast, field) for field in _SCORE_OF_SIDES)
 
 
 def _select(

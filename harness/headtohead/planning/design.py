@@ -15,7 +15,6 @@ from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
-from headtohead.errors import nearest
 from headtohead.planning.between import END, START, changes_between, expand_between
 from headtohead.planning.contrasts import Axis, Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities
@@ -187,14 +186,18 @@ class Axes:
         """Return the design of the blocks that were added."""
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
         labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
-        slugs = _unique_slugs(labels)
+        slugs = {key: slug_of(axes) for key, axes in labels.items()}
+        counts = Counter(slugs.values())
+        for key, slug in slugs.items():
+            if counts[slug] > 1:  # equal slugs get a hash of the configuration
+                slugs[key] = f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
         found = [
             Variant(slugs[key], title_of(labels[key]), labels[key], cell.config, cell.match)
             for key, cell in self.cells.items()
         ]
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
-        incompatibilities.require(found[0], "the baseline, which every variant is compared with", location)
-        variants, excluded = incompatibilities.split(found)
+        required = {found[0].slug: ("the baseline, which every variant is compared with", location)}
+        variants, excluded = incompatibilities.split(found, required)
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -204,7 +207,7 @@ class Axes:
             factorials=tuple(
                 Factorial(axes, {index: slugs[key] for index, key in keys.items()}) for axes, keys in self.products
             ),
-            notes=tuple(incompatibilities.notes()),
+            notes=incompatibilities.notes(),
             labels={slugs[key]: axes for key, axes in labels.items()},
             declared=declared_contrasts(self.loaded, variants, found[0].slug, incompatibilities.condition),
         )
@@ -316,27 +319,26 @@ def _expand_between(
     """Return both configurations, and every change added to the first and taken from the second."""
     if len(loaded.file.design) > 1:
         raise loaded.location("design").error("between must be the only block of a design; use one file per question")
-    for path, reason in {
-        ("baseline",): "the baseline is its first configuration; move these fields to base",
-        ("contrasts",): "contrasts name variants by axis values; move them to a file with product or one_at_a_time",
-        ("base", "recipe"): "its recipes are from and to, and base is merged over both",
-    }.items():
-        given = loaded.file.base.get("recipe") if path[1:] else getattr(loaded.file, path[0])
-        if given:
-            raise loaded.location(*path).error(f"a file with between has no {'.'.join(path)}: {reason}")
+    file = loaded.file
+    for path, given in {("baseline",): file.baseline, ("contrasts",): file.contrasts, ("base", "recipe"): None}.items():
+        if given or (given is None and "recipe" in file.base):
+            raise loaded.location(*path).error(
+                "a file with between has no baseline, contrasts or base.recipe: its variants are from, to and the "
+                "single changes between them"
+            )
     builders: dict[str, ConfigBuilder] = {}
     for side, written in (("from", block.start), ("to", block.end)):
         at = location.child(side)
         builder = ConfigBuilder(registry, at)
-        builder.merge(_end_fields(written, at, registry), at)
-        builder.merge(loaded.file.base, loaded.location("base"))
+        builder.merge(written, at)
+        builder.merge(file.base, loaded.location("base"))
         for override in loaded.overrides:
             builder.assign(override.path, override.value, override.location)
         builders[side] = builder
     start, end = builders.values()
     if start.build_consistent().init_from != end.build_consistent().init_from:
         raise location.error("init_from cannot differ between the two configurations; move it to base")
-    match, groups = loaded.file.match, location.child("groups")
+    match, groups = file.match, location.child("groups")
     changes = changes_between(start, end, lambda config: variant_key(config, match), block.groups, groups)
     if not changes:
         raise location.error(
@@ -347,13 +349,11 @@ def _expand_between(
     if names[0] == names[1]:
         names = f"{names[0]} (from)", f"{names[1]} (to)"
     points, contrasts = expand_between(start, end, names, changes, match)
-    axes = tuple(change.name for change in changes)
+    axes = tuple(changes)
     incompatibilities = Incompatibilities(loaded, registry, start, axes, find_incompatibility)
-    for point in points:
-        if point.slug in (START, END):
-            incompatibilities.require(point, f"the configuration '{point.slug}'", location.child(point.slug))
-    variants, excluded = incompatibilities.split(points)
-    refuse_many_runs(loaded.path, loaded.file, len(variants), len(loaded.seeds), loaded.max_runs)
+    required = {slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)}
+    variants, excluded = incompatibilities.split(points, required)
+    refuse_many_runs(loaded.path, file, len(variants), len(loaded.seeds), loaded.max_runs)
     slugs = {variant.slug for variant in variants}
     return Design(
         axes=axes,
@@ -361,36 +361,12 @@ def _expand_between(
         baseline=START,
         excluded=tuple(excluded),
         seeds=loaded.seeds,
-        notes=tuple(incompatibilities.notes()),
+        notes=incompatibilities.notes(),
         changes=tuple(contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs),
     )
 
 
-def _end_fields(written: str | Mapping[str, Any], location: SourceLocation, registry: Registry) -> Mapping[str, Any]:
-    if not isinstance(written, str):
-        return written
-    family, _, name = written.partition("/")
-    if family != "recipe" or not name:
-        hint = nearest(f"recipe/{written}", [f"recipe/{recipe}" for recipe in registry.entries["recipe"]])
-        raise location.error(f"expected recipe/NAME or a mapping of fields, got {shown(written)}{hint}")
-    return {"recipe": name}
-
-
-def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:
+def _end_name(written: Mapping[str, Any], otherwise: str) -> str:
     """Return the display name of a configuration: its recipe, and ", changed" if it also sets fields."""
-    if isinstance(written, str):
-        return written.partition("/")[2]
-    recipe = written.get("recipe")
-    if recipe is None:
-        return otherwise
-    return f"{recipe}, changed" if len(written) > 1 else str(recipe)
-
-
-def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
-    """Return a unique slug per combination: equal slugs get a hash of the configuration."""
-    plain = {key: slug_of(axes) for key, axes in labels.items()}
-    counts = Counter(plain.values())
-    return {
-        key: slug if counts[slug] == 1 else f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-        for key, slug in plain.items()
-    }
+    recipe = written.get("recipe", otherwise)
+    return f"{recipe}, changed" if "recipe" in written and len(written) > 1 else str(recipe)

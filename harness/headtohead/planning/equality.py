@@ -12,18 +12,16 @@ With right padding, a decoder with ``causal`` and a decoder with ``padding-causa
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headtohead.config.labels import listed
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import roles_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 LONGEST = 768
 """Maximum length in tokens at which masks are compared: the cost grows with its cube."""
@@ -63,18 +61,17 @@ def equal_variants(
 
 
 class _Masks:
-    """Compares the masks of masking schemes by role; comparisons are cached."""
+    """Compares masking schemes by the effect of their masks, which is computed once per scheme and role."""
 
     def __init__(self, registry: Registry, longest: Mapping[str, int]) -> None:
         self.registry, self.longest = registry, longest
-        self.agree = cache(self._agree)
-        self.attends_to_padding = cache(self._attends_to_padding)
+        self.effect = cache(self._effect)
 
     def equality(self, variant: Variant, other: Variant) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
         roles = roles_of(variant.config)
-        masking, others = ({role: side.config.masking.role(role) for role in roles} for side in (variant, other))
-        differing = [role for role in roles if masking[role] != others[role]]
+        sides = [{role: side.config.masking.role(role) for role in roles} for side in (variant, other)]
+        differing = [role for role in roles if sides[0][role] != sides[1][role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
@@ -83,47 +80,37 @@ class _Masks:
         cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
         keys = {"encoder": "source", "decoder": "target", "cross": cross}
         for role in differing:
-            if not self.agree(role, keys[role], masking[role].model_dump_json(), others[role].model_dump_json()):
-                return None
+            masks = {self.effect(role, keys[role], side[role].model_dump_json())[0] for side in sides}
             rows = "source" if role == "encoder" else "target"
-            for reader in (reader for reader in roles if keys[reader] == rows):
-                schemes = {masking[reader].model_dump_json(), others[reader].model_dump_json()}
-                if any(self.attends_to_padding(reader, rows, scheme) for scheme in schemes):
-                    return None
-        parts = [f"masking.{role} '{masking[role].name}' and '{others[role].name}'" for role in differing]
+            readers = [reader for reader in roles if keys[reader] == rows]
+            if len(masks) > 1 or any(
+                self.effect(reader, rows, side[reader].model_dump_json())[1] for reader in readers for side in sides
+            ):
+                return None
+        parts = [f"masking.{role} '{sides[0][role].name}' and '{sides[1][role].name}'" for role in differing]
         return (
             f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to {longest} with "
             "right padding"
         )
 
-    def _agree(self, role: str, side: str, scheme: str, other: str) -> bool:
-        return all(
-            bool(((left == right) | ~queries).all())
-            for (left, queries, _), (right, _, _) in zip(
-                self._masks(role, side, scheme), self._masks(role, side, other), strict=True
-            )
-        )
-
-    def _attends_to_padding(self, role: str, side: str, scheme: str) -> bool:
-        return any(bool((mask & queries & padding).any()) for mask, queries, padding in self._masks(role, side, scheme))
-
-    def _masks(self, role: str, side: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield mask, non-padding queries and padding keys ``[length, query, key]`` per chunk of lengths."""
+    def _effect(self, role: str, side: str, entry: str) -> tuple[bytes, bool]:
+        """Return a hash of the masks of non-padding queries at all lengths, and whether these attend to padding."""
         import torch
 
         chosen = json.loads(entry)
         masking = self.registry.masking(chosen["name"])
         scheme = masking(masking.Options.model_validate(chosen["options"]))
-        keys = self.longest[side]
-        queries = self.longest["source" if role == "encoder" else "target"]
-        row, column = torch.arange(queries), torch.arange(keys)
-        for start in range(1, keys + 1, _LENGTHS_PER_CHUNK):
-            lengths = torch.arange(start, min(start + _LENGTHS_PER_CHUNK, keys + 1))
-            shape = (len(lengths), queries, keys)
+        row = torch.arange(self.longest["source" if role == "encoder" else "target"])
+        column = torch.arange(self.longest[side])
+        digest, attends_to_padding = hashlib.sha256(), False
+        for start in range(1, len(column) + 1, _LENGTHS_PER_CHUNK):
+            lengths = torch.arange(start, min(start + _LENGTHS_PER_CHUNK, len(column) + 1))
             mask = scheme.mask(role, row, column, lengths)
+            shape = (len(lengths), len(row), len(column))  # length, query, key
             full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
-            padding = (column >= lengths[:, None])[:, None, :].expand(shape)
             # Queries of another side than the keys have a length of their own.
-            non_padding = (row < lengths[:, None])[:, :, None].expand(shape)
-            two_sides = role == "cross" and side == "source"
-            yield full, torch.ones_like(non_padding) if two_sides else non_padding, padding
+            ends = lengths if role != "cross" or side == "target" else torch.full_like(lengths, len(row))
+            full = full & (row < ends[:, None])[:, :, None]
+            digest.update(full.numpy().tobytes())
+            attends_to_padding |= bool((full & (column >= lengths[:, None])[:, None, :]).any())
+        return digest.digest(), attends_to_padding

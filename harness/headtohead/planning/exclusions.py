@@ -45,46 +45,46 @@ class Incompatibilities:
             self.condition(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
-        self._used: set[int] = set()
+        self.unused = set(range(len(self.exclusions)))
 
-    def require(self, variant: Variant, role: str, location: SourceLocation) -> None:
-        """Raise an error if a variant that the design requires does not run."""
-        for number in self._excluding(variant):
-            raise self.loaded.location("exclude", number).error(f"this excludes {role}; narrow the exclusion")
-        reason = self._incompatibility(variant.config)
-        if reason:
-            raise location.error(reason)
+    def split(
+        self, variants: Iterable[Variant], required: Mapping[str, tuple[str, SourceLocation]]
+    ) -> tuple[list[Variant], list[ExcludedRecord]]:
+        """Return the variants that run, and the others with their reasons.
 
-    def split(self, variants: Iterable[Variant]) -> tuple[list[Variant], list[ExcludedRecord]]:
-        """Return the variants that run, and the others with their reasons."""
+        It is an error if a variant does not run that is ``required``, by its slug with a description and a location.
+        """
         running, excluded = [], []
         for variant in variants:
-            rules = [self.loaded.file.exclude[number] for number in self._excluding(variant)]
-            reason = rules[0].reason if rules else self._incompatibility(variant.config)
+            matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
+            self.unused.difference_update(matching)
+            contradiction = find_contradiction(variant.config, self.registry)
+            if matching:
+                reason: str | None = self.loaded.file.exclude[matching[0]].reason
+            else:
+                reason = contradiction[1] if contradiction else self.find_incompatibility(variant.config)
             if reason is None:
                 running.append(variant)
-                continue
-            shared = {name: getattr(variant, name) for name in ("slug", "title", "axes")}
-            excluded.append(ExcludedRecord(**shared, reason=reason, source="exclude" if rules else "incompatible"))
+            elif variant.slug not in required:
+                source = "exclude" if matching else "incompatible"
+                excluded.append(
+                    ExcludedRecord(
+                        slug=variant.slug, title=variant.title, axes=variant.axes, reason=reason, source=source
+                    )
+                )
+            elif matching:
+                role, _ = required[variant.slug]
+                raise self.loaded.location("exclude", matching[0]).error(f"this excludes {role}; narrow the exclusion")
+            else:
+                raise required[variant.slug][1].error(reason)
         return running, excluded
 
-    def notes(self) -> list[str]:
+    def notes(self) -> tuple[str, ...]:
         """Return a note for each exclusion that matched no combination so far."""
-        return [
+        return tuple(
             f"{self.loaded.location('exclude', number)}: the exclusion matches no combination"
-            for number in range(len(self.exclusions))
-            if number not in self._used
-        ]
-
-    def _incompatibility(self, config: RunConfig) -> str | None:
-        contradicting = find_contradiction(config, self.registry)
-        return contradicting[1] if contradicting else self.find_incompatibility(config)
-
-    def _excluding(self, variant: Variant) -> list[int]:
-        """Return the indices of the exclusions that match, and mark them as used."""
-        matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
-        self._used.update(matching)
-        return matching
+            for number in sorted(self.unused)
+        )
 
     def condition(self, when: Mapping[str, Any], location: SourceLocation) -> Condition:
         """Return a predicate that holds for the combinations with these axis values."""

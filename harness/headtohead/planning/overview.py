@@ -15,6 +15,7 @@ from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted
+from headtohead.storage.progress import duration
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
 NUMBERS = range(2, 8)
@@ -89,11 +90,18 @@ def _lines(plan: Plan) -> Iterator[str]:
             f"{listed([*map(str, looks.seeds)])} seeds, each look at a level of {100 * looks.level(ALPHA):.2g} % for "
             f"{100 * ALPHA:.2g} % over all looks; at most {len(trained) * last} runs"
         )
+    remaining = f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
+    if tuning and not tuning.is_done:
+        remaining = "the tuning chooses their settings"
+    elif not plan.remaining:
+        option = " without --retry" if any(run.state in states.RETRYABLE for run in plan.runs) else ""
+        option = option or " without --stale" * any(run.stale for run in plan.runs)
+        remaining = f"nothing to run{option}"
     by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
     shown = ", ".join(f"{count} {state}" for state, count in by_state.items())
     yield (
         f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
-        f"{shown or 'none'}; {_remaining(plan)}"
+        f"{shown or 'none'}; {remaining}"
     )
     schedules = [(variant.config.train, variant.record.steps) for variant in plan.variants]
     longer = [warmup for train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))]
@@ -101,7 +109,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
     yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
     if plan.remaining or (tuning and not tuning.is_done):
-        yield f"time: {plan.estimate.summary}"
+        yield f"time: {duration(plan.estimate.seconds)} ({plan.estimate.basis})"
 
 
 def _tuned(plan: Plan) -> Iterator[str]:
@@ -132,16 +140,6 @@ def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number, once if they are equal."""
     ordered = sorted(set(numbers))
     return " to ".join(f"{number:,}" for number in dict.fromkeys((ordered[0], ordered[-1])))
-
-
-def _remaining(plan: Plan) -> str:
-    if plan.tuning and not plan.tuning.is_done:
-        return "the tuning chooses their settings"
-    if not plan.remaining:
-        if any(run.state in states.RETRYABLE for run in plan.runs):
-            return "nothing to run without --retry"
-        return "nothing to run without --stale" if any(run.stale for run in plan.runs) else "nothing to run"
-    return f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:

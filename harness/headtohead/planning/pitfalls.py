@@ -48,15 +48,16 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     no_start = data.target_boundaries == "none" and decode in {*STEPWISE, "none"}
     padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
-    before = [
+    styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles_of(config)]
+    consequences = CONSEQUENCES | {name: text for _, declared in styles for name, text in declared.items()}
+    rules = [
         ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
         ("split by rows", "data.split", data.split == "row" and leak != 0),
         ("letters lost", "data.normalise", data.normalise == "ascii-fold"),
         ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
         ("no boundary tokens", "data.target_boundaries", no_start),
         ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
-    ]
-    after = [
+        *((name, f"attention.{role}", True) for role, declared in styles for name in declared),
         ("future not masked", "masking.decoder", "decoder" in future),
         ("future not masked", "masking.cross", future == ["cross"] and reads_decoder),
         ("padding not masked", f"masking.{', masking.'.join(padded)}", padding_matters),
@@ -69,16 +70,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
         ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
         ("reference as input", "evaluate.decode", decode == "teacher-forced"),
     ]
-    styles = [
-        Pitfall(name, f"attention.{role}", consequence)
-        for role in roles_of(config)
-        for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items()
-    ]
-    first, last = (
-        [Pitfall(name, field, CONSEQUENCES[name]) for name, field, applies in rules if applies]
-        for rules in (before, after)
-    )
-    return (*first, *styles, *last)
+    return tuple(Pitfall(name, field, consequences[name]) for name, field, applies in rules if applies)
 
 
 def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:

@@ -17,7 +17,7 @@ from headtohead.config.project import in_project
 from headtohead.config.versions import versions
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.planning.costs import DataSizes, Estimate, training_flops
+from headtohead.planning.costs import TRAINING
 from headtohead.planning.design import Design
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
@@ -96,10 +96,18 @@ class PlannedVariant:
         """The hash of the prepared data."""
         return str(self.identity["data_hash"])
 
-    def training_flops(self, sizes: DataSizes) -> float:
-        """Return the FLOPs of training one run of the variant."""
-        epochs = self.record.steps / self.steps_per_epoch
-        return training_flops(self.record.counts.flops_per_token, epochs, sizes)
+    def training_flops(self, data: PreparedData) -> float:
+        """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
+        epochs, (_, lengths) = self.record.steps / self.steps_per_epoch, data.train_lengths
+        return TRAINING * self.record.counts.flops_per_token * epochs * len(lengths) * float(lengths.mean())
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate."""
+
+    seconds: float
+    basis: str
 
 
 @dataclass(frozen=True)
@@ -112,12 +120,12 @@ class TuningSetting:
     @property
     def name(self) -> str:
         """The setting as a short label."""
-        return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
+        return ", ".join(f"{path.rpartition('.')[2]} {text(value)}" for path, value in self.values.items())
 
     @property
     def slug(self) -> str:
         """The setting as part of a slug."""
-        return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
+        return "-".join(f"{path.rpartition('.')[2]}-{text(value)}" for path, value in self.values.items())
 
     def apply(self, config: RunConfig) -> RunConfig:
         """Return the configuration with this setting."""
@@ -281,7 +289,7 @@ class Plan:
             excluded=self.design.excluded,
             contrasts=self.contrasts,
             match=file.match,
-            entries=compared_entries([variant.config for variant in self.variants], current()),
+            entries=self._compared_entries(),
             metrics=self.metrics,
             margins=self._margins(),
             looks=self._looks(),
@@ -290,6 +298,17 @@ class Plan:
             data=self.data.record,
             runs=self.runs,
             versions=versions(self.loaded.path),
+        )
+
+    def _compared_entries(self) -> tuple[EntryRecord, ...]:
+        """Return the plugin entries of the roles in which the variants differ."""
+        by_role = zip(*(entries_of(variant.config) for variant in self.variants), strict=True)
+        differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
+        return tuple(
+            EntryRecord(family=family, name=name, summary=current().find(family, name).entry.summary())
+            for family, name in dict.fromkeys(
+                (family, entry.name) for entries in differing for family, entry in entries
+            )
         )
 
     @cached_property
@@ -375,21 +394,6 @@ def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tupl
     )
 
 
-def compared_entries(configs: Sequence[RunConfig], registry: Registry) -> tuple[EntryRecord, ...]:
-    """Return the plugin entries of the roles in which the configurations differ."""
-    by_role = zip(*(entries_of(config) for config in configs), strict=True)
-    differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
-    names = dict.fromkeys((family, entry.name) for entries in differing for family, entry in entries)
-    return tuple(
-        EntryRecord(family=family, name=name, summary=registry.find(family, name).entry.summary())
-        for family, name in names
-    )
-
-
 def count_are(number: int, noun: str) -> str:
     """Return the subject and verb of a sentence: ``1 run is``, ``2 runs are``."""
     return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]

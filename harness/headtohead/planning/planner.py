@@ -5,51 +5,37 @@ Planning writes only to the cache of prepared data.
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from headtohead import data
 from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
-from headtohead.planning.costs import (
-    DataSizes,
-    Estimate,
-    Finished,
-    Work,
-    count_model,
-    estimate,
-    least_parameters,
-    refuse_oversized,
-    seconds_of,
-)
+from headtohead.planning.costs import count_model, match_variants, refuse_oversized
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import equal_variants
 from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
-from headtohead.planning.matching import match_variants
-from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
-from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, Tuning, count_are
-from headtohead.planning.power import Power, typical_sd
+from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
+from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import settings_of, sweep, tuned_variants, tuning_seeds
 from headtohead.planning.variants import Variant
 from headtohead.planning.warm_start import WarmStarts
+from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import pair_differences
@@ -57,11 +43,17 @@ from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
-from headtohead.storage.experiment import ExperimentDirectory, ModelCounts, VariantRecord
+from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.run import ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory
 
 log = logging.getLogger(__name__)
+
+MAX_FLOPS_PER_CORE = 50e9
+"""FLOPs per second and core in float32, evaluation included, that models of width 128 and more reached.
+
+The committed reports have 5 to 10 GFLOP/s for width 32, 18 for 48 and 20 to 30 for 64: roughly 6 · (width / 32)².
+"""
 
 
 def make_plan(
@@ -97,28 +89,24 @@ def make_plan(
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
-    prepared = _Data(
-        registry, cache or data.cache_root(), (*loaded.seeds, *tuning_seeds(loaded)), loaded.location("base", "data")
-    )
-    warm = WarmStarts(initial_runs or runs_root, prepared.draws)
     existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
-    design = adapt(expand(loaded, registry, prepared.find_incompatibility))
+    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing, initial_runs or runs_root)
+    design = adapt(expand(loaded, registry, planner.find_incompatibility))
     sequential = loaded.sequential
     looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
         current = look or _current_look(looks, None if fresh else runs_root / loaded.name)
         design = replace(design, seeds=loaded.seeds[:current])
     ready()
-    tuning = None
-    if loaded.file.tune is not None:
-        settings = settings_of(loaded, design, registry)
-        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, existing, warm)
-        tuning = Tuning(tuple(settings), tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
-        design = tuning.apply(design)
-    plan = replace(_plan(loaded, design, prepared, runs_root, existing, warm, looks), tuning=tuning)
-    if tuning is None or not tuning.plan.remaining:
+    if loaded.file.tune is None:
+        return planner.plan(loaded, design, looks)
+    settings = settings_of(loaded, design, registry)
+    tried = planner.plan(*sweep(loaded, design, settings))
+    tuning = Tuning(tuple(settings), tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
+    plan = replace(planner.plan(loaded, tuning.apply(design), looks), tuning=tuning)
+    if not tried.remaining:
         return plan
-    seconds = tuning.plan.estimate.seconds + plan.estimate.seconds
+    seconds = tried.estimate.seconds + plan.estimate.seconds
     return replace(plan, estimate=Estimate(seconds, f"{plan.estimate.basis}, with the tuning runs"))
 
 
@@ -131,131 +119,40 @@ def _current_look(looks: Looks, experiment: Path | None) -> int:
     return looks.seeds[0]
 
 
-def _plan(
-    loaded: LoadedExperiment,
-    design: Design,
-    prepared: _Data,
-    runs_root: Path,
-    all_existing: ExistingRuns | None,
-    warm: WarmStarts,
-    looks: Looks | None = None,
-) -> Plan:
-    registry = prepared.registry
-    prepared = prepared.for_seeds(design.seeds)
-    _check_draws(loaded, design, prepared)
-    configured_d_ff = {variant.slug: variant.config.model.d_ff for variant in design.variants}
-    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
-    if match and "model.d_ff" in design.axes:
-        raise loaded.location("match").error(
-            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
-        )
-    refuse_oversized(loaded, design.variants, least_parameters)
-    matched, unmatched = match_variants(design.variants, prepared.count)
-    design = replace(design, variants=warm.apply(loaded, matched))
-    refuse_oversized(loaded, design.variants, lambda config: prepared.count(config).total)
-    identities = {
-        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash) for variant in design.variants
-    }
-    equal = equal_variants(design.variants, design.baseline, identities, prepared.longest(design.variants), registry)
-    variants = tuple(
-        _planned(variant, configured_d_ff[variant.slug], prepared, equal.get(variant.slug, (None, None)))
-        for variant in design.variants
-    )
-    trained = [variant for variant in design.variants if variant.slug not in equal]
-    draws = {
-        (variant.slug, seed): _planned(
-            replace(variant, config=variant.config.for_seed(seed)),
-            configured_d_ff[variant.slug],
-            prepared.for_seeds([seed]),
-        )
-        for variant in trained
-        if variant.config.data.seed == PER_RUN
-        for seed in design.seeds
-    }
-    finished: list[_Finished] = []
-    runs: list[PlannedRun] = []
-    for variant in trained:
-        plugins = plugins_of(variant.config, registry)
-        shared_hashes = run_hashes(identities[variant.slug], design.seeds)
-        for seed, shared_hash in zip(design.seeds, shared_hashes, strict=True):
-            draw = draws.get((variant.slug, seed))
-            identity = draw.identity if draw else identities[variant.slug]
-            run_hash = run_hashes(identity, [seed])[0] if draw else shared_hash
-            directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
-            run = PlannedRun(variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory)
-            found = all_existing.find(run_hash, loaded.name, directory) if all_existing else None
-            if found is not None:
-                refuse_difference(found, identity)
-                run = _with_state(run, found, loaded.name, plugins)
-                run_directory = RunDirectory(found.path, known=found.status)
-                if run.state == states.DONE and (results := run_directory.results):
-                    finished.append((run, found.record.execution, results.metrics))
-            runs.append(run)
-    contrasts = tuple(design.contrasts())
-    baseline = prepared.of(design.variant(design.baseline).config)
-    plan = Plan(
-        loaded=loaded,
-        design=design,
-        variants=variants,
-        runs=tuple(runs),
-        runs_root=runs_root,
-        data=baseline,
-        estimate=Estimate(0.0, ""),
-        probes=choose_probes(loaded.file.probes, baseline),
-        contrasts=contrasts,
-        prepared=prepared.by_hash,
-        draws=draws,
-        looks=looks,
-        initial_weights=warm.checkpoints,
-    )
-    log.info("planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining))
-    return replace(
-        plan,
-        estimate=_estimate(plan, finished, prepared),
-        power=_power(plan, finished),
-        notes=_notes(plan, [*unmatched, *warm.notes]),
-    )
+@dataclass
+class _Planner:
+    """Plans the design of an experiment file and that of its sweep, on data that are prepared once per data section."""
 
+    loaded: LoadedExperiment
+    registry: Registry
+    runs_root: Path
+    cache: Path
+    existing: ExistingRuns | None
+    initial_runs: Path
 
-class _Data:
-    """Prepares the data once per distinct data section, and counts costs on it.
+    def __post_init__(self) -> None:
+        self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
+        self.warm = WarmStarts(self.initial_runs, self.draws)
+        self.prepared: dict[str, PreparedData] = {}
+        self.steps: dict[tuple[object, ...], int] = {}
 
-    With ``data.seed: per-run`` it has a draw for each of ``seeds``; costs are those on the draw of the first.
-    """
-
-    def __init__(self, registry: Registry, cache: Path, seeds: Sequence[int], location: SourceLocation) -> None:
-        self.registry, self.cache, self.seeds, self.location = registry, cache, seeds, location
-        self._prepared: dict[str, PreparedData] = {}
-        self._sizes: dict[str, DataSizes] = {}
-        self._steps_per_epoch: dict[tuple[object, ...], int] = {}
-        self._counts: dict[tuple[str, DataSizes], ModelCounts] = {}
-
-    @property
-    def by_hash(self) -> dict[str, PreparedData]:
-        return {prepared.data_hash: prepared for prepared in self._prepared.values()}
-
-    def for_seeds(self, seeds: Sequence[int]) -> _Data:
-        """Return the same data for other seeds."""
-        other = copy.copy(self)
-        other.seeds = seeds
-        return other
-
-    def draws(self, config: RunConfig) -> list[PreparedData]:
-        """Return the data of each seed; a single item if all runs have the same data."""
-        seeds = self.seeds if config.data.seed == PER_RUN else self.seeds[:1]
-        return [self.of(config.for_seed(seed)) for seed in seeds]
-
-    def of(self, config: RunConfig) -> PreparedData:
-        config = config.for_seed(self.seeds[0])
-        text = config.data.model_dump_json()
-        if text not in self._prepared:
+    def data_of(self, config: RunConfig, seed: int) -> PreparedData:
+        """Return the data of a run."""
+        section = config.for_seed(seed).data
+        text = section.model_dump_json()
+        if text not in self.prepared:
             try:
-                self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
+                self.prepared[text] = data.prepare(section, self.cache, registry=self.registry)
             except UndefinedError:
                 raise
             except HeadToHeadError as error:
-                raise self.location.error(str(error)) from error
-        return self._prepared[text]
+                raise self.loaded.location("base", "data").error(str(error)) from error
+        return self.prepared[text]
+
+    def draws(self, config: RunConfig, seeds: Sequence[int] | None = None) -> list[PreparedData]:
+        """Return the data of each seed (default: also those of the sweep), once if all runs have the same data."""
+        seeds = self.seeds if seeds is None else seeds
+        return [self.data_of(config, seed) for seed in (seeds if config.data.seed == PER_RUN else seeds[:1])]
 
     def find_incompatibility(self, config: RunConfig) -> str | None:
         """Return why a configuration cannot run, or None.
@@ -274,80 +171,139 @@ class _Data:
             config, (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target)
         )
 
-    def sizes(self, config: RunConfig) -> DataSizes:
-        prepared = self.of(config)
-        if prepared.data_hash not in self._sizes:
-            self._sizes[prepared.data_hash] = DataSizes.from_data(prepared)
-        return self._sizes[prepared.data_hash]
+    def check_draws(self, loaded: LoadedExperiment, design: Design) -> None:
+        """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
+        drawn = [variant.config for variant in design.variants if variant.config.data.seed == PER_RUN]
+        location = loaded.location("base", "data", "seed")
+        if drawn and len(drawn) < len(design.variants):
+            raise location.error(f"{PER_RUN} must hold for all variants, as variants are compared on the same data")
+        for config in drawn:
+            seeds: dict[str, int] = {}
+            for seed, draw in zip(design.seeds, self.draws(config, design.seeds), strict=True):
+                if draw.data_hash in seeds:
+                    raise location.error(
+                        f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and "
+                        f"{seed} have the same data with dataset '{config.data.dataset}' and split "
+                        f"'{config.data.split}'; use a number, or another split"
+                    )
+                seeds[draw.data_hash] = seed
 
-    def steps_per_epoch(self, config: RunConfig) -> int:
-        data, train, quirks = self.of(config), config.train, config.quirks
-        key = data.data_hash, train.batch_tokens, train.length_buckets, train.batch_size, quirks.shift_targets
-        if key not in self._steps_per_epoch:
-            split = data.splits["train"]
-            source = np.array([len(ids) for ids in split.source])
-            target = np.array([len(ids) for ids in split.target]) - quirks.shift_targets
-            self._steps_per_epoch[key] = make_batches(config, source, target, data.record["longest"]).steps_per_epoch
-        return self._steps_per_epoch[key]
-
-    def count(self, config: RunConfig) -> ModelCounts:
-        return count_model(config, self.sizes(config), self._counts)
-
-    def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
-        """Return the maximum sequence length of training and decoding in tokens, by side."""
+    def plan(self, loaded: LoadedExperiment, design: Design, looks: Looks | None = None) -> Plan:
+        """Return the plan of a design; costs are those on the data of its first seed."""
+        first = design.seeds[0]
+        self.check_draws(loaded, design)
+        asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
+        match = next((variant.match for variant in design.variants if variant.match != "none"), None)
+        if match and "model.d_ff" in design.axes:
+            raise loaded.location("match").error(
+                f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
+            )
+        matched, unmatched = match_variants(
+            design.variants, lambda config: count_model(config, self.data_of(config, first))
+        )
+        design = replace(design, variants=self.warm.apply(loaded, matched))
+        planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
+        for item in planned:
+            refuse_oversized(loaded, item.record)
         longest = {"source": 1, "target": 1}
-        for config in (variant.config for variant in variants):
-            for draw in self.draws(config):
-                lengths = longest_sequences(config, draw.record["longest"])
-                longest["source"] = max(longest["source"], lengths["source"])
-                limit = decoding_limit(config, draw.longest_target)
-                longest["target"] = max(longest["target"], lengths["target"], limit + 1)
-        return longest
+        for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
+            lengths = longest_sequences(config, draw.record["longest"])
+            decoded = {"source": 0, "target": decoding_limit(config, draw.longest_target) + 1}
+            longest = {side: max(longest[side], lengths[side], decoded[side]) for side in longest}
+        identities = {item.slug: item.identity for item in planned}
+        equal = equal_variants(design.variants, design.baseline, identities, longest, self.registry)
+        variants = []
+        for item in planned:
+            equal_to, reason = equal.get(item.slug, (None, None))
+            record = item.record.model_copy(update={"equal_to": equal_to, "equal_reason": reason})
+            variants.append(replace(item, record=record))
+        draws = {
+            (variant.slug, seed): self.planned(
+                replace(variant, config=variant.config.for_seed(seed)), asked[variant.slug], seed
+            )
+            for variant in design.variants
+            if variant.slug not in equal and variant.config.data.seed == PER_RUN
+            for seed in design.seeds
+        }
+        baseline = self.data_of(design.variant(design.baseline).config, first)
+        plan = Plan(
+            loaded=loaded,
+            design=design,
+            variants=tuple(variants),
+            runs=(),
+            runs_root=self.runs_root,
+            data=baseline,
+            estimate=Estimate(0.0, ""),
+            probes=choose_probes(loaded.file.probes, baseline),
+            contrasts=tuple(design.contrasts()),
+            prepared={prepared.data_hash: prepared for prepared in self.prepared.values()},
+            draws=draws,
+            looks=looks,
+            initial_weights={run.sha256: run.checkpoint for run in self.warm.found.values()},
+        )
+        runs, finished = self.runs(plan)
+        plan = replace(plan, runs=tuple(runs))
+        log.info(
+            "planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining)
+        )
+        return replace(
+            plan,
+            estimate=_estimate(plan, finished),
+            power=_power(plan, finished),
+            notes=_notes(plan, [*unmatched, *self.warm.notes]),
+        )
 
+    def planned(self, variant: Variant, d_ff_asked: int, seed: int) -> PlannedVariant:
+        """Return a variant with its costs on the data of a seed."""
+        config, prepared = variant.config, self.data_of(variant.config, seed)
+        train, quirks = config.train, config.quirks
+        key = prepared.data_hash, train.batch_tokens, train.length_buckets, train.batch_size, quirks.shift_targets
+        if key not in self.steps:
+            source, target = prepared.train_lengths
+            batches = make_batches(config, source, target - quirks.shift_targets, prepared.record["longest"])
+            self.steps[key] = batches.steps_per_epoch
+        steps = planned_steps(train, self.steps[key])
+        record = VariantRecord(
+            slug=variant.slug,
+            title=variant.title,
+            axes=variant.axes,
+            counts=count_model(config, prepared),
+            d_ff=config.model.d_ff,
+            d_ff_asked=d_ff_asked,
+            match=variant.match,
+            steps=steps,
+            evaluate_every=evaluation_interval(train, steps),
+            decoding_limit=decoding_limit(config, prepared.longest_target),
+            order_invariant=is_order_invariant(config, self.registry),
+            padding_hidden=padding_has_no_effect(config, self.registry),
+            pitfalls=find_pitfalls(config, self.registry, prepared.record["leak"]),
+            config=config,
+        )
+        return PlannedVariant(record, run_identity(config, prepared.data_hash), self.steps[key])
 
-def _check_draws(loaded: LoadedExperiment, design: Design, prepared: _Data) -> None:
-    """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
-    drawn = [variant for variant in design.variants if variant.config.data.seed == PER_RUN]
-    location = loaded.location("base", "data", "seed")
-    if drawn and len(drawn) < len(design.variants):
-        raise location.error(f"{PER_RUN} must hold for all variants, because variants are compared on the same data")
-    for variant in drawn:
-        seeds: dict[str, int] = {}
-        for seed, draw in zip(design.seeds, prepared.draws(variant.config), strict=True):
-            if draw.data_hash in seeds:
-                raise location.error(
-                    f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and {seed} "
-                    f"have the same data with dataset '{variant.config.data.dataset}' and split "
-                    f"'{variant.config.data.split}'; use a number, or another split"
-                )
-            seeds[draw.data_hash] = seed
-
-
-def _planned(
-    variant: Variant, d_ff_asked: int, prepared: _Data, equal: tuple[str, str] | tuple[None, None] = (None, None)
-) -> PlannedVariant:
-    config, registry, data = variant.config, prepared.registry, prepared.of(variant.config)
-    steps_per_epoch = prepared.steps_per_epoch(config)
-    steps = planned_steps(config.train, steps_per_epoch)
-    record = VariantRecord(
-        slug=variant.slug,
-        title=variant.title,
-        axes=variant.axes,
-        counts=prepared.count(config),
-        d_ff=config.model.d_ff,
-        d_ff_asked=d_ff_asked,
-        match=variant.match,
-        steps=steps,
-        evaluate_every=evaluation_interval(config.train, steps),
-        decoding_limit=decoding_limit(config, data.longest_target),
-        order_invariant=is_order_invariant(config, registry),
-        padding_hidden=padding_has_no_effect(config, registry),
-        pitfalls=find_pitfalls(config, registry, data.record["leak"]),
-        config=config,
-        equal_to=equal[0],
-        equal_reason=equal[1],
-    )
-    return PlannedVariant(record, run_identity(config, data.data_hash), steps_per_epoch)
+    def runs(self, plan: Plan) -> tuple[list[PlannedRun], list[_Finished]]:
+        """Return the runs of a plan with the states of their directories, and those that are finished."""
+        finished: list[_Finished] = []
+        runs: list[PlannedRun] = []
+        for variant in plan.variants:
+            if variant.record.equal_to:
+                continue
+            plugins = plugins_of(variant.config, self.registry)
+            shared_hashes = run_hashes(variant.identity, plan.design.seeds)
+            for seed, shared_hash in zip(plan.design.seeds, shared_hashes, strict=True):
+                draw = plan.draws.get((variant.slug, seed))
+                run_hash = run_hashes(draw.identity, [seed])[0] if draw else shared_hash
+                directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
+                run = PlannedRun(variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory)
+                found = self.existing.find(run_hash, plan.name, directory) if self.existing else None
+                if found is not None:
+                    refuse_difference(found, (draw or variant).identity)
+                    run = _with_state(run, found, plan.name, plugins)
+                    results = RunDirectory(found.path, known=found.status).results if run.state == states.DONE else None
+                    if results:
+                        finished.append((run, found.record.execution, results.metrics))
+                runs.append(run)
+        return runs, finished
 
 
 def _with_state(
@@ -375,17 +331,26 @@ _Finished = tuple[PlannedRun, ExecutionRecord | None, Mapping[str, float | None]
 """A finished run, how it was trained, and its final metrics."""
 
 
-def _estimate(plan: Plan, finished: Sequence[_Finished], prepared: _Data) -> Estimate:
-    work = {
-        variant.slug: Work(variant.training_flops(prepared.sizes(variant.config)), variant.config.model.d_model)
-        for variant in plan.variants
-    }
+def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
+    """Estimate the time of the remaining runs on this machine."""
+    flops = {slug: variant.training_flops(plan.prepared[variant.data_hash]) for slug, variant in plan.by_slug.items()}
     measured = [
-        Finished(work[run.variant].flops, seconds_of(metrics, execution), execution.threads)
+        (flops[run.variant] * len(execution.stack) / seconds, execution.threads)
         for run, execution, metrics in finished
-        if execution
+        if execution and (seconds := metrics.get("system/wall_seconds")) and flops[run.variant]
     ]
-    return estimate([work[run.variant] for run in plan.remaining], measured)
+    cores, remaining = cpu_cores(), plan.remaining
+    if not measured:
+        widths = {slug: variant.config.model.d_model for slug, variant in plan.by_slug.items()}
+        rates = {slug: min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
+        seconds = sum(flops[run.variant] / rates[run.variant] for run in remaining)
+        return Estimate(seconds / cores, f"rough: no finished run, {cores} cores")
+    threads = round(statistics.median(threads for _, threads in measured))
+    # Every process gets a stack if there are enough runs.
+    parallel = max(1, min(len(remaining), cores // max(1, threads)))
+    rate = parallel * statistics.median(rate for rate, _ in measured)
+    basis = f"from {len(measured)} finished runs, {parallel} in parallel"
+    return Estimate(sum(flops[run.variant] for run in remaining) / rate, basis)
 
 
 def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
@@ -393,7 +358,7 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
 
     Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
     """
-    metric = reported_metrics(plan.loaded, plan.design.variant(plan.design.baseline).config).primary
+    metric = plan.metrics.primary
     scores: dict[str, dict[int, float]] = defaultdict(dict)
     for run, _, metrics in finished:
         value = metrics.get(metric)
@@ -416,7 +381,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 differences = differences[::2] + differences[1::2]
             means.append(differences.mean(axis=0))
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-        powers.append(Power(family, len(means), seeds, metric, typical_sd(means), plan.looks))
+        sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
+        powers.append(Power(family, len(means), seeds, metric, statistics.median(sds) if sds else None, plan.looks))
     return tuple(powers)
 
 

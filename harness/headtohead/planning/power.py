@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
 
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect
@@ -51,9 +47,3 @@ class Power:
         if self.difference is not None:
             found += f", {show(self.difference, self.metric)} for the median contrast"
         return f"{found} ({POWER:.0%} power, Holm at {ALPHA})"
-
-
-def typical_sd(contrasts: Iterable[np.ndarray]) -> float | None:
-    """Return the median over contrasts of the standard deviation of their differences by seed, or None."""
-    sds = [float(differences.std(ddof=1)) for differences in contrasts if len(differences) > 1]
-    return statistics.median(sds) if sds else None

@@ -67,10 +67,6 @@ def processors(device: str) -> int:
     return cpu_cores()
 
 
-StackKey = tuple[str, str]
-"""Shape of the runs of a stack, and their variant if it has a stack of its own, else an empty string."""
-
-
 def _tokens(config: RunConfig) -> int:
     train = config.train
     return train.batch_tokens if train.batch_size is None else train.batch_size * 16
@@ -99,8 +95,13 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     registry = current()
     variants = set(map(plan.variant_of, runs))
     shapes = {variant: shape(variant.config, registry) for variant in variants}
-    sort_keys = {variant: _sort_key(variant.config) for variant in variants}
-    groups: dict[StackKey, list[PlannedRun]] = {}
+    # Members with equal optimizer settings are next to each other, since they share one optimizer step.
+    sort_keys = {
+        variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
+        for variant in variants
+    }
+    # By shape, and by variant if it has a stack of its own.
+    groups: dict[tuple[str, str], list[PlannedRun]] = {}
     seeds = Counter(map(plan.variant_of, runs))
     for run in runs:
         is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _numbers(plan, run) >= OWN_STACK_NUMBERS
@@ -114,7 +115,11 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         size = _fitting(plan, members[0], min(fastest, len(members)), device, memory)
         counts[key] = math.ceil(len(members) / size)
     _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
-    return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
+    stacks = []
+    for key, members in groups.items():
+        edges = [len(members) * index // counts[key] for index in range(counts[key] + 1)]
+        stacks += [members[start:end] for start, end in pairwise(edges)]
+    return stacks
 
 
 def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
@@ -124,11 +129,6 @@ def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     workers = processors(device)
     return arrange(plan, plan.remaining, workers, device, Launcher().memory(device, workers))
-
-
-def _sort_key(config: RunConfig) -> tuple[str, ...]:
-    """Return a sort key; equal optimizer settings come first, since their members share one optimizer step."""
-    return config.train.model_dump_json(), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 
 def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
@@ -186,7 +186,7 @@ def _numbers(plan: Plan, run: PlannedRun) -> int:
     return _tokens(config) * (_inside(config) + target_words)
 
 
-def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], workers: int) -> None:
+def _keep_busy(counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int) -> None:
     """Add stacks while processes would be idle; with few rounds, also in the last round."""
     while counts:
         total = sum(counts.values())
@@ -196,9 +196,3 @@ def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], worker
         if counts[largest] >= runs[largest]:
             return
         counts[largest] += 1
-
-
-def _split(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
-    """Split runs into ``count`` stacks with sizes that differ by at most 1."""
-    edges = [len(runs) * index // count for index in range(count + 1)]
-    return [list(runs[start:end]) for start, end in pairwise(edges)]

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import SourceLocation, shown
+from headtohead.config.source_location import shown
 from headtohead.data import PreparedData
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError
@@ -49,23 +49,12 @@ class WarmStarts:
         self._other_data: set[str] = set()
 
     @property
-    def checkpoints(self) -> dict[str, Path]:
-        """The checkpoints by sha256."""
-        return {run.sha256: run.checkpoint for run in self.found.values()}
-
-    @property
     def notes(self) -> list[str]:
         """What results of warm starts depend on, a line each."""
+        start = "every seed starts from the weights of {}; seeds change only the order of batches and dropout"
+        data = "{} was trained on other data, which may contain test sentences of this experiment"
         references = [run.reference for run in self.found.values()]
-        notes = [
-            f"every seed starts from the weights of {reference}; seeds change only the order of batches and dropout"
-            for reference in references
-        ]
-        return notes + [
-            f"{reference} was trained on other data, which may contain test sentences of this experiment"
-            for reference in references
-            if reference in self._other_data
-        ]
+        return [*map(start.format, references), *(data.format(name) for name in references if name in self._other_data)]
 
     def apply(self, loaded: LoadedExperiment, variants: Sequence[Variant]) -> tuple[Variant, ...]:
         """Return the variants with the sha256 of their initial weights.
@@ -80,7 +69,10 @@ class WarmStarts:
         )
 
     def _warm(self, loaded: LoadedExperiment, variant: Variant, init_from: InitFrom) -> Variant:
-        location = _location(loaded, init_from.run)
+        places = [(option.value, option.location) for option in loaded.overrides if option.path == (INIT_FROM,)]
+        for name in ("baseline", "base"):
+            places.append((getattr(loaded.file, name).get(INIT_FROM), loaded.location(name, INIT_FROM)))
+        location = next((location for run, location in places if run == init_from.run), loaded.location("design"))
         try:
             if init_from.run not in self.found:
                 self.found[init_from.run] = self._find(init_from.run, loaded.name)
@@ -170,17 +162,3 @@ def _refuse_shapes(run: InitialRun, variant: Variant, data: PreparedData) -> Non
                 f"variant '{variant.slug}' cannot start from run '{run.reference}': '{name}' is {there} there and "
                 f"{here} here; use the sizes and plugins of that run, or exclude the variant"
             )
-
-
-def _location(loaded: LoadedExperiment, run: str) -> SourceLocation:
-    """Return the location at which the experiment names a run."""
-    for override in loaded.overrides:
-        if override.path == (INIT_FROM,) and override.value == run:
-            return override.location
-    for number, block in enumerate(loaded.file.design):
-        for kind in ("product", "one_at_a_time", "zip"):
-            values = (getattr(block, kind) or {}).get(INIT_FROM, ())
-            if run in values:
-                return loaded.location("design", number, kind, INIT_FROM, list(values).index(run))
-    section = next((name for name in ("baseline", "base") if getattr(loaded.file, name).get(INIT_FROM) == run), None)
-    return loaded.location(section, INIT_FROM) if section else loaded.location("design")

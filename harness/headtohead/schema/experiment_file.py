@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from headtohead.schema.run_config import Length
 from headtohead.schema.sections import ConfigSection
@@ -15,6 +16,15 @@ MAX_SEED = 1_000_000
 MAX_SCORE = 10**9
 
 Seed = Annotated[int, Field(ge=1, le=MAX_SEED)]
+
+
+def _distinct(seeds: list[int]) -> list[int]:
+    seed, number = Counter(seeds).most_common(1)[0]
+    if number > 1:
+        raise ValueError(f"duplicate seed {seed}; each seed is one replicate")
+    return seeds
+
+
 Score = Annotated[float, Field(ge=-MAX_SCORE, le=MAX_SCORE)]
 
 
@@ -110,10 +120,8 @@ class ContrastDeclaration(ConfigSection):
 class BetweenDesign(ConfigSection):
     """Two configurations; each difference is added to the first and taken from the second."""
 
-    start: str | dict[str, Any] = Field(
-        alias="from", description="recipe/NAME, or a mapping like `base`; `base` is merged over it"
-    )
-    end: str | dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
+    start: dict[str, Any] = Field(alias="from", description="a mapping like `base`; `base` is merged over it")
+    end: dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
     groups: dict[str, list[str]] = Field(
         default_factory=dict, description="groups of fields that change together, by name of the group"
     )
@@ -161,7 +169,7 @@ class ExperimentFile(ConfigSection):
         max_length=1000,
         description="differences that the experiment tests; the answer is about them",
     )
-    seeds: Seed | list[Seed] | SequentialSeeds = Field(
+    seeds: Seed | Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)] | SequentialSeeds = Field(
         6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
     tune: dict[str, list[Any]] | None = Field(

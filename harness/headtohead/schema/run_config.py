@@ -22,15 +22,7 @@ from pydantic import (
     model_serializer,
 )
 
-from headtohead.schema.sections import (
-    ConfigSection,
-    FilePath,
-    HashIfChanged,
-    NotHashed,
-    ParsedOptions,
-    RecordedOptions,
-    VariesInStack,
-)
+from headtohead.schema.sections import ConfigSection, FilePath, NotHashed, ParsedOptions, RecordedOptions, VariesInStack
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -425,11 +417,11 @@ class RunConfig(ConfigSection):
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
-    init_from: Annotated[InitFrom | None, HashIfChanged(None)] = None
+    init_from: InitFrom | None = None
 
     @model_serializer(mode="wrap")
     def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit ``init_from`` from the records of runs without it."""
+        """Omit ``init_from`` from records and run hashes of runs without it."""
         content: dict[str, Any] = serialize(self)
         if self.init_from is None:
             content.pop("init_from", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
 
@@ -17,16 +17,6 @@ class NotHashed:
 @dataclass(frozen=True)
 class VariesInStack:
     """Marks a field in which the runs of a stack may differ, and which ``tune`` may set."""
-
-
-@dataclass(frozen=True)
-class HashIfChanged:
-    """Excludes a field from the run hash while it has this value.
-
-    A field that is added after a release gets this marker, so that hashes of older runs stay valid.
-    """
-
-    value: Any
 
 
 @dataclass(frozen=True)

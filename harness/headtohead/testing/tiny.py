@@ -8,6 +8,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from headtohead.config.builder import resolve
+from headtohead.config.validation_errors import parse_options
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
@@ -79,7 +80,9 @@ def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
-    dataset = (registry or current()).dataset(fields.get("dataset", DataConfig().dataset))
+    name = fields.get("dataset", DataConfig().dataset)
+    dataset = (registry or current()).dataset(name)
+    fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
     return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
 
 

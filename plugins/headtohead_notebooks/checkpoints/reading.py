@@ -17,8 +17,8 @@ from headtohead.config.source_location import Source, SourceLocation
 from headtohead.data import cache_root, file_sha256, prepare
 from headtohead.data.prepared import SIDES, Side, tokenisers_of
 from headtohead.data.reading import read_lines
+from headtohead.data.vocabularies import vocabularies_of
 from headtohead.data.vocabulary import Vocabulary
-from headtohead.data.wordlists import vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer

@@ -12,7 +12,7 @@ import torch
 
 from headtohead.data import Side, read_corpus
 from headtohead.data.batches import make_batches
-from headtohead.data.normalise import normaliser
+from headtohead.data.normalise import NORMALISERS
 from headtohead.testing.tiny import changed
 from headtohead.training.loop import split_tensors
 from headtohead_notebooks.pitfalls.case import Case, Numbers
@@ -44,7 +44,7 @@ def letters_lost(case: Case) -> Numbers:
     """Count the rows with a letter that normalisation replaces by a space."""
     case.require_data()
     pairs = read_corpus(case.config.data, case.cache, registry=case.registry).pairs
-    normalise = normaliser(case.config.data.normalise)
+    normalise = NORMALISERS[case.config.data.normalise]
     letters = {letter for pair in pairs for letter in pair.source + pair.target}
     lost = {letter for letter in letters if letter.isalpha() and not normalise(letter).strip()}
     count = sum(not lost.isdisjoint(pair.source + pair.target) for pair in pairs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.data.preparing import dataset_options, loaded_split
+from headtohead.data.preparing import loaded_split
 from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
@@ -70,9 +70,7 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
     dataset = registry.dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
-    options = dataset_options(config, dataset)
-    split = loaded_split(dataset, config.split)
-    if dataset.cache_key(options, split, cache / "downloads") is None:
+    if dataset.cache_key(config.options, loaded_split(dataset, config.split), cache / "downloads") is None:
         raise MissingFilesError(
             f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
             f"with h2h data fetch {config.dataset}"
@@ -145,7 +143,7 @@ def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrid
     try:
         require_files(config, registry, cache)
         dataset = registry.dataset(entry.name)
-        return DatasetSubject.load(entry.name, dataset, dataset_options(config, dataset), cache / "downloads")
+        return DatasetSubject.load(entry.name, dataset, config.options, cache / "downloads")
     except HeadToHeadError:
         raise
     except Exception as error:

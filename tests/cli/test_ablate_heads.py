@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -123,7 +124,7 @@ def test_a_run_that_another_process_writes_is_not_measured(folder, monkeypatch):
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     monkeypatch.setattr(head_ablation, "head_effects", lambda *arguments: pytest.fail("the run was measured"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
-    with Lease(path), pytest.raises(HeadToHeadError, match="; wait until it ends, then repeat the command"):
+    with Lease(path), pytest.raises(HeadToHeadError, match="; wait for that process or end it"):
         masked_heads(path, fresh=True)
 
 
@@ -143,13 +144,9 @@ def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experimen
 
 def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
     """An imported checkpoint has vocabularies and no splits."""
-    from dataclasses import replace
-
-    from headtohead.execution.loaded import load
-
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
-    run = load(path)
-    bare = replace(run, words=replace(run.data, splits={}))
+    run = head_ablation.load(path)
+    monkeypatch.setattr(head_ablation, "load", lambda path: replace(run, words=replace(run.data, splits={})))
     with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
-        head_ablation._measure(bare, True)
+        masked_heads(path, fresh=True)

@@ -111,7 +111,7 @@ def test_a_failed_run_that_was_removed_is_trained_again(cluttered: Study, undist
 
 def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered: Study, tmp_path: Path) -> None:
     failed = cluttered.directories()[1]
-    (leftover,) = find_leftovers(cluttered.runs, tmp_path, ["failed"])
+    (leftover,) = (found for found in find_leftovers(cluttered.runs, tmp_path) if found.kind == "failed")
     assert leftover.path == failed
     with leased(failed) as writer:
         writer.set_state(states.DONE, reason=None, files=checksums(failed))

@@ -11,11 +11,10 @@ from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
 from headtohead.model.decoding import (
+    BeamSearch,
     Ends,
     active_indices,
-    beam_search,
     greedy,
-    hides_padding,
     is_causal,
     length_penalty,
     translate,
@@ -49,7 +48,7 @@ def decoded(subject, beam=None, max_length=WORDS):
 
 def search(subject, size, alpha, max_length=WORDS):
     read, beam = subject.sentences, BeamConfig(size=size, length_penalty=alpha)
-    return beam_search(subject.model, read.source, read.source_lengths, max_length, beam)
+    return BeamSearch(subject.model, read.source, read.source_lengths, max_length, beam).run()
 
 
 # -- greedy decoding -------------------------------------------------------------------------------
@@ -316,16 +315,3 @@ def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
     assert translate_each(model, sources, 10, beam, Ends()) == single
     assert translate_each(model, sources, 10, beam, Ends(), size=2) == single
     assert len({tuple(tokens) for tokens in single}) > 2
-
-
-@pytest.mark.parametrize(
-    ("choices", "hidden"),
-    [
-        ({}, True),
-        ({"masking": {"encoder": "none", "decoder": "causal", "cross": "padding"}}, False),
-        ({"masking": {"encoder": "padding", "decoder": "causal", "cross": "none"}}, False),
-        ({"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"}, **TO_DECODER}, True),
-    ],
-)
-def test_padding_is_hidden_only_if_every_mask_hides_it(choices, hidden):
-    assert hides_padding(Subject(tiny_config(**choices)).model) == hidden

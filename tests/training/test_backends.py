@@ -167,25 +167,29 @@ def in_the_capture(place: int | str | None) -> Any:
     return capture
 
 
-def in_the_first_replay(place: int | str) -> Any:
+def as_replayed(replay: Callable[[Capture], object]) -> Any:
+    """A capture whose graph calls ``replay``."""
+
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         with Capture() as captured:
             work()
-        return lambda: captured.replay(at(place))
+        return lambda: replay(captured)  # type: ignore[return-value]
 
     return capture
+
+
+def in_the_first_replay(place: int | str) -> Any:
+    return as_replayed(lambda captured: captured.replay(at(place)))
 
 
 def without_an_operation(name: str) -> Any:
     """A graph without some operations."""
 
-    def capture(work: Callable[[], None]) -> Callable[[], None]:
-        with Capture() as captured:
-            work()
+    def replay(captured: Capture) -> None:
         captured.operations = [call for call in captured.operations if call[0].overloadpacket.__name__ != name]
-        return captured.replay
+        captured.replay()
 
-    return capture
+    return as_replayed(replay)
 
 
 STAGES = [
@@ -330,17 +334,11 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used() -> None:
     log: list[str] = []
     stack = training("three rates")
 
-    def capture(work: Callable[[], None]) -> Callable[[], None]:
-        with Capture() as captured:
-            work()
+    def replay(captured: Capture) -> None:
+        captured.replay()
+        stack.parameters[0].detach()[2] += 1e-2
 
-        def replay() -> None:
-            captured.replay()
-            stack.parameters[0].detach()[2] += 1e-2
-
-        return replay
-
-    replayed(stack, capture, log)
+    replayed(stack, as_replayed(replay), log)
     found = train(stack)
     (line,) = log
     assert "weights of member 2 differ by" in line
@@ -353,17 +351,11 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     stack = training("three rates")
     stack.retire(0, "stopped early")  # its losses are finite
 
-    def capture(work: Callable[[], None]) -> Callable[[], None]:
-        with Capture() as captured:
-            work()
+    def replay(captured: Capture) -> None:
+        captured.replay()
+        stack.parameters[0].detach()[0] = 0
 
-        def replay() -> None:
-            captured.replay()
-            stack.parameters[0].detach()[0] = 0
-
-        return replay
-
-    replays = replayed(stack, capture, log)
+    replays = replayed(stack, as_replayed(replay), log)
     found = train(stack)
     assert not log
     others = [
@@ -467,22 +459,6 @@ def test_the_backend_is_chosen_from_what_is_planned(
     asked: str, device: str, planned: list[int], obstacle: str, expected: tuple[str, str]
 ) -> None:
     assert choose(asked, device, planned, obstacle) == expected
-
-
-def test_the_state_for_a_comparison_is_in_host_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack may use all memory of a GPU."""
-    stack, copied = training("two"), list[int]()
-
-    def to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
-        copied.append(len(tensors))
-        return [tensor.detach().clone() for tensor in tensors]
-
-    monkeypatch.setattr(backends, "to_host", to_host)
-    replayed(stack)
-    train(stack)
-    assert isinstance(stack.backend, Graphs)
-    verified = sum(graph.verified for graph in stack.backend.graphs.values())
-    assert len(copied) == 2 * verified > 0, "before and after the first replay"
 
 
 def test_planned_shapes_are_those_that_are_trained() -> None:

@@ -20,14 +20,14 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
 from headtohead.training.evaluate import score, translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import SplitResults, score_test_split, translations_table
+from headtohead.training.results import Member, score_test_split, translations_table
 from made import case_table, moved
 
 CPU = torch.device("cpu")
@@ -197,7 +197,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     again = StackTraining(config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), seen.append)
     again.run()
     assert seen[2].metrics == seen[0].metrics
-    assert score_test_split(stack, tiny_data(), decoding_limit=8)(1).metrics["test/loss"] > 0
+    assert score_test_split(stack, tiny_data(), decoding_limit=8)(1)[0].metrics["test/loss"] > 0
 
 
 # -- whole recipes, small ----------------------------------------------------------------------
@@ -218,7 +218,7 @@ FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpa
 
 
 @cache
-def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
+def outcome(name: str) -> tuple[StackTraining, PreparedData, Member]:
     config = resolve({"recipe": name, **RECIPES[name][0]}, current())
     data = prepare(config.data, cache_root())
     assert find_incompatibility(config, data.record["longest"], current()) is None
@@ -233,7 +233,7 @@ SHARED = ("architecture-en-de", "tatoeba-en-es")
 
 @case_table("name", sorted(RECIPES, key=lambda name: name not in SHARED), default=1)
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
-    stack, data, results = outcome(name)
+    stack, data, (results, translations) = outcome(name)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
     assert stack.active_members == [0, 1]
     wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
@@ -241,8 +241,8 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     assert all(math.isfinite(value) for value in results.metrics.values())
     assert sum(bucket["n"] for bucket in results.buckets) == len(data.splits["test"])
     if wanted == FORCED:
-        assert (results.translations, results.signatures) == (None, {})
-        assert translations_table(results.translations) == "source\treferences\thypothesis\texact\n"
+        assert (translations, results.signatures) == (None, {})
+        assert translations_table(translations) == "source\treferences\thypothesis\texact\n"
 
 
 def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
@@ -373,7 +373,7 @@ def test_scores_without_padding_are_computed_only_where_they_can_differ(
     own = evaluate.translate_rows
     monkeypatch.setattr(evaluate, "translate_rows", lambda *given: calls.append(1) or own(*given))
     stack = StackTraining(masked(masking), [1, 2], tiny_data(), torch.device("cpu"))
-    metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1).metrics
+    metrics = score_test_split(stack, tiny_data(), decoding_limit=4)(1)[0].metrics
     assert len(calls) == evaluations
     equal = metrics["test/loss_unpadded"] == metrics["test/loss"]
     assert equal == (evaluations == 1)
@@ -384,6 +384,6 @@ def test_a_member_whose_masks_hide_padding_has_its_padded_scores_in_a_mixed_stac
     configs = [masked(masking) for masking in ("padding-causal", "causal")]
     stack = StackTraining(configs[0], [1, 2], tiny_data(), torch.device("cpu"), configs=configs)
     scored = score_test_split(stack, tiny_data(), decoding_limit=4)
-    hidden, visible = (scored(member).metrics for member in range(2))
+    hidden, visible = (scored(member)[0].metrics for member in range(2))
     assert hidden["test/loss_unpadded"] == hidden["test/loss"]
     assert visible["test/loss_unpadded"] != visible["test/loss"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
@@ -141,30 +139,6 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     stack.run()
     assert len(saves) == written
     assert saves[-1:] == [24] * bool(written)
-
-
-class Operations(TorchDispatchMode):
-    """Counts the operations by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.counts[func.overloadpacket.__name__] += 1
-        return func(*args, **(kwargs or {}))
-
-
-def test_a_resume_point_copies_all_tensors_at_once_and_reads_no_values_of_single_tensors(tmp_path: Path) -> None:
-    """On a GPU, each copy to the host and each value that the host reads waits for the device."""
-    stack = training(tiny(), ResumePoints(tmp_path))
-    train_until(tiny(), ResumePoints(tmp_path), 2)
-    stack._resume()
-    with Operations() as operations:
-        stack.save_resume_point()
-    assert len(list(stack.model.parameters())) > 20
-    assert operations.counts["cat"] == 2, "tensors of float32 and of float64"
-    assert not {"clone", "_to_copy", "_local_scalar_dense", "is_nonzero"} & set(operations.counts)
 
 
 def test_the_training_time_of_a_resume_point_includes_the_steps_on_the_device(

@@ -57,16 +57,6 @@ def test_unshifted_targets_are_both_decoder_input_and_label():
     assert tensors.times(torch.tensor([0, 1])) == (3, 5)
 
 
-def test_a_target_of_a_single_token_has_no_label():
-    tensors = SplitTensors.of(split_of([[4], [5, 6]], [[7], [8]]), torch.device("cpu"))
-    assert tensors.target_lengths.tolist() == [0, 0]
-    assert tensors.times(torch.tensor([0, 1])) == (2, 1)
-    batch = tensors.batch(torch.tensor([[0, 1]]), 2, 1)
-    assert batch.decoder_input_ids.tolist() == [[[7], [8]]]
-    assert batch.labels.tolist() == [[[IGNORE_INDEX], [IGNORE_INDEX]]]
-    assert tensors.num_target_tokens(torch.tensor([[0, 1]])) == 1
-
-
 def test_sentences_are_padded_to_the_given_length_with_the_given_id():
     tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), pads=(8, 9), width=7)
     batch = tensors.batch(torch.tensor([[1]]), 7, 6)

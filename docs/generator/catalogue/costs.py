@@ -132,7 +132,7 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
     positions = torch.arange(tokens).unsqueeze(0)
     mask = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
     context = AttentionContext(positions, positions, mask, declared=frozenset({"shows-the-rest"}))
-    return _flops(lambda: part.attend(x, None if part.self_attention else x, context))
+    return _flops(lambda: part(x, None if part.self_attention else x, context))
 
 
 def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:

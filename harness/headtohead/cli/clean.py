@@ -27,15 +27,18 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     """
     from headtohead.data import cache_root
     from headtohead.execution.cleaning import find_leftovers, remove
-    from headtohead.storage.run_files import show_size
+    from headtohead.storage.run_files import disk_usage, show_size
 
-    leftovers = find_leftovers(runs, cache or cache_root(), only or KINDS)
+    leftovers = [found for found in find_leftovers(runs, cache or cache_root()) if found.kind in (only or KINDS)]
     if not leftovers:
         echo("nothing to remove")
         return
-    rows = [[found.kind, show_size(found.size), str(found.path), found.reason] for found in leftovers]
+    sizes = [disk_usage(found.path)[0] for found in leftovers]
+    rows = [
+        [found.kind, show_size(n), str(found.path), found.reason] for found, n in zip(leftovers, sizes, strict=True)
+    ]
     print_table(["kind", "size", "path", "reason"], rows, right=(1,))
-    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(found.size for found in leftovers))}"
+    total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(sizes))}"
     if not yes and not sys.stdin.isatty():
         echo("", f"{total}; nothing was removed: add --yes")
         return

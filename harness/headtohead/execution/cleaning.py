@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,11 +15,11 @@ from headtohead.files import unreadable
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock, observe, refuse_busy
+from headtohead.storage.leases import Lease, layout_lock, observe
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
-from headtohead.storage.run_files import delete_run_files, disk_usage, run_files
+from headtohead.storage.run_files import delete_run_files, run_files
 
 Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
 REMOVED_STATES = states.RETRYABLE | {states.KILLED}
@@ -39,14 +39,9 @@ class Leftover:
     reason: str
     experiment: Path | None
 
-    @property
-    def size(self) -> int:
-        """Bytes of its files."""
-        return disk_usage(self.path).size
 
-
-def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list[Leftover]:
-    """Return what can be removed from a runs folder and the cache.
+def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
+    """Yield what can be removed from a runs folder and the cache.
 
     archived: runs that ``--fresh``, ``--force`` or ``--repair`` moved to ``.archived``. superseded: runs that are
     neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
@@ -56,35 +51,6 @@ def find_leftovers(runs_root: Path, cache: Path, kinds: Collection[str]) -> list
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
     """
-    return [leftover for leftover in _leftovers(runs_root, cache) if leftover.kind in kinds]
-
-
-def remove(leftovers: Sequence[Leftover]) -> None:
-    """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
-
-    Files that headtohead did not write stay.
-
-    Raises:
-        HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
-    """
-    for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
-        found = list(group)
-        with ExitStack() as stack:
-            if experiment is not None:
-                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
-                stack.enter_context(layout_lock(experiment))
-                stack.enter_context(refuse_busy())
-                stack.enter_context(Lease(*runs))
-                current = {(other.kind, other.path) for other in _leftovers(experiment.parent, experiment)}
-                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
-            for leftover in found:
-                if leftover.kind == "cache":
-                    ownership.remove(leftover.path, ownership.owned(leftover.path))
-                else:
-                    delete_run_files(leftover.path)
-
-
-def _leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
     for folder in folders:
         if any(folder.glob(f"*/{RUN}")):
@@ -115,9 +81,33 @@ def _leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
         yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
 
 
+def remove(leftovers: Sequence[Leftover]) -> None:
+    """Remove the paths that can still be removed; runs can have changed since `find_leftovers`.
+
+    Files that headtohead did not write stay.
+
+    Raises:
+        HeadToHeadError: If a process trains one of the runs; then nothing of its experiment is removed.
+    """
+    for experiment, group in groupby(leftovers, lambda leftover: leftover.experiment):
+        found = list(group)
+        with ExitStack() as stack:
+            if experiment is not None:
+                runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
+                stack.enter_context(layout_lock(experiment))
+                stack.enter_context(Lease(*runs))
+                current = {(other.kind, other.path) for other in find_leftovers(experiment.parent, experiment)}
+                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
+            for leftover in found:
+                if leftover.kind == "cache":
+                    ownership.remove(leftover.path, ownership.owned(leftover.path))
+                else:
+                    delete_run_files(leftover.path)
+
+
 def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
     """Yield the runs that an experiment consists of, and those that ``init_from`` names."""
-    yield from map(experiment.run_path, experiment.record.runs)
+    yield from (run.path(experiment.path) for run in experiment.record.runs)
     for variant in experiment.record.variants:
         if init_from := variant.config.init_from:
             yield inside(runs_root, init_from.run)

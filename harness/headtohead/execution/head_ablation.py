@@ -1,23 +1,41 @@
-"""``heads.json`` of a finished run: the effect of masking each head, with statistics of its attention maps."""
+"""Head ablation: the change of scores when a head, or all other heads of a layer, are masked.
+
+Paper: P. Michel, O. Levy, G. Neubig. "Are Sixteen Heads Really Better than One?". NeurIPS 2019,
+arXiv:1905.10650, sections 3.2 and 3.3: ``MHAtt(x) = sum_h ξ_h · Att_h(x)`` with ``ξ_h`` = 0 for a
+masked head. The rows of the output projection that belong to a masked head are set to 0. This is
+equivalent on every path and for every style with projections; the bias of the projection is kept.
+Copies of the model with different masked heads are scored as members of a stack.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headtohead.errors import HeadToHeadError
-from headtohead.execution.loaded import LoadedRun, load
+import torch
+
+from headtohead.data import PreparedData
+from headtohead.data.metrics import task_metrics
+from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.execution.loaded import load
+from headtohead.model.transformer import Transformer
+from headtohead.schema.metric import LOSS
 from headtohead.storage.attention_maps import read_probes
-from headtohead.storage.leases import Busy
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
-from headtohead.training.evaluate import translator
-from headtohead.training.heads import head_effects, head_metrics
+from headtohead.training.evaluate import Translator, collect, distinct_sources, score, translator
+from headtohead.training.tensors import SplitTensors
+
+TOGETHER = 16
+"""Number of copies of a model that are scored as a stack."""
+
+Masks = tuple[int, Sequence[int]]
+"""Index of an attention in ``Transformer.attentions``, and its masked heads."""
 
 
 def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
-    """Return the effect of masking each head of a run, and write it into the run directory.
+    """Return the effect of masking each head of a run, and write it into ``heads.json`` of the run directory.
 
     Args:
         path: The run directory.
@@ -31,42 +49,112 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
     stored = None if fresh else RunDirectory(path).heads
     if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
-    try:
-        with leased(path) as run_writer:
-            run = load(path)
-            if stored is not None and run.config.evaluate.decode == "none":
-                return dict(stored)
-            record = _measure(run, decode)
-            run_writer.add_result(HEADS, record)
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
+    with leased(path) as run_writer:
+        run = load(path)
+        if stored is not None and run.config.evaluate.decode == "none":
+            return dict(stored)
+        if "test" not in run.data.splits:
+            raise HeadToHeadError(
+                f"run '{path.name}' was imported without sentences; ablating heads requires the test sentences of "
+                "a run that was trained by headtohead"
+            )
+        words, limit = run.data.target_vocabulary, run.decoding_limit
+        translate = translator(run.config.evaluate, words, limit) if decode else None
+        whole, heads = head_effects(run.model, run.data, translate)
+        probes = read_probes(path)
+        for head in heads:
+            maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+            for name in ("entropy", "distance"):
+                values = [value for statistics in maps if (value := statistics.get(name)) is not None]
+                head |= {name: sum(values) / len(values)} if values else {}
+        record = {"format": 1, "split": "test", "whole": whole, "heads": heads, "metrics": head_metrics(heads)}
+        run_writer.add_result(HEADS, record)
     return record
 
 
-def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
-    if "test" not in run.data.splits:
-        raise HeadToHeadError(
-            f"run '{run.path.name}' was imported without sentences; ablating heads requires the test sentences of a "
-            "run that was trained by headtohead"
+def head_effects(
+    model: Transformer, data: PreparedData, translate: Translator | None
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Score the test sentences with each head masked, and with all other heads of its layer masked.
+
+    Args:
+        model: A stack with one member, in evaluation mode.
+        data: The data of the model.
+        translate: From ``evaluate.translator``; None omits the metrics of the dataset.
+
+    Returns:
+        The scores of the unmasked model, and a record of each head for heads.json.
+
+    Raises:
+        UndefinedError: If an attention style has no output projection.
+    """
+    if not all(attention.style.projects for attention in model.attentions):
+        raise UndefinedError(
+            "the attention style has no output projection in which heads could be masked; use a style with projections"
         )
-    evaluate = run.config.evaluate
-    translate = translator(evaluate, run.data.target_vocabulary, run.decoding_limit) if decode else None
-    whole, heads = head_effects(run.model, run.data, translate)
-    statistics = _map_statistics(run.path)
-    heads = [head | statistics.get((head["role"], head["layer"], head["head"]), {}) for head in heads]
-    return {"format": 1, "split": "test", "whole": dict(whole), "heads": heads, "metrics": head_metrics(heads)}
+    split, config = data.splits["test"], model.config
+    pads = data.source_vocabulary.pad, data.target_vocabulary.pad
+    tensors = SplitTensors.of(split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads)
+    rows = distinct_sources(split, config.evaluate.test_limit)
+
+    def scores(masks: Sequence[Masks]) -> list[dict[str, float]]:
+        scored = score(masked(model, data, masks), tensors, rows, translate)
+        found = [{LOSS.name: scored.forced.metrics(member)[LOSS.name]} for member in range(len(masks))]
+        for values, translations in zip(found, scored.translations or (), strict=False):
+            values |= collect(data, split, rows, translations).scores(task_metrics(config.data.dataset))
+        return found
+
+    (whole,) = scores([(0, ())])
+    contexts = [attention.context for attention in model.attentions]
+    heads = [(number, head) for number, own in enumerate(contexts) for head in range(own.geometry.output_heads)]
+    masks: list[Masks] = []
+    for number, head in heads:
+        masks += [(number, [head]), (number, [other for own, other in heads if own == number and other != head])]
+    changes = iter(
+        {name: values[name] - whole[name] for name in whole}
+        for start in range(0, len(masks), TOGETHER)
+        for values in scores(masks[start : start + TOGETHER])
+    )
+    return whole, [
+        {
+            "role": contexts[number].role,
+            "layer": contexts[number].layer or 0,
+            "head": head,
+            "without-one": next(changes),
+            "only-one": next(changes),
+        }
+        for number, head in heads
+    ]
 
 
-def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
-    """Return entropy and mean distance of each head, averaged over the recorded sentences."""
-    values: defaultdict[tuple[str, int, int], defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for probe in read_probes(path):
-        for role, layers in probe["heads"].items():
-            for layer, heads in enumerate(layers):
-                for head, statistics in enumerate(heads):
-                    for name, value in statistics.items():
-                        if isinstance(value, float | int):
-                            values[role, layer, head][name].append(value)
-    return {
-        key: {name: sum(numbers) / len(numbers) for name, numbers in by_name.items()} for key, by_name in values.items()
-    }
+def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the effects of the heads of each role, by the names of ``schema.metric.of_heads``.
+
+    ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
+    the best head (smallest loss), as in table 2 of the paper.
+    """
+    metrics: dict[str, float] = {}
+    for role in dict.fromkeys(head["role"] for head in heads):
+        own = [head for head in heads if head["role"] == role]
+        layers = [[head for head in own if head["layer"] == layer] for layer in sorted({h["layer"] for h in own})]
+        best = [min(layer, key=lambda head: head["only-one"][LOSS.name]) for layer in layers]
+        for effect, chosen in (("without-one", own), ("only-one", best)):
+            for name in own[0][effect]:
+                metrics[f"heads/{role}/{effect}/{name}"] = sum(head[effect][name] for head in chosen) / len(chosen)
+    return metrics
+
+
+def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
+    """Return a stack of copies of a model with one member, with the given heads masked in each copy."""
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    stack = Transformer(model.config, [1] * len(masks), *words)
+    stack.to(next(model.parameters()))
+    weights = model.member_state(0)
+    with torch.no_grad():
+        for member, (number, heads) in enumerate(masks):
+            stack.load_member(member, weights)
+            attention = stack.attentions[number]
+            width = attention.context.geometry.value_width
+            for head in heads:
+                attention.output.weight[member, head * width : (head + 1) * width] = 0.0
+    return stack.eval()

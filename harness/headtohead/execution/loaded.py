@@ -261,17 +261,20 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
     Raises:
         HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
     """
-    if is_exported(Path(run)):
-        path = Path(run)
-        (record, words), weights = read_exported(path), path / WEIGHTS
-        config = parsed_options(record.config, current(), path.name)
+    exported = is_exported(Path(run))
+    path = Path(run) if exported else find_run(run, runs_folder(given=runs))
+    directory = RunDirectory(path)
+    if exported:
+        record, words = read_exported(path)
     else:
-        path = find_run(run, runs_folder(given=runs))
-        directory = RunDirectory(path)
         directory.require_done()
         record = directory.record
-        config = parsed_options(record.config, current(), path.name)
-        words, weights = _class_of(path, record).read_words(directory, record, config), directory.verified(CHECKPOINT)
+    config = parsed_options(record.config, current(), path.name)
+    # A plugin may have a class for a run.
+    kind = next((found for found in current().manager.hook.on_load(run=path, record=record) if found), LoadedRun)
+    if not exported:
+        words = kind.read_words(directory, record, config)
+    weights = path / WEIGHTS if exported else directory.verified(CHECKPOINT)
     if record.imported is not None:
         sizes = record.imported.words["source"], record.imported.words["target"]
     else:
@@ -284,12 +287,7 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
     if dtype is not None:
         model.to(dtype)
     model.load_member(0, tensors)
-    return _class_of(path, record)(path, config, model.eval(), words, record)
-
-
-def _class_of(path: Path, record: RunRecord) -> type[LoadedRun]:
-    """Return the class that a plugin has for a run, else `LoadedRun`."""
-    return next((kind for kind in current().manager.hook.on_load(run=path, record=record) if kind), LoadedRun)
+    return kind(path, config, model.eval(), words, record)
 
 
 def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:

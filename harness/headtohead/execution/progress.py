@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -104,13 +103,11 @@ def _describe_end(folder: StackFolder, code: int) -> str:
         return f"{record.title}: {runs}{_losses([folder])}"
     if code == exits.BUSY:
         return f"{record.title}: waiting for another process that trains it"
-    left = len(folder.open_runs())
-    if code == exits.OOM and left > 1:
-        return f"{record.title}: out of memory; its {left} runs start again in two stacks"
-    if code == exits.OOM and left == 1:
-        return f"{record.title}: out of memory; retrying with {record.num_microbatches} micro-batches"
+    if code == exits.OOM and (left := len(folder.open_runs())):
+        parts = f"retrying with {record.num_microbatches} micro-batches"
+        return f"{record.title}: out of memory; {parts if left == 1 else f'its {left} runs start again in two stacks'}"
     others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
-    return f"{record.title}: {runs}; {'; '.join(others)}"
+    return f"{record.title}: {'; '.join([runs, *others])}"
 
 
 def _losses(folders: Sequence[StackFolder]) -> str:
@@ -139,18 +136,14 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
         if (log := folder.path / "worker.log").exists()
         for member in folder.record.members
     }
-    reasons: Counter[tuple[str, str]] = Counter()
-    log_of: dict[tuple[str, str], Path] = {}
+    failed: dict[str, list[str]] = {}
     for name in directories:
         status = RunDirectory(experiment / name).status
         if status.state in states.RETRYABLE:
-            group = status.state, status.reason or "no reason was recorded"
-            reasons[group] += 1
-            if name in logs:
-                log_of.setdefault(group, logs[name])
-    for (state, reason), count in reasons.items():
-        location = log_of.get((state, reason))
-        yield f"{count} {state}: {reason}" + (f"; log with the traceback: {shown_path(location)}" if location else "")
+            failed.setdefault(f"{status.state}: {status.reason or 'no reason was recorded'}", []).append(name)
+    for reason, names in failed.items():
+        shown = next((f"; log with the traceback: {shown_path(logs[name])}" for name in names if name in logs), "")
+        yield f"{len(names)} {reason}{shown}"
 
 
 def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:
@@ -160,9 +153,6 @@ def next_step(counts: Mapping[str, int], command: str = "the same command") -> s
         counts: Number of runs by state.
         command: Text that names the command to repeat.
     """
-    steps = []
-    if any(count for state, count in counts.items() if state not in states.FINAL):
-        steps.append(f"{command} resumes")
-    if any(counts.get(state) for state in states.RETRYABLE):
-        steps.append(f"{command} with --retry retrains the failed runs")
-    return ", and ".join(steps)
+    found = {state for state, count in counts.items() if count}
+    steps = [f"{command} resumes"] if found - states.FINAL else []
+    return ", and ".join(steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.RETRYABLE))

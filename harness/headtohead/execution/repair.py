@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from headtohead.planning.plan import Plan
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock, refuse_busy
+from headtohead.storage.leases import Lease, layout_lock
+from headtohead.storage.metrics import counted
 from headtohead.storage.paths import inside
 from headtohead.storage.run import HEADS, STATUS
-from headtohead.storage.run_directory import RunDirectory, RunWriter, now
+from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import STACKS, stack_folders
 
 SHOWN = 5
@@ -30,10 +31,7 @@ def archive_runs(experiment: Path) -> None:
         HeadToHeadError: If another process trains one of the runs; then nothing is moved.
     """
     if paths := run_directories(experiment):
-        with _exclusive(experiment, paths):
-            archive = _archive(experiment, paths)
-            if (experiment / STACKS).exists():
-                (experiment / STACKS).rename(archive / STACKS)
+        _archive(experiment, paths, stacks=True)
 
 
 def with_failed_reset(plan: Plan) -> Plan:
@@ -48,7 +46,7 @@ def with_failed_reset(plan: Plan) -> Plan:
     if not failed:
         return plan
     paths = [inside(plan.directory, run.directory, tree=True) for run in failed]
-    with layout_lock(plan.directory), refuse_busy():
+    with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
@@ -79,27 +77,28 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
         HeadToHeadError: If another process writes a damaged run; then nothing is moved.
     """
     paths = sorted(experiment.glob(f"[!.]*/{STATUS}"))
-    runs = [RunDirectory(inside(experiment, path.parent.name)) for path in paths]
-    found = {run.path: damage for run in runs if (damage := _damage(run))}
-    heads = [path for path, damage in found.items() if set(damage) == {HEADS}]
-    damaged = {path.name: damage for path, damage in found.items() if path not in heads}
-    if found:
-        with _exclusive(experiment, found) as lease:
-            for path in heads:
-                RunWriter(path, lease).remove_result(HEADS)
-                log(f"{HEADS} of {path.name} is damaged and was removed; h2h ablate-heads {path.name} writes it anew")
-            if damaged:
-                _archive(experiment, [experiment / name for name in damaged])
-    finished = sum(1 for run in runs if run.path in found or run.state in states.RESULTS)
+    damaged: dict[str, str] = {}
+    finished = 0
+    for run in (RunDirectory(inside(experiment, path.parent.name)) for path in paths):
+        damage, name = _damage(run), run.path.name
+        finished += damage is not None or run.state in states.RESULTS
+        if damage == HEADS:
+            with leased(run.path) as writer:
+                writer.remove_result(HEADS)
+            log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
+        elif damage is not None:
+            damaged[name] = damage
+    if damaged:
+        _archive(experiment, [experiment / name for name in damaged])
     retrained = f"{len(damaged)} of {finished} finished runs damaged: {_listed(damaged)}; retraining"
     log(retrained if damaged else f"none of {finished} finished runs is damaged")
-    reused: dict[str, dict[str, str]] = {}
+    reused: dict[str, str] = {}
     with suppress(HeadToHeadError):  # an unreadable plan is rewritten
         directory = ExperimentDirectory.read(experiment)
         for planned in directory.record.runs:
-            if planned.reused_from and (path := directory.run_path(planned)).exists():
+            if planned.reused_from and (path := planned.path(directory.path)).exists():
                 damage = _damage(RunDirectory(path))
-                if damage and set(damage) != {HEADS}:
+                if damage not in (None, HEADS):
                     reused[planned.reused_from] = damage
     if reused:
         log(
@@ -124,48 +123,46 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
     """
     stale = [run for run in plan.selected if run.stale]
     if own := [inside(plan.directory, run.directory) for run in stale if not run.reused_from]:
-        with _exclusive(plan.directory, own):
-            _archive(plan.directory, own)
-    many = f"{len(stale)} finished {'run is' if len(stale) == 1 else 'runs are'} STALE; retraining"
-    log(many if stale else "no run is STALE")
+        _archive(plan.directory, own)
+    log(f"{counted(len(stale), 'STALE run')}; retraining" if stale else "no run is STALE")
     return {run.reused_from for run in stale if run.reused_from}
 
 
-@contextmanager
-def _exclusive(experiment: Path, runs: Collection[Path]) -> Iterator[Lease]:
-    """Hold the layout lock of an experiment and the leases of runs, or raise HeadToHeadError."""
-    with layout_lock(experiment), refuse_busy(), Lease(*runs) as lease:
-        yield lease
+def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) -> None:
+    """Move runs, and the folder of stacks, to a new folder in ``.archived``; remove the resume points of their stacks.
 
-
-def _archive(experiment: Path, runs: Collection[Path]) -> Path:
-    """Move runs to a new folder in ``.archived`` and return it; remove the resume points of their stacks."""
+    Raises:
+        HeadToHeadError: If another process writes one of the runs; then nothing is moved.
+    """
     names = {run.name for run in runs}
-    for folder in stack_folders(experiment):
-        if any(member.directory in names for member in folder.record.members):
-            folder.resume_points.clear()
-    archive = inside(experiment, ".archived", now().replace(":", ""))
-    archive.mkdir(parents=True)
-    for run in runs:
-        run.rename(archive / run.name)
-    return archive
+    with layout_lock(experiment), Lease(*runs):
+        for folder in stack_folders(experiment):
+            if any(member.directory in names for member in folder.record.members):
+                folder.resume_points.clear()
+        archive = inside(experiment, ".archived", now().replace(":", ""))
+        archive.mkdir(parents=True)
+        for path in [*runs, experiment / STACKS] if stacks else runs:
+            if path.exists():
+                path.rename(archive / path.name)
 
 
-def _listed(damaged: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the names of the first damaged runs, each with its first damaged file."""
-    texts = []
-    for name, damages in damaged.items():
-        file, damage = next(iter(damages.items()))
-        texts.append(f"{name} ({f'{file} {damage}'.strip()})")
+def _listed(damaged: Mapping[str, str]) -> str:
+    """Return the names of the first damaged runs, each with its damage."""
+    texts = [f"{name} ({damage})" for name, damage in damaged.items()]
     return ", ".join(texts[:SHOWN]) + (f", and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
-def _damage(run: RunDirectory) -> dict[str, str]:
-    """Return the damage of each damaged or missing file of a run; of an unreadable record, the error."""
+def _damage(run: RunDirectory) -> str | None:
+    """Return the first damaged or missing file of a run, or the error of an unreadable record.
+
+    Returns ``HEADS`` if only this file is damaged, and None if no file is.
+    """
     try:
         damages = run.damaged_files()
+        if set(damages) == {HEADS}:
+            return HEADS
         if not damages:
             run.record  # noqa: B018
-        return damages
+        return next((f"{file} {damage}" for file, damage in damages.items()), None)
     except HeadToHeadError as error:
-        return {"": str(error)}
+        return str(error)

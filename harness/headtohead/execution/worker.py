@@ -28,6 +28,7 @@ from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
+from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
@@ -35,7 +36,7 @@ from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, is_out_of_memory, keep_freed_memory
-from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
+from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
 
@@ -280,7 +281,8 @@ class Worker:
                     self._finish_member(directory, index, results(index), [of_members[index] for of_members in maps])
                 self._announce_end(index, states.DONE)
 
-    def _finish_member(self, directory: Path, index: int, test: SplitResults, maps: Sequence[SentenceMaps]) -> None:
+    def _finish_member(self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]) -> None:
+        record, translations = test
         run, member = self.runs[index], self.training.progress.members[index]
         weights, run_hash = self.training.model.member_state(index), self.record.members[index].run_hash
         if maps:
@@ -289,14 +291,19 @@ class Worker:
         run.write_json(
             VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
         )
-        files.write_text(directory / TRANSLATIONS, translations_table(test.translations))
+        files.write_text(directory / TRANSLATIONS, translations_table(translations))
         step = member.best_step or member.ended_step or self.training.progress.step
-        run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
+        run.log_metrics(
+            step,
+            step / self.training.plan.steps_per_epoch,
+            time.time(),
+            {name: value for name, value in record.metrics.items() if value is not None},
+        )
         seconds = self.training.earlier_seconds + time.monotonic() - self.started
         others = self._last_metrics(index, member.best_step) | summary(maps) | self._costs
-        others["system/wall_seconds"] = seconds
-        record = assemble(self.training, index, test, others, self.folder.record.notes)
-        run.finish(record, member.ended_step or self.training.progress.step)
+        metrics = dict(record.metrics) | others | {"system/wall_seconds": seconds}
+        complete = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
+        run.finish(ResultsRecord(**complete), member.ended_step or self.training.progress.step)
 
     @cached_property
     def _costs(self) -> dict[str, float]:

@@ -130,8 +130,8 @@ class MultiHeadAttention(nn.Module):
         """Return the output of attention to ``x``, or to ``memory`` in the role cross.
 
         Args:
-            x: ``[member, batch, query, d_model]``.
-            memory: ``[member, batch, key, d_model]`` in the role cross, else None.
+            x: ``[member, batch, query, d_model]``, or with tokens concatenated, ``[member, batch · query, d_model]``.
+            memory: ``[member, batch, key, d_model]``, or concatenated, in the role cross, else None.
             ctx: Positions and mask.
             cache: Keys and values so far. In the role cross, a filled cache replaces ``memory``.
             record: If given, the explicit path is used and each step is recorded:
@@ -150,22 +150,11 @@ class MultiHeadAttention(nn.Module):
                 records ``values`` and the steps from ``mask`` on, without ``joined``.
 
         Returns:
-            ``[member, batch, query, d_model]``.
+            The shape of ``x``.
         """
-        flat = None if memory is None else memory.flatten(1, 2)
-        return self.attend(x.flatten(1, 2), flat, ctx, cache, record).view(x.shape)
-
-    def attend(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        ctx: AttentionContext,
-        cache: Cache | None = None,
-        record: Record | None = None,
-    ) -> Tensor:
-        """Return the output as ``forward`` does, with tokens concatenated: ``[member, tokens, d_model]``."""
+        shape, x, memory = x.shape, x.flatten(1, -2), None if memory is None else memory.flatten(1, -2)
         if not self.style.projects:
-            return self._read(x, memory, ctx, record)
+            return self._read(x, memory, ctx, record).view(shape)
         q, k, v = self._project(x, memory, ctx, cache, record)
         if record is not None:
             for name, value in (("queries", q), ("keys", k), ("values", v)):
@@ -175,8 +164,8 @@ class MultiHeadAttention(nn.Module):
             heads = self._explicit(q, k, v, ctx, record)
         elif self.has_fast_path:
             heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
-            shape = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
-            require_shape(self.style, "fast_path", heads, **shape, width=v.shape[-1])
+            lead = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
+            require_shape(self.style, "fast_path", heads, **lead, width=v.shape[-1])
         else:
             heads = self._fused(q, k, v, ctx)
         if "post_heads" in self._overridden:
@@ -189,8 +178,7 @@ class MultiHeadAttention(nn.Module):
         joined = heads.transpose(-3, -2).reshape(x.shape[0], x.shape[1], self._joined)
         if record is not None:
             record("joined", joined)
-        output: Tensor = self.output(joined)
-        return output
+        return self.output(joined).view(shape)  # type: ignore[no-any-return]
 
     def _read(self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None) -> Tensor:
         """Return the output of a style without projections."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -43,9 +43,11 @@ class AttentionContext:
             return None
 
         def additive() -> Tensor:
-            zero, lowest = _numbers(dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9)
+            zero = torch.zeros((1,) * mask.dim(), dtype=dtype, device=mask.device)
             if isinstance(mask_value, PerMemberMaskValue):
-                lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
+                lowest = mask_value.low.along(zero)
+            else:
+                lowest = torch.full_like(zero, -torch.inf if mask_value == "-inf" else -1e9)
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)
@@ -90,11 +92,6 @@ class AttentionContext:
 def any_or_unknown(flags: Tensor) -> bool:
     """Return whether any flag is set, or True on a GPU, where the test would synchronise with the host."""
     return on_cuda(flags) or flags.is_meta or bool(flags.any())
-
-
-@cache
-def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
-    return torch.zeros((), dtype=dtype, device=device), torch.full((), low, dtype=dtype, device=device)
 
 
 @dataclass

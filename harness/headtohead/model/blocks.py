@@ -20,7 +20,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_branch = build.branch()
 
     def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
-        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, ctx, None, record), record)
+        x = self.attention_branch(x, lambda h: self.attention(h, None, ctx, None, record), record)
         return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
 
 
@@ -53,10 +53,10 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
         own, cross = contexts
-        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, own, caches[0], records[0]), records[0])
+        x = self.attention_branch(x, lambda h: self.attention(h, None, own, caches[0], records[0]), records[0])
         if self.between is not None:
             x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
-        x = self.cross_branch(x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1]), records[1])
+        x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1])
         return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 

@@ -86,25 +86,21 @@ class Builder:
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role; members with different encodings are grouped."""
-        by_entry = groups(self.configs, "positional", role)
-        parts = []
-        for group in by_entry:
-            entry = self.registry.positional(group.chosen.name)
-            parts.append(entry(group.chosen.options, self._context(role, None, group.members)))
+        parts, members = [], []
+        for chosen, own in groups(self.configs, "positional", role):
+            parts.append(self.registry.positional(chosen.name)(chosen.options, self._context(role, None, own)))
+            members.append(own)
             require_members(parts[-1])
-        if len(parts) == 1:
-            return parts[0]
-        return PerMemberPositional(parts, [group.members for group in by_entry])
+        return parts[0] if len(parts) == 1 else PerMemberPositional(parts, members)
 
     def masking(self, role: str) -> Masking:
         """Return the masking of a role; members with different maskings are grouped."""
-        by_entry = groups(self.configs, "masking", role)
-        parts = []
-        for group in by_entry:
-            entry = self.registry.masking(group.chosen.name)
-            parts.append(entry(group.chosen.options))
+        parts, members = [], []
+        for chosen, own in groups(self.configs, "masking", role):
+            parts.append(self.registry.masking(chosen.name)(chosen.options))
+            members.append(own)
             require_members(parts[-1])
-        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [group.members for group in by_entry])
+        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, members)
 
     def dropout(self, kind: str) -> Dropout:
         """Return the next dropout site. Sites are numbered independently of their rates."""
@@ -134,11 +130,10 @@ class Builder:
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
-            for group in groups(self.configs, family, role):
-                entry = self.registry.find(family, group.chosen.name).entry
+            for chosen, _ in groups(self.configs, family, role):
+                entry = self.registry.find(family, chosen.name).entry
                 assert issubclass(entry, Component)
-                bound = find_bound(entry, group.chosen.options, family, role)
-                if bound is not None:
+                if bound := find_bound(entry, chosen.options, family, role):
                     yield bound
 
     def share(self, name: str) -> None:

@@ -6,8 +6,8 @@ which takes longer than everything else in a small plan. torch's ``FlopCounterMo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -62,7 +62,9 @@ def _count(
     config: RunConfig, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> ModelCounts:
     operations, length = Operations(), max(source_length, target_length)
-    with counted(), OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext():
+    place = OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
+    # The math kernel is the attention kernel that has a FLOP formula in torch.
+    with place, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
         source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
         target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
@@ -114,13 +116,6 @@ class Operations(TorchDispatchMode):
         if formula is not None:
             self.flops += formula(*args, **named, out_val=out)
         return out
-
-
-@contextmanager
-def counted() -> Iterator[None]:
-    """Use the attention kernel that has a FLOP formula in torch, a single thread and no gradients."""
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
-        yield
 
 
 class OnCpu(TorchFunctionMode):

@@ -204,21 +204,6 @@ def length_penalty(tokens: int, alpha: float) -> float:
     return math.pow((5 + tokens) / 6, alpha)
 
 
-@torch.no_grad()
-def beam_search(
-    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: BeamConfig, ends: Ends = SPECIAL_ENDS
-) -> tuple[Tensor, Tensor]:
-    """Translate by beam search; arguments as in `greedy`.
-
-    A sentence is finished once no hypothesis can reach a higher score than its best finished
-    translation. The result equals that of a search up to the maximum length.
-
-    Returns:
-        Ids as `greedy` returns them, and log-probabilities in nats divided by the length penalty, ``[member, batch]``.
-    """
-    return _Search(model, source, lengths, max_length, beam, ends).run()
-
-
 def translate(
     model: Transformer,
     source: Tensor,
@@ -230,14 +215,24 @@ def translate(
     """Return the ids of a beam search, or of greedy decoding if ``beam`` is None."""
     if beam is None:
         return greedy(model, source, lengths, max_length, ends)
-    return beam_search(model, source, lengths, max_length, beam, ends)[0]
+    return BeamSearch(model, source, lengths, max_length, beam, ends).run()[0]
 
 
-class _Search:
-    """A beam search for a batch: hypotheses, and the best finished translation of each sentence."""
+class BeamSearch:
+    """A beam search for a batch: hypotheses, and the best finished translation of each sentence.
+
+    A sentence is finished once no hypothesis can reach a higher score than its best finished
+    translation. The result equals that of a search up to the maximum length. Arguments as in `greedy`.
+    """
 
     def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: BeamConfig, ends: Ends
+        self,
+        model: Transformer,
+        source: Tensor,
+        lengths: Tensor,
+        max_length: int,
+        beam: BeamConfig,
+        ends: Ends = SPECIAL_ENDS,
     ) -> None:
         self.beam, self.ends = beam, ends
         self.state = DecodingState(model, source, lengths, max_length)
@@ -251,7 +246,9 @@ class _Search:
         self.log_probs = self.best_scores.new_zeros(*shape, 1)
         """Their log-probabilities."""
 
+    @torch.no_grad()
     def run(self) -> tuple[Tensor, Tensor]:
+        """Return ids as `greedy`, and log-probabilities divided by the length penalty, ``[member, batch]``."""
         steps = self.state.steps
         if not steps:
             return self.best_ids, self.log_probs[..., 0]
@@ -374,8 +371,11 @@ def translate_each(
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
     order = sorted(range(len(sources)), key=lengths.__getitem__)
+    roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
+    declared = [model.maskings[role].role_properties(role) or () for role in roles]
+    hides_padding = all("hides-padding" in properties for properties in declared)
     # Sentences of different lengths share a batch only if padding is hidden.
-    parts = [order] if hides_padding(model) else [list(same) for _, same in groupby(order, lengths.__getitem__)]
+    parts = [order] if hides_padding else [list(same) for _, same in groupby(order, lengths.__getitem__)]
     size = 1 if model.position_is_row else size
     for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
@@ -386,9 +386,3 @@ def translate_each(
         for index, tokens in zip(indices, ids[0].tolist(), strict=True):
             translations[index] = tokens[: tokens.index(ends.eos)] if ends.eos in tokens else tokens
     return translations
-
-
-def hides_padding(model: Transformer) -> bool:
-    """Return whether every mask of the source declares that it hides padding."""
-    roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
-    return all("hides-padding" in (model.maskings[role].role_properties(role) or ()) for role in roles)

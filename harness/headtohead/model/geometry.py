@@ -124,13 +124,11 @@ class Bound:
         """Return why sentences or batches of a configuration exceed the maximum, or None."""
         if self.counts == "rows":
             rows = max(config.train.batch_size or config.train.batch_tokens, config.evaluate.batch_size)
+            if rows <= self.most:
+                return None
             return (
-                None
-                if rows <= self.most
-                else (
-                    f"{self.name} supports {self.most} batch rows, but a batch may have {rows} sentences; set "
-                    f"train.batch_size and evaluate.batch_size to at most {self.most}"
-                )
+                f"{self.name} supports {self.most} batch rows, but a batch may have {rows} sentences; set "
+                f"train.batch_size and evaluate.batch_size to at most {self.most}"
             )
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,20 +81,13 @@ def same_or_each(values: Sequence[float]) -> float | PerMember:
     return values[0] if len(set(values)) == 1 else PerMember(values)
 
 
-class Group(NamedTuple):
-    """An entry and the members that use it, by their indices in the stack."""
-
-    chosen: EntryConfig
-    members: tuple[int, ...]
-
-
-def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[Group]:
-    """Return the entries of a family in a role with their members, in the order of first members."""
+def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[tuple[EntryConfig, tuple[int, ...]]]:
+    """Return the entries of a family in a role with the indices of their members, in the order of first members."""
     members_of: dict[str, tuple[EntryConfig, list[int]]] = {}
     for member, config in enumerate(configs):
         chosen: EntryConfig = getattr(config, family).role(role)
         members_of.setdefault(chosen.model_dump_json(), (chosen, []))[1].append(member)
-    return [Group(chosen, tuple(members)) for chosen, members in members_of.values()]
+    return [(chosen, tuple(members)) for chosen, members in members_of.values()]
 
 
 @lru_cache(maxsize=1024)

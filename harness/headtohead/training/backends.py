@@ -15,7 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, UntypedStorage
@@ -23,16 +23,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.errors import first_line
-from headtohead.training.cuda import Capture, to_host
+from headtohead.training.cuda import Capture
 
 MIN_PLANNED_STEPS = 20
 """Planned steps of a shape from which CUDA graphs are faster in total; capturing takes as long as about six steps."""
 
 MAX_REPLAY_DIFFERENCE = 0.05
 """Share of a step's change by which a replayed step may differ from the eager step."""
-
-COMPARED_AT_ONCE = 2**22
-"""Numbers of a tensor that are compared at a time, in float64, so that a comparison needs little memory."""
 
 ATTEMPTS = 3
 """Steps of a shape that may leave new tensors behind before ``Graphs`` falls back to eager."""
@@ -73,23 +70,6 @@ State = Mapping[str, Sequence[Owned]]
 
 Values = Mapping[str, Sequence[Tensor]]
 """Copies of the tensors of a state, in host memory."""
-
-
-class Trainable(Protocol):
-    """A training, as a backend executes its steps."""
-
-    @property
-    def active_members(self) -> Sequence[int]:
-        """Members that still train."""
-
-    def update(self, rows: Tensor, shape: BatchShape) -> None:
-        """Execute the device's part of a step."""
-
-    def state(self) -> State:
-        """Return everything that ``update`` changes."""
-
-    def clear_gradients(self) -> None:
-        """Set all gradients to None."""
 
 
 class BackendChoice(NamedTuple):
@@ -149,7 +129,7 @@ class Graphs:
     The first step of a shape is eager. The second step is observed, and then captured if no tensor that it allocated is
     still in use. The third step is executed as a graph and, from the same state, eagerly. The graph is verified if both
     agree in every active member; the result of the eager step is used. If the capture or the verification fails, the
-    rest of the training is eager, and the reason is logged.
+    rest of the training is eager, and the reason is logged. Every call gets the ``StackTraining``.
 
     Args:
         planned: Planned steps by the first three sizes of a shape.
@@ -166,7 +146,7 @@ class Graphs:
         self._steps: Counter[tuple[int, int, int]] = Counter()
         self._seen: Counter[BatchShape] = Counter()
 
-    def __call__(self, training: Trainable, spec: BatchSpec) -> None:
+    def __call__(self, training: Any, spec: BatchSpec) -> None:
         """Execute a step; if the replay of a verified graph raises, the state is undefined."""
         rows, shape = spec
         graph = self.graphs.get(shape)
@@ -185,7 +165,7 @@ class Graphs:
         self._seen[shape] += 1
         self._steps[shape[:3]] += 1
 
-    def _capture(self, training: Trainable, spec: BatchSpec) -> None:
+    def _capture(self, training: Any, spec: BatchSpec) -> None:
         """Execute a step, and capture it if no tensor that it allocated is still in use."""
         rows, shape = spec.rows.clone(), spec.shape
         with Witness() as witness:
@@ -201,7 +181,7 @@ class Graphs:
         finally:
             training.clear_gradients()
 
-    def _verify(self, graph: Graph, training: Trainable, spec: BatchSpec) -> None:
+    def _verify(self, graph: Graph, training: Any, spec: BatchSpec) -> None:
         """Execute a step as a graph and from the same state eagerly, and compare both."""
         before, replayed, fault = None, None, ""
         try:
@@ -280,9 +260,15 @@ def compare(before: Values, replayed: Values, eager: State, active: Sequence[int
         The first difference, empty if there is none, and whether any active member has finite values.
     """
     members = 1 + max((max(owned.members) for kind in eager.values() for owned in kind if owned.members), default=-1)
-    norms = [_norms(parts, before[kind], replayed[kind], members) for kind, parts in eager.items()]
     finite = set(active)
-    for kind, (wrongs, changes, moves) in zip(eager, torch.stack(norms).tolist(), strict=True):
+    for kind, parts in eager.items():
+        squares = torch.zeros(3, members + 1, dtype=torch.float64)  # of shared tensors, the last
+        for (tensor, owners), other, start in zip(parts, replayed[kind], before[kind], strict=True):
+            slots = torch.tensor([members] if owners is None else owners)
+            new, other, start = (x.detach().to("cpu", torch.float64) for x in (tensor, other, start))
+            for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
+                row.index_add_(0, slots, gap.reshape(len(slots), -1).square().sum(1))
+        wrongs, changes, moves = squares.sqrt().tolist()
         for slot in (*active, members):
             wrong, change, move = wrongs[slot], changes[slot], moves[slot]
             if not math.isfinite(change):
@@ -295,25 +281,6 @@ def compare(before: Values, replayed: Values, eager: State, active: Sequence[int
     return "", bool(finite)
 
 
-def _norms(eager: Sequence[Owned], before: Sequence[Tensor], replayed: Sequence[Tensor], members: int) -> Tensor:
-    """Return norms of three differences by member, ``[3, member + 1]``; the last is of shared tensors.
-
-    The differences are replayed − eager, eager − before and replayed − before, computed for some members at a time.
-    """
-    device = eager[0].tensor.device
-    squares = torch.zeros(3, members + 1, dtype=torch.float64, device=device)
-    for index, (tensor, owners) in enumerate(eager):
-        slots = torch.tensor([members] if owners is None else owners, device=device)
-        three = [x.detach().reshape(len(slots), -1) for x in (tensor, replayed[index], before[index])]
-        rows = max(1, COMPARED_AT_ONCE // max(1, three[0].shape[1]))
-        for own, *parts in zip(slots.split(rows), *(x.split(rows) for x in three), strict=True):
-            new, other, start = (part.to(device, torch.float64) for part in parts)
-            for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
-                row.index_add_(0, own, gap.square().sum(1))
-    return squares.sqrt()
-
-
 def _copied(state: State) -> Values:
     """Return copies in host memory: a stack may use all memory of a GPU."""
-    tensors = iter(to_host([owned.tensor for parts in state.values() for owned in parts]))
-    return {kind: [next(tensors) for _ in parts] for kind, parts in state.items()}
+    return {kind: [owned.tensor.detach().to("cpu", copy=True) for owned in parts] for kind, parts in state.items()}

@@ -6,17 +6,13 @@ tf32.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 """Captures the device operations of a call without executing them, and returns a replay function."""
-
-COPIED_AT_ONCE = 2**26
-"""Bytes of the tensors that are joined for one copy to host memory."""
 
 PARTS = 8
 """Numbers of target tokens are rounded up to multiples of 1 / ``PARTS`` of a batch, so that fewer shapes occur."""
@@ -44,28 +40,6 @@ def copied(rows: Tensor, device: torch.device) -> Tensor:
     if device.type == "cuda":
         rows = rows.pin_memory()  # otherwise the copy waits for the device
     return rows.to(device, non_blocking=True)
-
-
-def to_host(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return copies in host memory.
-
-    Small tensors are joined on their device, so that the host waits for a few large copies and not for each tensor.
-    """
-    copies: dict[int, Tensor] = {}
-    groups: defaultdict[torch.dtype, list[list[int]]] = defaultdict(list)
-    free: dict[torch.dtype, int] = {}
-    for index, tensor in enumerate(tensors):
-        if free.get(tensor.dtype, -1) < tensor.nbytes:
-            groups[tensor.dtype].append([])
-            free[tensor.dtype] = COPIED_AT_ONCE
-        groups[tensor.dtype][-1].append(index)
-        free[tensor.dtype] -= tensor.nbytes
-    for group in (group for of_dtype in groups.values() for group in of_dtype):
-        flat = [tensors[index].detach().reshape(-1) for index in group]
-        joined = torch.cat(flat).cpu() if len(flat) > 1 else flat[0].to("cpu", copy=True)
-        for index, part in zip(group, joined.split([len(values) for values in flat]), strict=True):
-            copies[index] = part.view(tensors[index].shape)
-    return [copies[index] for index in range(len(tensors))]
 
 
 def rounded(num_target_tokens: int, shape: tuple[int, int]) -> int:

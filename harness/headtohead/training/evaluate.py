@@ -91,8 +91,8 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
             yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-Translator = Callable[[Transformer, SplitTensors, Tensor], Tensor]
-"""Translates rows of a split to ids ``[member, row, time]``, with ``IGNORE_INDEX`` as padding."""
+Translator = Callable[[Transformer, Batch], Tensor]
+"""Translates a batch to ids ``[member, row, time]``, with ``IGNORE_INDEX`` as padding."""
 
 
 def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int) -> Translator | None:
@@ -120,41 +120,34 @@ def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int
             "evaluate.decode: none, non-autoregressive or teacher-forced"
         )
 
-    def translate_step_by_step(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
-        ids = translate(model, *_sources(model, split, rows), max_length, evaluate.beam, ends)
+    def translate_step_by_step(model: Transformer, batch: Batch) -> Tensor:
+        ids = translate(model, batch.source, batch.source_lengths, max_length, evaluate.beam, ends)
         return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step
 
 
 @torch.no_grad()
-def translate_non_autoregressive(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
+def translate_non_autoregressive(model: Transformer, batch: Batch) -> Tensor:
     """Translate in a single pass with decoder inputs of 0, as many as the source has tokens.
 
     Each position gives its most probable token, or none if this is id 0 (notebook slides-en-fr).
     """
-    source, lengths = _sources(model, split, rows)
-    ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(-1)
+    lengths = batch.source_lengths
+    ids = model(batch.source, lengths, torch.zeros_like(batch.source), lengths).argmax(-1)
     return _within(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
 @torch.no_grad()
-def translate_teacher_forced(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
+def translate_teacher_forced(model: Transformer, batch: Batch) -> Tensor:
     """Return the most probable token at each position of the teacher-forced pass.
 
     The notebook by-hand-en-fr does this. It measures copying, not translation.
     """
-    batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
     ids = torch.empty_like(batch.labels)
     for members, part, logits in _logits(model, batch):
         ids[members, part] = logits.argmax(-1)
     return _within(ids, batch.target_lengths)
-
-
-def _sources(model: Transformer, split: SplitTensors, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids and lengths of the sources for all members."""
-    chosen = rows.expand(model.members, -1)
-    return split.source[chosen, : split.times(rows)[0]], split.source_lengths[chosen]
 
 
 def _within(ids: Tensor, lengths: Tensor) -> Tensor:
@@ -170,7 +163,8 @@ def translate_rows(
     translations: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
     with products_of(model):
         for rows in batches:
-            for member, sentences in enumerate(translator(model, split, rows).tolist()):
+            batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
+            for member, sentences in enumerate(translator(model, batch).tolist()):
                 for row, sentence in zip(rows.tolist(), sentences, strict=True):
                     translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
     return translations

@@ -25,10 +25,10 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, choose
-from headtohead.training.cuda import configure, copied, cuda_capture, rounded, to_host, wait
+from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
 from headtohead.training.tensors import SplitTensors
@@ -377,11 +377,9 @@ class StackTraining:
         for member, weights in self.best_weights.items():
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
         tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
-        copies = dict(zip(tensors, to_host(list(tensors.values())), strict=True))
+        state = asdict(self.progress)
         with self.saving():
-            self.resume_points.save(
-                self.progress.step, lambda path: checkpoint.save(path, copies, asdict(self.progress))
-            )
+            self.resume_points.save(self.progress.step, lambda path: checkpoint.save(path, tensors, state))
 
     def _resume(self) -> None:
         """Load the newest intact resume point, and remove damaged resume points."""

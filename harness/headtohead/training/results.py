@@ -7,9 +7,7 @@ import resource
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import mul
-from typing import Any
 
 import torch
 
@@ -34,20 +32,11 @@ from headtohead.training.evaluate import (
 )
 from headtohead.training.loop import StackTraining
 
-
-@dataclass(frozen=True)
-class SplitResults:
-    """Test results of a member; ``translations`` is None with ``evaluate.decode: none``."""
-
-    metrics: dict[str, float]
-    buckets: list[BucketRecord]
-    signatures: dict[str, str]
-    translations: Translations | None
-    decoding: dict[str, Any] | None
-    """Settings of the decoding, for results.json."""
+Member = tuple[ResultsRecord, Translations | None]
+"""The record of a member with the metrics of the test split, and its translations; None with ``decode: none``."""
 
 
-def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], SplitResults]:
+def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], Member]:
     """Score the test split for all members, and return a function that gives a member's results.
 
     Args:
@@ -69,8 +58,8 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     beam = {} if config.beam is None else config.beam.model_dump(mode="json")
     decoding = None if config.decode == "none" else {"decode": config.decode} | limit | beam
 
-    def results(member: int) -> SplitResults:
-        metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
+    def results(member: int) -> Member:
+        metrics: dict[str, float | None] = {f"test/{name}": v for name, v in padded.forced.metrics(member).items()}
         translations, signatures, counts = None, {}, {}
         if padded.translations is not None:
             translations = collect(data, split, rows, padded.translations[member])
@@ -85,8 +74,19 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
             if unpadded.translations is not None:
                 primary = collect(data, split, rows, unpadded.translations[member]).scores(task[:1])
                 metrics |= {f"test/{name}{UNPADDED}": value for name, value in primary.items()}
-        buckets = bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
-        return SplitResults(metrics, buckets, signatures, translations, decoding)
+        progress = training.progress.members[member]
+        record = ResultsRecord(
+            metrics=metrics,
+            buckets=tuple(bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)),
+            signatures=signatures,
+            decoding=decoding,
+            padding=training.plan.padding(),
+            best_step=progress.best_step,
+            stopped_early=progress.ended == "stopped early",
+            backend=BackendRecord(name=training.choice.name, why=training.choice.why),
+            notes=(),
+        )
+        return record, translations
 
     return results
 
@@ -175,29 +175,3 @@ def translations_table(translations: Translations | None) -> str:
         return translations_text(())
     columns = (translations.sources, translations.references, translations.hypotheses, translations.exact)
     return translations_text(map(Translation, *columns))
-
-
-def assemble(
-    training: StackTraining, index: int, test: SplitResults, others: Mapping[str, float | None], notes: Sequence[str]
-) -> ResultsRecord:
-    """Return the content of results.json of a member.
-
-    Args:
-        training: The trained stack.
-        index: The member.
-        test: Its test results.
-        others: Its metrics besides those of the test split.
-        notes: Notes of the stack.
-    """
-    member = training.progress.members[index]
-    return ResultsRecord(
-        metrics=test.metrics | dict(others),
-        buckets=tuple(test.buckets),
-        signatures=test.signatures,
-        decoding=test.decoding,
-        padding=training.plan.padding(),
-        best_step=member.best_step,
-        stopped_early=member.ended == "stopped early",
-        backend=BackendRecord(name=training.choice.name, why=training.choice.why),
-        notes=tuple(notes),
-    )

@@ -83,22 +83,22 @@ def tiled_heads(original):
     return tiled
 
 
-@fault("a member has no gradient", MultiHeadAttention, name="attend", caught_by=("gradients",))
+@fault("a member has no gradient", MultiHeadAttention, name="forward", caught_by=("gradients",))
 def lost_gradient(original):
-    def attend(self, *arguments, **named):
+    def forward(self, *arguments, **named):
         out = original(self, *arguments, **named)
         cut = self.context.role == "cross"
         return torch.cat([out[:1], out[1:].detach()]) if cut else out
 
-    return attend
+    return forward
 
 
-@fault("the decoder ignores the source", MultiHeadAttention, name="attend", caught_by=("source-reaches-logits",))
+@fault("the decoder ignores the source", MultiHeadAttention, name="forward", caught_by=("source-reaches-logits",))
 def source_ignored(original):
-    def attend(self, x, memory, *rest):
+    def forward(self, x, memory, *rest):
         return original(self, x, None if memory is None else torch.ones_like(memory), *rest)
 
-    return attend
+    return forward
 
 
 @fault(

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from headtohead.errors import UndefinedError
+from headtohead.execution.head_ablation import head_effects, head_metrics, masked
 from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import teacher_forced, translator
-from headtohead.training.heads import head_effects, head_metrics, masked
 from headtohead.training.tensors import SplitTensors
 from made import case_table, moved
 

@@ -306,7 +306,7 @@ class _Session:
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the loggers while they train."""
-        started = [shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers]
+        started = (shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers)
         processes = [process for process in started if process is not None]
         self.shippers = [(plan.name, process) for process in processes] + self.shippers
         try:
@@ -343,14 +343,10 @@ class _Session:
             if process.logger != MLFLOW:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
-            if missing is not None:
-                shipped = False
-                self.log(missing)
-            elif shipped_name == name and process.logger == MLFLOW:
-                ui = next_command("ui", None, self.root)
-                self.log(f"mlflow: {process.tracker} ({ui} opens this experiment's charts)")
-            elif shipped_name == name:
-                self.log(f"{process.logger}: all runs are logged")
+            shipped &= missing is None
+            charts = f"; {next_command('ui', None, self.root)} opens the charts" * (process.logger == MLFLOW)
+            if missing or shipped_name == name:
+                self.log(missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}")
         return shipped
 
 

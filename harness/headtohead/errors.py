@@ -107,11 +107,8 @@ def _closest(name: str, known: Iterable[str]) -> str:
 def similar_file(path: Path, *endings: str) -> str:
     """Return ``"; did you mean 'x.yaml'?"`` for a missing file, else an empty text.
 
-    The suggestion has a similar name and is in the nearest folder that exists, or in a folder of it.
-
-    Args:
-        path: The missing file.
-        endings: Endings of the files to suggest, such as ``.yaml``; default: the ending of the missing file.
+    The suggestion has a similar name and is in the nearest folder that exists, or in a folder of it. It has one of the
+    ``endings``, by default that of the missing file.
     """
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     files = itertools.islice((file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES)
@@ -167,12 +164,9 @@ def is_disk_error(error: BaseException | None, *, of_plugin: bool = False) -> bo
     """Return whether an error or one of its causes is a full or unwritable disk.
 
     Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, a timeout, or a
-    folder in the place of a file or a file in the place of a folder.
-
-    Args:
-        error: The error.
-        of_plugin: Whether the code of a plugin may have raised it. Unwritable then requires a `DiskError`, since a
-            plugin's timeout or missing permission, such as that of a download, is an error of the plugin.
+    folder in the place of a file or a file in the place of a folder. ``of_plugin`` states that the code of a plugin may
+    have raised the error. Unwritable then requires a `DiskError`, since a plugin's timeout or missing permission, such
+    as that of a download, is an error of the plugin.
     """
     while error is not None:
         number = disk_errno(error)

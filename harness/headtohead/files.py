@@ -14,6 +14,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from pydantic_core import to_json
 
 from headtohead.errors import DiskError, HeadToHeadError, disk_errno
@@ -81,6 +82,18 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
                 raise
             finally:
                 os.close(handle)
+
+
+@contextmanager
+def locked(path: Path, seconds: float, error: Exception) -> Iterator[None]:
+    """Hold the lock of a file, which nested uses in a thread share; raise ``error`` if others hold it for too long."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock(path, is_singleton=True).acquire(timeout=seconds)
+    except Timeout:
+        raise error from None
+    with lock:
+        yield
 
 
 def remove_leftovers(folder: Path) -> None:

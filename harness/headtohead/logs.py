@@ -23,12 +23,8 @@ _settings: dict[str, str] = {}
 def configure(verbosity: int, file: Path | None) -> None:
     """Send the package's log to standard error and to a file, instead of what an earlier call has set.
 
-    Args:
-        verbosity: 0 logs warnings to standard error, 1 also information, 2 also details.
-        file: Receives information too, and details with verbosity 2; None for no file.
-
-    Raises:
-        HeadToHeadError: If the file cannot be written.
+    Standard error gets warnings, with ``verbosity`` 1 also information, with 2 also details. The file gets information
+    too, and details with 2; a file that cannot be written is an error.
     """
     level = _LEVELS[min(verbosity, 2)]
     _settings.clear()

@@ -6,10 +6,8 @@ _OTHER_NAMES = {
     # Sections and fields of an experiment file
     "design": "ablation ablations axes compare grid search_space sweep variants",
     "product": "cartesian combinations factorial full_factorial grid",
-    "one_at_a_time": "ablate ofat one_factor_at_a_time single",
     "seeds": "n_seeds num_seeds random_seed repeats replicates seed",
     "tune": "hparams hyperparameters tuning",
-    "margin": "equivalence_margin tolerance",
     "positional": "pe pos_emb pos_embed pos_enc pos_encoding position_embedding position_embedding_type "
     "position_encoding positional_embedding positional_encoding",
     "attention": "attention_type attn attn_type self_attention",
@@ -106,14 +104,12 @@ _OTHER_NAMES = {
     "split-heads": "mha multi_head multi_head_attention multihead scaled_dot_product sdpa softmax standard vanilla",
     "grouped-query": "gqa grouped grouped_query_attention",
     "multi-query": "mqa multi_query_attention",
-    "single-head": "one_head single",
     "linear": "linear_attention linear_transformer performer",
     "differential": "diff diff_attention diff_transformer",
     "qk-norm": "qk_layernorm qknorm query_key_norm",
     "padding-causal": "autoregressive causal_padding standard vanilla",
     "window": "band local local_attention sliding sliding_window swa",
     "pairs": "csv file hf huggingface json jsonl own text tsv",
-    "toy-grammar": "toy",
     # Commands and options
     "run": "fit launch start train",
     "plan": "dry_run explain preview validate",
@@ -129,7 +125,6 @@ _OTHER_NAMES = {
     "--fresh": "force overwrite restart",
     "--only": "variant variants",
     "--reports": "out out_dir output output_dir",
-    "--plugin": "module plugins",
 }
 """Names here, with names of other tools, which spaces separate. A field has its section before it."""
 

@@ -124,7 +124,7 @@ def test_a_run_that_another_process_writes_is_not_measured(folder, monkeypatch):
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     monkeypatch.setattr(head_ablation, "head_effects", lambda *arguments: pytest.fail("the run was measured"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
-    with Lease(path), pytest.raises(HeadToHeadError, match="; wait until it ends, then repeat the command"):
+    with Lease(path), pytest.raises(HeadToHeadError, match="; wait for that process or end it"):
         masked_heads(path, fresh=True)
 
 

@@ -1,4 +1,4 @@
-"""The log of ``-v`` and ``--log-file``, also of workers, and shell completion."""
+"""The log of ``-v`` and ``--log-file``, also of workers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.shell_completion import BashComplete
 
 from headtohead import logs
-from headtohead.cli import main
 
 Command = Callable[..., Any]
 
@@ -79,19 +77,3 @@ def test_a_log_file_that_cannot_be_written_is_one_line(h2h: Command) -> None:
         "h2h: cannot write the log file 'absent/h2h.log' (No such file or directory); choose another file with "
         "--log-file\n"
     )
-
-
-def test_the_shell_completes_commands_options_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("rotary-s1-0123abcd", "none-s1-4567abcd"):
-        (tmp_path / "runs" / "study" / name).mkdir(parents=True)
-        (tmp_path / "runs" / "study" / name / "run.json").touch()
-    monkeypatch.chdir(tmp_path)
-    shell = BashComplete(main, {}, "h2h", "_H2H_COMPLETE")
-
-    def completed(*arguments: str) -> list[str]:
-        return [item.value for item in shell.get_completions([*arguments[:-1]], arguments[-1])]
-
-    assert completed("tran") == ["translate"]
-    assert completed("run", "x.yaml", "--no-") == ["--no-tracking", "--no-report"]
-    assert completed("translate", "ro") == ["rotary-s1-0123abcd"]
-    assert completed("show", "n") == ["none-s1-4567abcd"]

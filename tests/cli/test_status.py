@@ -67,5 +67,5 @@ def test_a_missing_folder_of_runs_is_bad_input(tmp_path):
 @pytest.mark.parametrize("given", ["study", "study.yaml"])
 def test_commands_that_take_a_run_recognise_an_experiment(study, words, given):
     result = CliRunner().invoke(main, [word.format(given) for word in words])
-    line = f"h2h: '{given}' is an experiment, not a run; h2h status {given} lists its runs\n"
+    line = f"h2h: no run '{given}' in 'runs'; it is an experiment, and h2h status {given} lists its runs\n"
     assert (result.exit_code, result.output) == (2, line)

@@ -27,7 +27,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 import headtohead as h2h
-from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text, visible
+from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text
 from made import fake_study
 
 Command = Callable[..., Any]
@@ -368,11 +368,6 @@ def test_hostile_text_is_escaped(sink: str, check: Callable[[str, str], None], m
 
 
 # The functions themselves.
-
-
-@pytest.mark.parametrize("text", [ORDINARY, "a\tb\nc", "naïve — “x” … 漢字 हिन्दी क्‍ष می‌خواهم 🇫🇷 👍🏽"])
-def test_ordinary_text_is_unchanged(text: str) -> None:
-    assert visible(text) == text
 
 
 @pytest.mark.parametrize(

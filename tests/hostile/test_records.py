@@ -178,7 +178,7 @@ CASES = [
     damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32"),
     damaged("maps", "torn", cut, "maps.safetensors", "not a readable safetensors file"),
     damaged("maps", "not-a-number", tensor("encoder", lambda a: a * float("nan")), "encoder", "not finite"),
-    damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is of no role"),
+    damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is F32"),
     damaged("maps", "absurd", header(shape=[2**40, 2**20]), "not a readable safetensors file"),
     damaged("translations", "columns", content(b"a\nb\n"), "line 2: expected source, references"),
     damaged("translations", "fifo", fifo, "translations.tsv", NO_FILE),

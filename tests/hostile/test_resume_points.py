@@ -16,7 +16,7 @@ from torch import Tensor
 from headtohead.config.builder import resolve
 from headtohead.data import prepare
 from headtohead.plugins.registry import current
-from headtohead.storage.resume_points import ResumePoint, ResumePoints
+from headtohead.storage.stack import ResumePoint, ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining, TimeLimitReached
 from made import kind_table

@@ -8,17 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 from headtohead.cli import main
-from headtohead.tracking import serving, shipping, study
+from headtohead.tracking import shipping
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -72,7 +73,9 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
     for name in ("one", "two"):
         make_experiment(name=name, axes=AXES)
     monkeypatch.setattr(shipping, "LOCK_SECONDS", 0.1)
-    with study.locked(tmp_path / "runs/one", shipping.MLFLOW):
+    lock = tmp_path / "runs/one/.loggers/mlflow.lock"
+    lock.parent.mkdir()
+    with FileLock(lock):
         result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
     assert "another process logs 'one' to mlflow" in result.output
@@ -95,31 +98,10 @@ def test_sync_reports_bad_input_in_one_line(
     assert re.match(f"h2h: .*{message}", result.output)
 
 
-@pytest.mark.slow
-def test_ui_prints_the_link_of_every_study(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_experiment(axes=AXES)
-    _call("sync", "--runs", str(tmp_path / "runs"))
-    monkeypatch.setattr(serving, "server", _served)
-    result = _call("ui", "--runs", str(tmp_path / "runs"), "--port", "5123", "--no-browser")
-    assert result.exit_code == 0, result.output
-    assert result.output.startswith("quickstart: http://127.0.0.1:5123/#/experiments/1/runs?")
-
-
 def test_ui_without_a_store_names_the_command_that_creates_a_store(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     result = _call("ui", "--runs", str(tmp_path / "runs"), "--no-browser")
     assert "there is no MLflow store" in result.output
-
-
-@contextmanager
-def _served(uri: str, port: int) -> Iterator[Any]:
-    class Silent:
-        def wait(self) -> None:
-            """Return at once, since no process was started."""
-
-    yield Silent()
 
 
 def _call(*arguments: str) -> Any:

@@ -263,17 +263,6 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     assert ends == ["DONE", "DONE"]
 
 
-def test_a_damaged_run_does_not_stop_the_others(make_experiment: MakeExperiment, lines: Path) -> None:
-    folder = make_experiment(axes=AXES, seeds=(1, 2))
-    first, second = sorted(path.parent for path in folder.glob("*/run.json"))
-    (first / "run.json").write_text("{")
-    sent = ship(folder, logger="lines")
-    assert sent.shipped == 1
-    assert len(sent.failures) == 1
-    assert first.name in sent.failures[0]
-    assert (folder.parent.parent / f"{second.name}.txt.end").exists()
-
-
 SLOW = """
 import os, signal, sys, time
 from pathlib import Path
@@ -347,17 +336,6 @@ def test_sync_logs_to_loggers(
     assert_logged(folder)
     assert not (tmp_path / "mlflow.db").exists()
     assert (folder / ".loggers").exists() == writable
-
-
-def test_sync_reports_a_failed_logger(
-    make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
-) -> None:
-    make_experiment(axes=AXES)
-    (tmp_path / "mine.py").write_text(textwrap.dedent(MINE))
-    done = h2h_here(tmp_path, "sync", "--logger", "lines", "--plugin", "mine.py", LINES_DOWN="1")
-    assert done.returncode == 1
-    assert done.stdout == "quickstart: 0 shipped, 0 unchanged, 1 failed (lines)\n"
-    assert done.stderr.endswith(": the tracker cannot be reached\n")
 
 
 @pytest.mark.parametrize("command", [("run", "file.yaml"), ("sync",)])

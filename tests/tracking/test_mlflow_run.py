@@ -125,11 +125,6 @@ def test_translations_are_a_table_that_mlflow_reads_back(delivered: Place, monke
     assert set(table["exact"]) == {0, 1}
 
 
-def test_shipping_again_sends_nothing(shipped: Place) -> None:
-    report = ship(shipped.folder, shipped.uri)
-    assert (report.shipped, report.unchanged) == (0, 1)
-
-
 @pytest.mark.slow
 def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(
     shipped: Place, record_checksums: Callable[[Path], None]

@@ -20,7 +20,7 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
 from headtohead.training.evaluate import score, translate_teacher_forced

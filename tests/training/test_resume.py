@@ -12,7 +12,7 @@ from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached

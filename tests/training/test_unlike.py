@@ -7,7 +7,7 @@ from headtohead.model.decoding import greedy
 from headtohead.model.members import shape
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.loop import StackTraining

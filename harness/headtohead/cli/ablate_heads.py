@@ -54,7 +54,7 @@ def _directories(target: str, runs: Path) -> list[Path]:
             raise
         return [find_run(target, runs)]
     experiment = ExperimentDirectory.read(folder)
-    paths = [experiment.run_path(run) for run in experiment.record.runs]
+    paths = [run.path(experiment.path) for run in experiment.record.runs]
     done = [path for path in paths if RunDirectory(path).state == states.DONE]
     if not done:
         raise HeadToHeadError(f"no run of '{experiment.name}' is DONE; train it with h2h run FILE")

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
-from headtohead.cli.output import echo, echo_text, optional_number
-from headtohead.escaping import single_line
+from headtohead.cli.output import echo, optional_number, print_table
 from headtohead.schema.roles import ROLES
 
 SHADES = " ░▒▓█"
@@ -57,18 +56,12 @@ def command(
             entropy, distance = (optional_number(statistics[name]) for name in ("entropy", "distance"))
             title = f"{role}, layer {layer_index}, head {head_index}"
             echo(f"{title}: entropy {entropy} nats, mean distance {distance} tokens")
-            echo_text(table(weights[layer_index, head_index].tolist(), rows, columns))
+            cells = [[_cell(value) for value in row] for row in weights[layer_index, head_index].tolist()]
+            lines = [[name, *row] for name, row in zip(rows, cells, strict=True)]
+            print_table(["", *columns], lines, right=range(1, 1 + len(columns)))
             echo()
 
 
-def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
-    """Format weights as text: a row per query, a column per key, and shading by absolute weight."""
-    rows, columns = [list(map(single_line, tokens)) for tokens in (rows, columns)]
-    label = max(len(row) for row in rows)
-    widths = [max(6, len(column)) for column in columns]
-    lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]
-    for row, values in zip(rows, matrix, strict=True):
-        shades = (SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))] for value in values)
-        cells = (f"  {s}{value:{width - 1}.2f}" for s, value, width in zip(shades, values, widths, strict=True))
-        lines.append(f"{row:<{label}}" + "".join(cells))
-    return "\n".join(lines) + "\n"
+def _cell(weight: float) -> str:
+    """Return a weight with two decimals, after a shade for its absolute value."""
+    return f"{SHADES[min(len(SHADES) - 1, int(abs(weight) * len(SHADES)))]} {weight:.2f}"

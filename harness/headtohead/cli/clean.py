@@ -33,7 +33,7 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     if not leftovers:
         echo("nothing to remove")
         return
-    sizes = [disk_usage(found.path).size for found in leftovers]
+    sizes = [disk_usage(found.path)[0] for found in leftovers]
     rows = [
         [found.kind, show_size(n), str(found.path), found.reason] for found, n in zip(leftovers, sizes, strict=True)
     ]

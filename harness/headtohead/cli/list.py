@@ -33,10 +33,9 @@ def command(runs: Path, form: str) -> None:
         except HeadToHeadError as error:
             damaged.append(str(error))
             continue
-        states, usage = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
-        changed = datetime.fromtimestamp(usage.changed, UTC)
-        record = {"name": folder.name, "question": progress.record.question, "runs": dict(states), "bytes": usage.size}
-        found.append(record | {"changed": changed.isoformat(timespec="seconds")})
+        states, (size, changed) = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
+        record = {"name": folder.name, "question": progress.record.question, "runs": dict(states), "bytes": size}
+        found.append(record | {"changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")})
     found.sort(key=lambda record: record["changed"], reverse=True)
     if form == "json":
         echo_json(found)

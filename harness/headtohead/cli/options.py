@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,26 +13,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-MAX_COMPLETIONS = 1000
-
-
-def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of runs that begin with ``incomplete``, for shell completion."""
-    from headtohead.config.project import runs_folder
-
-    paths = runs_folder(None, context.params.get("runs")).glob(f"*/{glob.escape(incomplete)}*/run.json")
-    return sorted(path.parent.name for path in itertools.islice(paths, MAX_COMPLETIONS))
-
-
-def _overrides(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse ``--set PATH VALUE``, of which click takes VALUE for an argument."""
-    if texts:
-        from headtohead.config.loading import read_override
-
-        for text in texts:
-            read_override(text)
-    return texts
-
 
 def set_option(of: str = "the file's base", example: str = "model.d_model=64") -> Decorator:
     """Return the option ``--set``; ``example`` is a PATH=VALUE for its help."""
@@ -43,7 +21,6 @@ def set_option(of: str = "the file's base", example: str = "model.d_model=64") -
         "overrides",
         multiple=True,
         metavar="PATH=VALUE",
-        callback=_overrides,
         help=f"Override a field of {of}, for example {example}.",
     )
 
@@ -75,7 +52,7 @@ def _folder_option(name: str, description: str, default: str, **others: Any) -> 
 
 
 experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
-run_argument: Decorator = click.argument("run", shell_complete=complete_run)
+run_argument: Decorator = click.argument("run")
 max_runs_option: Decorator = click.option(
     "--max-runs",
     type=click.IntRange(min=1),

@@ -26,7 +26,7 @@ def command(run: str, runs: Path, form: str) -> None:
     directory = RunDirectory(path, known=status)
     record, results = directory.record, directory.results
     metrics = dict(results.metrics) if results else {}
-    sizes = {path.name: disk_usage(path).size for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
+    sizes = {path.name: disk_usage(path)[0] for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
     if form == "json":
         echo_json(
             {

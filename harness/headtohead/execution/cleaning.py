@@ -15,7 +15,7 @@ from headtohead.files import unreadable
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock, observe, refuse_busy
+from headtohead.storage.leases import Lease, layout_lock, observe
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
@@ -95,7 +95,6 @@ def remove(leftovers: Sequence[Leftover]) -> None:
             if experiment is not None:
                 runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
                 stack.enter_context(layout_lock(experiment))
-                stack.enter_context(refuse_busy())
                 stack.enter_context(Lease(*runs))
                 current = {(other.kind, other.path) for other in find_leftovers(experiment.parent, experiment)}
                 found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
@@ -108,7 +107,7 @@ def remove(leftovers: Sequence[Leftover]) -> None:
 
 def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
     """Yield the runs that an experiment consists of, and those that ``init_from`` names."""
-    yield from map(experiment.run_path, experiment.record.runs)
+    yield from (run.path(experiment.path) for run in experiment.record.runs)
     for variant in experiment.record.variants:
         if init_from := variant.config.init_from:
             yield inside(runs_root, init_from.run)

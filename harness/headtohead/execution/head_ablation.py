@@ -22,7 +22,6 @@ from headtohead.execution.loaded import load
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS
 from headtohead.storage.attention_maps import read_probes
-from headtohead.storage.leases import Busy
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import Translator, collect, distinct_sources, score, translator
@@ -50,29 +49,26 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
     stored = None if fresh else RunDirectory(path).heads
     if stored is not None and (not decode or len(stored["whole"]) > 1):
         return dict(stored)
-    try:
-        with leased(path) as run_writer:
-            run = load(path)
-            if stored is not None and run.config.evaluate.decode == "none":
-                return dict(stored)
-            if "test" not in run.data.splits:
-                raise HeadToHeadError(
-                    f"run '{path.name}' was imported without sentences; ablating heads requires the test sentences of "
-                    "a run that was trained by headtohead"
-                )
-            words, limit = run.data.target_vocabulary, run.decoding_limit
-            translate = translator(run.config.evaluate, words, limit) if decode else None
-            whole, heads = head_effects(run.model, run.data, translate)
-            probes = read_probes(path)
-            for head in heads:
-                maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
-                for name in ("entropy", "distance"):
-                    values = [value for statistics in maps if (value := statistics.get(name)) is not None]
-                    head |= {name: sum(values) / len(values)} if values else {}
-            record = {"format": 1, "split": "test", "whole": whole, "heads": heads, "metrics": head_metrics(heads)}
-            run_writer.add_result(HEADS, record)
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
+    with leased(path) as run_writer:
+        run = load(path)
+        if stored is not None and run.config.evaluate.decode == "none":
+            return dict(stored)
+        if "test" not in run.data.splits:
+            raise HeadToHeadError(
+                f"run '{path.name}' was imported without sentences; ablating heads requires the test sentences of "
+                "a run that was trained by headtohead"
+            )
+        words, limit = run.data.target_vocabulary, run.decoding_limit
+        translate = translator(run.config.evaluate, words, limit) if decode else None
+        whole, heads = head_effects(run.model, run.data, translate)
+        probes = read_probes(path)
+        for head in heads:
+            maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+            for name in ("entropy", "distance"):
+                values = [value for statistics in maps if (value := statistics.get(name)) is not None]
+                head |= {name: sum(values) / len(values)} if values else {}
+        record = {"format": 1, "split": "test", "whole": whole, "heads": heads, "metrics": head_metrics(heads)}
+        run_writer.add_result(HEADS, record)
     return record
 
 

@@ -13,7 +13,7 @@ from headtohead.planning.plan import Plan
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
 from headtohead.storage.experiment import ExperimentDirectory
-from headtohead.storage.leases import Lease, layout_lock, refuse_busy
+from headtohead.storage.leases import Lease, layout_lock
 from headtohead.storage.metrics import counted
 from headtohead.storage.paths import inside
 from headtohead.storage.run import HEADS, STATUS
@@ -46,7 +46,7 @@ def with_failed_reset(plan: Plan) -> Plan:
     if not failed:
         return plan
     paths = [inside(plan.directory, run.directory, tree=True) for run in failed]
-    with layout_lock(plan.directory), refuse_busy():
+    with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
@@ -83,7 +83,7 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
         damage, name = _damage(run), run.path.name
         finished += damage is not None or run.state in states.RESULTS
         if damage == HEADS:
-            with refuse_busy(), leased(run.path) as writer:
+            with leased(run.path) as writer:
                 writer.remove_result(HEADS)
             log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
         elif damage is not None:
@@ -96,7 +96,7 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     with suppress(HeadToHeadError):  # an unreadable plan is rewritten
         directory = ExperimentDirectory.read(experiment)
         for planned in directory.record.runs:
-            if planned.reused_from and (path := directory.run_path(planned)).exists():
+            if planned.reused_from and (path := planned.path(directory.path)).exists():
                 damage = _damage(RunDirectory(path))
                 if damage not in (None, HEADS):
                     reused[planned.reused_from] = damage
@@ -135,7 +135,7 @@ def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) 
         HeadToHeadError: If another process writes one of the runs; then nothing is moved.
     """
     names = {run.name for run in runs}
-    with layout_lock(experiment), refuse_busy(), Lease(*runs):
+    with layout_lock(experiment), Lease(*runs):
         for folder in stack_folders(experiment):
             if any(member.directory in names for member in folder.record.members):
                 folder.resume_points.clear()

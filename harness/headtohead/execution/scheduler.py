@@ -28,7 +28,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
-from headtohead.storage.leases import Busy, Lease, layout_lock, observe, refuse_busy, release_dead
+from headtohead.storage.leases import Busy, Lease, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.storage.run import RUN
@@ -150,7 +150,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     memory = machine.launcher.memory(machine.device, workers)
     new_stacks = arrange(plan, unassigned, workers, machine.device, memory)
     _, threads = machine.share(len(folders) + len(new_stacks))
-    with refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
+    with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         write_planned(plan, missing, lease)
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})

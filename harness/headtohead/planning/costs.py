@@ -13,6 +13,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
 from headtohead.model import counting
+from headtohead.model.builder import build_components
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import current
@@ -32,6 +33,8 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     try:
+        if own:
+            build_components(config, range(1, 5))
         return counting.count(config, *words, *(float(lengths.mean()) for lengths in data.train_lengths))
     except Exception as error:
         if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):

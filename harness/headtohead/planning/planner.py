@@ -160,10 +160,7 @@ class _Planner:
         return [self.data_of(config, seed) for seed in (seeds if config.data.seed == PER_RUN else seeds[:1])]
 
     def find_incompatibility(self, config: RunConfig) -> str | None:
-        """Return why a configuration cannot run, or None.
-
-        The data is prepared only if the configuration alone shows no reason.
-        """
+        """Return why a configuration cannot run, or None; data are prepared only if the fields show no reason."""
         reason = find_incompatibility(config, {}, self.registry)
         if reason is not None:
             return reason

@@ -77,5 +77,5 @@ def _protected(plan: Plan) -> Iterator[bool]:
     planned = {run.run_hash if is_final else (run.variant, run.seed) for run in plan.runs}
     experiment = ExperimentDirectory.read(plan.directory)
     for recorded in experiment.record.runs:
-        if observe(experiment.run_path(recorded)).state in PROTECTED:
+        if observe(recorded.path(experiment.path)).state in PROTECTED:
             yield (recorded.run_hash if is_final else (recorded.variant, recorded.seed)) in planned

@@ -219,7 +219,7 @@ class Registry:
             return
         with _importing(name, "module", name):
             plugin = importlib.import_module(name)
-        owner = importlib.metadata.packages_distributions().get(name.partition(".")[0], ("module",))[0]
+        owner = _owner(name.partition(".")[0])
         self.add(plugin, name, owner, "-" if owner == "module" else _version(owner))
         self.modules.append(name)
 
@@ -568,6 +568,18 @@ def _named(failure: str, module: str) -> Iterator[None]:
         yield
     except BaseException as error:
         raise HeadToHeadError(f"{failure} {describe(error, [module.partition('.')[0]])}") from error
+
+
+def _owner(package: str) -> str:
+    """Return the distribution that has installed a package or module of this name, else ``module``.
+
+    A search of the lists of files: ``packages_distributions`` parses all of them, which takes a second.
+    """
+    file = re.compile(rf"^{re.escape(package)}(/|\.py,)", re.MULTILINE)
+    for found in importlib.metadata.distributions():
+        if package in (found.read_text("top_level.txt") or "").split() or file.search(found.read_text("RECORD") or ""):
+            return found.name
+    return "module"
 
 
 def _version(distribution: str) -> str:

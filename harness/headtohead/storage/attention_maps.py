@@ -83,11 +83,7 @@ class ProbeMaps:
 
     @cached_property
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """The maps by role.
-
-        Raises:
-            HeadToHeadError: If ``maps.safetensors`` is damaged.
-        """
+        """The maps by role."""
         from safetensors import SafetensorError, safe_open
 
         prefix = f"{self.index}/"
@@ -108,13 +104,11 @@ class ProbeMaps:
 
     def _check(self, name: str, role: str, tensor: Any) -> None:
         """Raise HeadToHeadError if a tensor has another type or shape than the maps of its role."""
-        if role not in ROLES:
-            raise self._damaged(f"tensor '{name}' is of no role; expected {', '.join(ROLES)}")
-        queries, keys = map(len, self.tokens(role))
         kind, shape = tensor.get_dtype(), list(tensor.get_shape())
-        if kind != "F32" or len(shape) != 4 or shape[2:] != [queries, keys] or 0 in shape:
-            expected = f"F32 [layer, head, {queries}, {keys}]"
-            raise self._damaged(f"tensor '{name}' is {kind} {shape}, expected {expected}")
+        expected = [*map(len, self.tokens(role))] if role in ROLES else None
+        if kind != "F32" or len(shape) != 4 or shape[2:] != expected or 0 in shape:
+            found = f"tensor '{name}' is {kind} {shape}"
+            raise self._damaged(f"{found}, expected F32 [layer, head, query, key] of a role, with {expected} tokens")
 
     def _damaged(self, reason: str) -> HeadToHeadError:
         return HeadToHeadError(f"cannot read '{self.file}': {reason}; remove the run and run the experiment again")
@@ -132,11 +126,7 @@ def map_tokens(record: Mapping[str, Any], role: str) -> tuple[list[str], list[st
 
 
 def load_maps(run: Path) -> list[ProbeMaps]:
-    """Return the maps of each probe sentence in a run directory; empty if none were recorded.
-
-    Raises:
-        HeadToHeadError: If ``maps.safetensors`` or ``probes.json`` is damaged.
-    """
+    """Return the maps of each probe sentence in a run directory; empty if none were recorded."""
     directory = RunDirectory(run)
     if not directory.has(PROBES):
         return []
@@ -145,11 +135,7 @@ def load_maps(run: Path) -> list[ProbeMaps]:
 
 
 def read_probes(run: Path) -> list[ProbeRecord]:
-    """Return the records of a run's probe sentences; empty if none were recorded.
-
-    Raises:
-        HeadToHeadError: If ``probes.json`` is damaged.
-    """
+    """Return the records of a run's probe sentences; empty if none were recorded."""
     directory = RunDirectory(run)
     return directory.verified_record(list[ProbeRecord], PROBES) if directory.has(PROBES) else []
 

@@ -101,7 +101,7 @@ def _folders(path: Path) -> list[str]:
             return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
     except FileNotFoundError:
         return []
-    except NotADirectoryError as error:
-        raise HeadToHeadError(f"runs folder '{path}' is not a folder; choose another with --runs") from error
-    except PermissionError as error:
-        raise HeadToHeadError(f"cannot read the runs folder '{path}': {error.strerror}") from error
+    except OSError as error:
+        raise HeadToHeadError(
+            f"cannot read the runs folder '{path}': {error.strerror}; choose another with --runs"
+        ) from error

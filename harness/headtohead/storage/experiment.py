@@ -230,15 +230,7 @@ class PlannedRunRecord(Record):
     reused_from: str | None = None
 
     def path(self, experiment: Path, *, tree: bool = False) -> Path:
-        """Return the directory of the run of an experiment's folder.
-
-        Args:
-            experiment: The folder of the experiment.
-            tree: Also refuse symbolic links inside the directory.
-
-        Raises:
-            HeadToHeadError: If the path is outside the folder or contains a symbolic link.
-        """
+        """Return the directory of the run of an experiment's folder; ``tree`` as in `inside`."""
         if self.reused_from:
             return inside(experiment.parent, self.reused_from, tree=tree)
         return inside(experiment, self.directory, tree=tree)
@@ -322,11 +314,7 @@ class ExperimentDirectory:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the record of an experiment's folder.
-
-        Raises:
-            HeadToHeadError: If the record is missing or damaged.
-        """
+        """Read the record of an experiment's folder."""
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
         return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
 
@@ -334,10 +322,6 @@ class ExperimentDirectory:
     def name(self) -> str:
         """The experiment's name."""
         return self.record.name
-
-    def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
-        """Return the directory of a run, which for a reused result is in another experiment."""
-        return run.path(self.path, tree=tree)
 
 
 class ReferenceScores(Record):
@@ -360,11 +344,7 @@ class ReferencePointsRecord(Record):
 
 
 def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:
-    """Return the reference points of an experiment by data set; empty if they were not computed.
-
-    Raises:
-        HeadToHeadError: If the file is damaged.
-    """
+    """Return the reference points of an experiment by data set; empty if they were not computed."""
     record = read_record(ReferencePointsRecord, inside(experiment_dir, REFERENCE_POINTS))
     return record.data if record else ()
 

@@ -137,16 +137,12 @@ def load_frames(experiment_dir: Path) -> Frames:
 
     A run without files is PLANNED. Damaged lines of a history, such as the incomplete line of a crash, are skipped
     and counted in the column ``torn_lines``.
-
-    Raises:
-        HeadToHeadError: If the folder is not an experiment, a record cannot be read, a file of a finished run has
-            changed, or a path is outside the runs folder.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
     histories, variants = _Histories(), experiment.record.by_slug
     rows, buckets, records, results, folders = [], [], {}, {}, {}
     for planned in experiment.record.runs:
-        folder = experiment.run_path(planned, tree=True)
+        folder = planned.path(experiment.path, tree=True)
         status = observe(folder)
         run, variant = RunDirectory(folder, known=status), variants[planned.variant]
         name, record = folder.name, read_record(RunRecord, folder / RUN)

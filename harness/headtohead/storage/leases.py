@@ -15,12 +15,11 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Annotated
 
-from filelock import FileLock, Timeout
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
@@ -55,8 +54,6 @@ class Holder(TypedDict):
 
 _HOLDER: TypeAdapter[Holder] = TypeAdapter(Holder)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
 _open: set[FileIO] = set()
 
 
@@ -69,8 +66,11 @@ def _close_inherited() -> None:
 os.register_at_fork(after_in_child=_close_inherited)
 
 
-class Busy(Exception):
+class Busy(HeadToHeadError):
     """Another live process holds the lease."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"run {problem}; wait for that process or end it, then run the same command")
 
 
 class LeaseLost(Exception):
@@ -179,18 +179,14 @@ def release_dead(runs: Sequence[Path]) -> None:
 def holder_of(run: Path) -> Holder | None:
     """Return the lease of a run directory if a live process holds it, else None.
 
-    Planning, status, reports and tracking all use this check. A takeover also waits for a heartbeat.
+    A takeover also waits for a heartbeat.
     """
     holder = _read(run)
     return holder if holder and abs(time.time() - _heartbeat(run, holder)) < STALE_SECONDS else None
 
 
 def observe(run: Path) -> StatusRecord:
-    """Return a run's status, which is INTERRUPTED if the run is active and no process holds its lease.
-
-    Raises:
-        HeadToHeadError: If ``status.json`` is damaged.
-    """
+    """Return a run's status, which is INTERRUPTED if the run is active and no process holds its lease."""
     status = read_status(run)  # INTERRUPTED if a result file is missing
     if status.state in states.ACTIVE and holder_of(run) is None:
         # The holder writes the final state before it releases the lease, so the status is read again.
@@ -207,23 +203,10 @@ def layout_lock(experiment: Path) -> Iterator[None]:
     Raises:
         HeadToHeadError: If another process holds the lock for longer than `LAYOUT_SECONDS`.
     """
-    try:
-        with FileLock(experiment / ".layout.lock").acquire(timeout=LAYOUT_SECONDS):
-            yield
-    except Timeout as error:
-        raise HeadToHeadError(
-            f"another process has been laying out the stacks of '{experiment.name}' for "
-            f"{LAYOUT_SECONDS:.0f} s; end it, then run the same command"
-        ) from error
-
-
-@contextmanager
-def refuse_busy() -> Iterator[None]:
-    """Convert Busy to the error for a run that another process writes."""
-    try:
+    problem = f"another process has been laying out the stacks of '{experiment.name}' for {LAYOUT_SECONDS:.0f} s"
+    error = HeadToHeadError(f"{problem}; end it, then run the same command")
+    with files.locked(experiment / ".layout.lock", LAYOUT_SECONDS, error):
         yield
-    except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait for that process or end it, then run the same command") from error
 
 
 def _heartbeat(run: Path, holder: Holder) -> float:
@@ -242,14 +225,10 @@ def _host() -> dict[str, str]:
     return {"host": socket.gethostname(), "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""}
 
 
-@contextmanager
-def _locked(run: Path, timeout: float = LOCK_SECONDS) -> Iterator[None]:
+def _locked(run: Path, timeout: float = LOCK_SECONDS) -> AbstractContextManager[None]:
     """Hold the lock of a run, which nested uses in a thread share; raises Busy after ``timeout``."""
-    try:
-        with FileLock(run.parent / FOLDER / f"{run.name}.lock", is_singleton=True).acquire(timeout=timeout):
-            yield
-    except Timeout as error:
-        raise Busy(f"'{run.name}' is being written by another process") from error
+    busy = Busy(f"'{run.name}' is being written by another process")
+    return files.locked(run.parent / FOLDER / f"{run.name}.lock", timeout, busy)
 
 
 def _lease_file(run: Path) -> Path:

@@ -69,23 +69,14 @@ def experiment_file(target: Path | str) -> Path | None:
 
 
 def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
-    """Return the state of every run of an experiment's folder.
-
-    Args:
-        folder: The folder.
-        file: The experiment file, if it is known; default: the recorded file.
-
-    Raises:
-        HeadToHeadError: If the folder is not an experiment, a record is damaged, or the history of a finished run has
-            changed.
-    """
+    """Return the state of every run of an experiment's folder; ``file`` as in `stale_changes`."""
     experiment = ExperimentDirectory.read(folder)
     stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]
     trained: dict[str, StackProgress] = {}
     for stack, found in stacks:
         with suppress(HeadToHeadError):  # split meanwhile, or damaged: only the progress is unknown
             trained |= {run.directory: found for run in stack.record.members} if found else {}
-    runs = (_run(experiment.run_path(run), run, trained.get(run.directory)) for run in experiment.record.runs)
+    runs = (_run(run.path(experiment.path), run, trained.get(run.directory)) for run in experiment.record.runs)
     return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
 

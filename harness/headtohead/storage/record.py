@@ -91,11 +91,6 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
 def read_record(kind: type[R], path: Path, max_bytes: int = files.MAX_BYTES) -> R | None:
     """Read a record from a JSON file; return None if there is no such file.
 
-    Args:
-        kind: The type of the record.
-        path: The file.
-        max_bytes: Maximum size of the file.
-
     Raises:
         HeadToHeadError: If the content is invalid; names the file and the first invalid field.
     """

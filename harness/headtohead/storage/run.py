@@ -119,9 +119,6 @@ def read_status(run: Path) -> StatusRecord:
 
     A finished run without one of its files is INTERRUPTED, so that the same command retrains it. ``heads.json`` and
     the files of earlier attempts are not results of training.
-
-    Raises:
-        HeadToHeadError: If ``status.json`` is damaged.
     """
     status = stored_status(run)
     required = (name for name in RUN_FILES if name in status.files and name != HEADS)
@@ -132,9 +129,5 @@ def read_status(run: Path) -> StatusRecord:
 
 
 def stored_status(run: Path) -> StatusRecord:
-    """Return the content of ``status.json``, whether or not the result files exist.
-
-    Raises:
-        HeadToHeadError: If the file is damaged.
-    """
+    """Return the content of ``status.json``, whether or not the result files exist."""
     return read_record(StatusRecord, run / STATUS) or StatusRecord()

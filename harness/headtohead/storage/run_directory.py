@@ -54,7 +54,7 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Reader of a run directory.
+    """Reader of a run directory; all methods raise HeadToHeadError if a file is missing or damaged.
 
     Args:
         path: The directory.
@@ -76,29 +76,17 @@ class RunDirectory:
 
     @property
     def record(self) -> RunRecord:
-        """The content of run.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """The content of run.json."""
         return required_record(RunRecord, self.path / RUN, "pass the directory of a run")
 
     @property
     def results(self) -> ResultsRecord | None:
-        """The content of results.json; None before the run is DONE.
-
-        Raises:
-            HeadToHeadError: If the file is damaged.
-        """
+        """The content of results.json; None before the run is DONE."""
         return self.verified_record(ResultsRecord, RESULTS) if self.state == states.DONE else None
 
     @property
     def heads(self) -> HeadsRecord | None:
-        """The content of heads.json; None if there is no such file.
-
-        Raises:
-            HeadToHeadError: If the file is damaged.
-        """
+        """The content of heads.json; None if there is no such file."""
         return self.verified_record(HeadsRecord, HEADS) if self.has(HEADS) else None
 
     @property
@@ -112,9 +100,6 @@ class RunDirectory:
 
         A crash leaves an incomplete line. A line with a wrong type or a value outside the range of its metric is
         damaged too. The history of a finished run is compared with its sha256.
-
-        Raises:
-            HeadToHeadError: If the history of a finished run has changed, or the file cannot be read.
         """
         content = b""
         with suppress(FileNotFoundError):
@@ -133,21 +118,13 @@ class RunDirectory:
         return name in self.status.files
 
     def verified(self, name: str) -> Path:
-        """Return the path of a result file after comparing its sha256 with that in status.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged; names the command that repairs it.
-        """
+        """Return the path of a result file after comparing its sha256 with that in status.json."""
         if damage := self._damage(name, self.status.files):
             raise HeadToHeadError(f"'{self.path / name}' {damage}; {_repair(self.path, name)}")
         return self.path / name
 
     def verified_record(self, kind: type[R], name: str) -> R:
-        """Return the record in a JSON result file after comparing its sha256 with that in status.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """Return the record in a JSON result file after comparing its sha256 with that in status.json."""
         return parse_record(kind, self._verified_content(name), self.path / name)
 
     def _verified_content(self, name: str, max_bytes: int = files.MAX_BYTES) -> bytes:
@@ -159,21 +136,13 @@ class RunDirectory:
         return files.read_bytes(self.verified(name), max_bytes)
 
     def require_done(self) -> None:
-        """Check that the run is DONE.
-
-        Raises:
-            HeadToHeadError: If it is not; names the missing file of a finished run.
-        """
+        """Check that the run is DONE; the error names the missing file of a finished run."""
         status = self.status
         if status.state == states.INTERRUPTED:
             raise HeadToHeadError(f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}")
-        if status.state == states.DIVERGED:
-            raise HeadToHeadError(
-                f"run '{self.path.name}' is DIVERGED, so it has no final weights; change its settings, or "
-                "retrain it with h2h run --fresh"
-            )
         if status.state != states.DONE:
-            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with h2h run")
+            finish = "h2h run --fresh" if status.state == states.DIVERGED else "h2h run"
+            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with {finish}")
 
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""
@@ -243,12 +212,7 @@ class RunWriter(RunDirectory):
         self.write_json(STATUS, stored_status(self.path).model_copy(update=changes).to_json())
 
     def begin_attempt(self, state: str = states.LEASED, **fields: Any) -> None:
-        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files.
-
-        Args:
-            state: The new state.
-            fields: Further fields of status.json.
-        """
+        """Start the next attempt: save the status of the previous one in ``attempts/`` and remove its result files."""
         with self.writing() as folder:
             files.remove_leftovers(folder)
             # The reason of a DONE run without one of its files.
@@ -297,17 +261,17 @@ class RunWriter(RunDirectory):
         """Write or replace a JSON file with results of a DONE run, and its sha256."""
         with self.writing() as folder:
             # After a crash before the last write, the run has no such file.
-            self.remove_result(name)
+            others = self.remove_result(name)
             self.write_json(name, value)
-            self._change_status(files={**stored_status(folder).files, name: files.sha256(folder / name)})
+            self._change_status(files={**others, name: files.sha256(folder / name)})
 
-    def remove_result(self, name: str) -> None:
-        """Remove a result file and its sha256."""
+    def remove_result(self, name: str) -> dict[str, str]:
+        """Remove a result file and its sha256; return the sha256 of the other files."""
         with self.writing() as folder:
-            self._change_status(
-                files={other: sha for other, sha in stored_status(folder).files.items() if other != name}
-            )
+            others = {other: sha256 for other, sha256 in stored_status(folder).files.items() if other != name}
+            self._change_status(files=others)
             (folder / name).unlink(missing_ok=True)
+            return others
 
 
 def checksums(run: Path) -> dict[str, str]:
@@ -321,15 +285,13 @@ def _repair(run: Path, name: str) -> str:
     """Return the advice for a damaged result file."""
     if name == HEADS:
         return f"h2h ablate-heads {run.name} --fresh writes it anew"
-    runs = run.parent.parent
-    try:
+    runs, experiment = run.parent.parent, None
+    with suppress(HeadToHeadError):
         experiment = read_record(ExperimentRecord, run.parent / EXPERIMENT)
-        if experiment is None or experiment.file is None:
-            return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
-        file = runs.parent / experiment.file
-        label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
-    except HeadToHeadError:
-        return "h2h run FILE --repair retrains the run"
+    if experiment is None or experiment.file is None:
+        return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
+    file = runs.parent / experiment.file
+    label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
     command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)
     return f"{command}{f' --name {shlex.quote(label)}' if label else ''} --repair retrains the run"
 
@@ -364,14 +326,10 @@ def find_run(run: Path | str, runs: Path) -> Path:
         return inside(runs, matching[0].relative_to(runs))
     if matching:
         examples = " and ".join(f"{found.parent.name}/{found.name}" for found in matching[:2])
-        raise HeadToHeadError(
-            f"'{run}' matches {len(matching)} runs, for example {examples}; use a longer prefix, or EXPERIMENT/ before "
-            "it"
-        )
-    is_file = path.suffix in (".yaml", ".yml")
-    if is_file or (runs / path.name / EXPERIMENT).is_file():
-        status = next_command("status", run, runs)
-        raise HeadToHeadError(f"'{run}' is an experiment, not a run; {status} lists its runs")
+        advice = f"for example {examples}; use a longer prefix, or EXPERIMENT/ before it"
+        raise HeadToHeadError(f"'{run}' matches {len(matching)} runs, {advice}")
     hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
+    if path.suffix in (".yaml", ".yml") or (runs / path.name / EXPERIMENT).is_file():
+        hint = f"; it is an experiment, and {next_command('status', run, runs)} lists its runs"
     hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

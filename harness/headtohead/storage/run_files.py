@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from headtohead import files
 from headtohead.ownership import delete
@@ -61,17 +60,10 @@ def delete_run_files(folder: Path) -> None:
             Path(parent).rmdir()
 
 
-class DiskUsage(NamedTuple):
-    """Number of bytes on disk below a path, and the time of the last change in seconds since 1970 (0 if empty)."""
+def disk_usage(path: Path) -> tuple[int, float]:
+    """Return the bytes of a file or folder on disk, and its last change in seconds since 1970 (0 if empty).
 
-    size: int
-    changed: float
-
-
-def disk_usage(path: Path) -> DiskUsage:
-    """Return the usage of a file or of a folder with everything below it; symbolic links are not followed.
-
-    Files that disappear or cannot be read during the count are ignored.
+    Symbolic links are not followed. Files that disappear or cannot be read during the count are ignored.
     """
     below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
     size, changed = 0, 0.0
@@ -79,7 +71,7 @@ def disk_usage(path: Path) -> DiskUsage:
         with suppress(OSError):
             state = file.lstat()
             size, changed = size + state.st_blocks * 512, max(changed, state.st_mtime)
-    return DiskUsage(size, changed)
+    return size, changed
 
 
 def show_size(size: int) -> str:

@@ -1,10 +1,13 @@
-"""The record of a stack: the runs that train together, and their settings."""
+"""A stack: the runs that train together, their settings, and the points from which training resumes."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Set
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self
@@ -21,7 +24,6 @@ from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
 from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record, required_record
-from headtohead.storage.resume_points import ResumePoints
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
 
@@ -35,6 +37,7 @@ INITIAL_WEIGHTS = "initial.safetensors"
 
 
 MAX_THREADS = 4096
+RESUME_POINT = re.compile(r"resume-([0-9]{1,18})-([0-9a-f]{64})\.safetensors")
 
 
 class StackProgress(TypedDict):
@@ -106,6 +109,72 @@ class StackRecord(Record):
 
 
 @dataclass(frozen=True)
+class ResumePoint:
+    """A resume point, with the step and the sha256 of its file name."""
+
+    path: Path
+    step: int
+    sha256: str
+
+    def is_intact(self) -> bool:
+        """Return whether the file has the content that was written.
+
+        Raises:
+            OSError: If the file cannot be opened, which does not show that it is damaged.
+        """
+        try:
+            with files.disk_errors():
+                return files.sha256(self.path) == self.sha256
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+
+
+@dataclass(frozen=True)
+class ResumePoints:
+    """The resume points in a folder: files of tensors from which training continues after an interruption.
+
+    The name of a file contains its step and the sha256 of its content, so a file and its checksum are published in a
+    single rename. The two newest are kept; if the newest is damaged, training continues from the other.
+    """
+
+    folder: Path
+
+    def newest_first(self) -> list[ResumePoint]:
+        """Return the resume points by descending step."""
+        points = [
+            ResumePoint(path, int(match[1]), match[2])
+            for path in self.folder.glob("resume-*")
+            if (match := RESUME_POINT.fullmatch(path.name))
+        ]
+        return sorted(points, key=lambda point: point.step, reverse=True)
+
+    def save(self, step: int, write: Callable[[Path], object]) -> None:
+        """Write the resume point of a step, and remove all but the newest earlier resume point.
+
+        Args:
+            step: The step.
+            write: Writes the file, atomically.
+        """
+        # The sha256 of a large file is not known before it is written.
+        unnamed = self.folder / "resume-unnamed.safetensors"
+        write(unnamed)
+        named = self.folder / f"resume-{step}-{files.sha256(unnamed)}.safetensors"
+        os.replace(unnamed, named)
+        others = [point for point in self.newest_first() if point.path != named]
+        earlier = [point for point in others if point.step < step][:1]
+        for point in others:
+            if point not in earlier:
+                point.path.unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Remove all resume points."""
+        for path in self.folder.glob("resume-*"):
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
 class StackFolder:
     """The folder of a stack in the experiment's ``.stacks``."""
 
@@ -133,11 +202,7 @@ class StackFolder:
 
     @property
     def record(self) -> StackRecord:
-        """The content of stack.json.
-
-        Raises:
-            HeadToHeadError: If the file is missing or damaged.
-        """
+        """The content of stack.json."""
         return required_record(StackRecord, self.path / RECORD, "run the experiment again")
 
     def write(self, record: StackRecord) -> None:
@@ -161,11 +226,7 @@ class StackFolder:
         return [run for run in self.runs() if run.state not in states.FINAL]
 
     def runs(self) -> list[RunDirectory]:
-        """Return the run directories in the order of members.
-
-        Raises:
-            HeadToHeadError: If a path is outside the experiment's folder, or a symbolic link is found.
-        """
+        """Return the run directories in the order of members."""
         experiment, members = self.experiment, self.record.members
         return [RunDirectory(inside(experiment, member.directory)) for member in members]
 
@@ -197,10 +258,6 @@ class StackFolder:
 
 
 def stack_folders(experiment: Path) -> list[StackFolder]:
-    """Return the stacks in an experiment's folder.
-
-    Raises:
-        HeadToHeadError: If the folder of a stack contains a symbolic link.
-    """
+    """Return the stacks in an experiment's folder."""
     names = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
     return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in names]

@@ -28,11 +28,8 @@ MOST_FIELDS = 3
 def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> tuple[str, ...]:
     """Return the changes since the runs of an experiment were planned and trained; an answer with changes is STALE.
 
-    Files that are missing on this machine count as unchanged. Comments and the notation of a file do not count.
-
-    Args:
-        experiment: The experiment.
-        file: The experiment file, if the caller has it; default: the recorded file in the project.
+    Files that are missing on this machine count as unchanged. Comments and the notation of a file do not count. The
+    experiment ``file`` is by default the recorded file in the project.
     """
     project = experiment.path.resolve().parent.parent
     plugins = {
@@ -68,7 +65,7 @@ def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
     """Return the plugins of the first finished run of each variant."""
     found: dict[str, tuple[PluginRecord, ...]] = {}
     for run in experiment.record.runs:
-        path = experiment.run_path(run)
+        path = run.path(experiment.path)
         with suppress(HeadToHeadError):  # a damaged run, which the reader of its results names
             if run.variant not in found and observe(path).state in states.RESULTS:
                 found[run.variant] = RunDirectory(path).record.plugins

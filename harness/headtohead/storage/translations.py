@@ -32,11 +32,7 @@ class Translation:
 
 
 def read_translations(run: Path) -> list[Translation]:
-    """Return the translations of a run directory; empty if there are none.
-
-    Raises:
-        HeadToHeadError: If ``translations.tsv`` is damaged; names the line.
-    """
+    """Return the translations of a run directory; empty if there are none."""
     directory = RunDirectory(run)
     if not directory.has(TRANSLATIONS):
         return []

@@ -27,8 +27,6 @@ SHEET_PIXELS = 256
 GAP = 2
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
-Maps = NDArray[np.float32]
-
 
 def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
     """Write the artifacts of a run below a folder; return the tags that make MLflow display images and tables.
@@ -69,7 +67,7 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
     small.save(folder / f"{stem}+compressed.webp", lossless=True, quality=0, method=0)
 
 
-def contact_sheet(maps: Maps, *, signed: bool) -> Image.Image:
+def contact_sheet(maps: NDArray[np.float32], *, signed: bool) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key], enlarged without smoothing to about 256 pixels.
 
     A row per layer and a column per head with white gaps, without labels, for MLflow's image grid.

@@ -53,8 +53,7 @@ class MlflowLogger(Logger):
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
         client, status = self.client, self.directory.status
-        self.is_new = not self.run_id
-        if self.is_new:
+        if not self.run_id:
             created = client.create_run(
                 self.to.experiment_id,
                 start_time=milliseconds(status.started or self.directory.record.created),
@@ -66,7 +65,7 @@ class MlflowLogger(Logger):
                 },
             )
             self.run_id = self.to.run_ids[self.run.run_hash] = created.info.run_id
-        self.mlflow_run = created if self.is_new else client.get_run(self.run_id)
+        self.mlflow_run = client.get_run(self.run_id)
         if self.mlflow_run.info.status != "RUNNING":
             client.update_run(self.run_id, status="RUNNING")
         for name in self.mlflow_run.data.metrics:

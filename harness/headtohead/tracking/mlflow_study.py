@@ -24,7 +24,7 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
-from headtohead.tracking.run_page import IN_PLAN_TAG, PARAM_LIMIT, RUN_HASH_TAG, SHIPPED_TAG, TAG_LIMIT, user
+from headtohead.tracking.run_page import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG, TAG_LIMIT, user
 from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.view import link, untested, views
@@ -118,9 +118,9 @@ class MlflowStudy(StudyLogger):
 
     def finish(self) -> list[str]:
         """Update the summary run: counts, plan, report and status."""
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import RunTag
 
-        store, plan, parent = self.to.store, self.study.record, self.to.parent
+        store, parent = self.to.store, self.to.parent
         client, existing = store.client, store.client.get_run(parent).data
         counts, ended = Counter[str](), []
         for run in self.study.runs():
@@ -132,33 +132,23 @@ class MlflowStudy(StudyLogger):
         stale = "; ".join(stale_changes(self.study))
         warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
         report = inside(self.reports, self.study.name, tree=True)
-        file = report / "answer.json"
-        answer = str(files.read_json(file)["answer"]) if file.is_file() else ""
+        answer_file = report / "answer.json"
+        answer = str(files.read_json(answer_file)["answer"]) if answer_file.is_file() else ""
         tags = {
             NOTE_TAG: warning + self._note(counts, report),
-            "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
+            "h2h.states": _listed(counts),
             "h2h.experiment_id": self.to.experiment_id,
             "h2h.answer": answer,
             **({STALE_TAG: stale} if stale else {}),
         }
         if not stale and STALE_TAG in existing.tags:
             client.delete_tag(parent, STALE_TAG)
-        params = {
-            "axes": ", ".join(plan.axes),
-            "baseline": plan.baseline,
-            "match": plan.match,
-            "primary metric": plan.metrics.primary,
-            "dataset": plan.data["dataset"],
-            "data.seed": plan.by_slug[plan.baseline].config.data.seed,
-            "question": plan.question,
-        }
-        new = {name: str(value)[:PARAM_LIMIT] for name, value in params.items() if name not in existing.params}
-        client.log_batch(
-            parent,
-            params=[Param(name, value) for name, value in new.items()],
-            tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
-        )
-        self._log_files(report)
+        client.log_batch(parent, tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()])
+        client.log_artifact(parent, str(self.study.path / EXPERIMENT))
+        for file in filter(Path.is_file, (report / name for name in REPORT_FILES)):
+            client.log_artifact(parent, str(file), "report")
+        if (report / "figures").is_dir():
+            client.log_artifacts(parent, str(report / "figures"), "figures")
         if counts.keys() & (states.PENDING | {WAITING}):
             client.update_run(parent, status="RUNNING")
         else:
@@ -188,19 +178,15 @@ class MlflowStudy(StudyLogger):
             paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
             # A picture and its caption are a single paragraph.
             report = "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
-        shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-        lines = [f"**{markdown_escape(plan.question)}**", *([report[: TAG_LIMIT // 2]] if report else [])]
-        lines.append(
-            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {shown}. "
-            f"[Open the view of all runs]({link(self.to.experiment_id)})"
-        )
-        return "\n\n".join([*lines, f"Command: {markdown_code(plan.command)}"])
+        paragraphs = [
+            f"**{markdown_escape(plan.question)}**",
+            report[: TAG_LIMIT // 2],
+            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {_listed(counts)}. "
+            f"[Open the view of all runs]({link(self.to.experiment_id)})",
+            f"Command: {markdown_code(plan.command)}",
+        ]
+        return "\n\n".join(filter(None, paragraphs))
 
-    def _log_files(self, report: Path) -> None:
-        client, parent = self.to.store.client, self.to.parent
-        client.log_artifact(parent, str(self.study.path / EXPERIMENT))
-        for file in REPORT_FILES:
-            if (report / file).is_file():
-                client.log_artifact(parent, str(report / file), "report")
-        if (report / "figures").is_dir():
-            client.log_artifacts(parent, str(report / "figures"), "figures")
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in counts.most_common())

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFrame:
-    """Return a row per run with its parameters, status and last metrics; with ``metric``, a row per logged step.
-
-    Raises:
-        HeadToHeadError: If the store cannot be read, or has no such experiment or no runs in it.
-    """
+    """Return a row per run with its parameters, status and last metrics; with ``metric``, a row per logged step."""
     import pandas as pd
 
     store, rows = open_store(uri, create=False), []

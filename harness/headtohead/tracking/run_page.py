@@ -11,6 +11,7 @@ from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
+from headtohead.storage.record import leaves
 from headtohead.storage.run import RunRecord
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
@@ -51,11 +52,16 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
         else:
             params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
         for name, entry in entries.items():
-            params = {name: entry["name"], **_flat(name, entry["options"])} | params
-    fields = {name: value for name, value in _flat("", config).items() if name not in _runtime_fields()}
+            options = {f"{name}.{option}": value for option, value in leaves(entry["options"])}
+            params = {name: entry["name"], **options} | params
+    named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
+    fields = {name: value for name, value in named if name not in _runtime_fields()}
     # MLflow allows only these characters.
-    named = {re.sub(r"[^\w\-./ :]", "-", name): x for name, x in (fields | params).items() if x is not None}
-    return {name: text(value)[:PARAM_LIMIT] for name, value in named.items()}
+    return {
+        re.sub(r"[^\w\-./ :]", "-", name): text(value)[:PARAM_LIMIT]
+        for name, value in (fields | params).items()
+        if value is not None
+    }
 
 
 def tags(
@@ -125,15 +131,6 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(text(item) for item in value)
     return str(value)
-
-
-def _flat(prefix: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {prefix: value}
-    fields: dict[str, Any] = {}
-    for name, inner in value.items():
-        fields |= _flat(prefix if name == "options" else f"{prefix}.{name}" if prefix else name, inner)
-    return fields
 
 
 @functools.cache

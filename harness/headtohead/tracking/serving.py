@@ -27,11 +27,7 @@ STOP_SECONDS = 10.0
 
 
 def study_links(uri: str, port: int = PORT) -> dict[str, str]:
-    """Return the links of experiments by name, newest first.
-
-    Raises:
-        HeadToHeadError: If the store does not exist or cannot be used.
-    """
+    """Return the links of experiments by name, newest first."""
     store = open_store(uri, create=False)
     with store_errors(uri):
         experiments = store.client.search_experiments(order_by=["creation_time DESC"])
@@ -44,28 +40,14 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
 
 @contextmanager
 def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root") -> Iterator[subprocess.Popen[bytes]]:
-    """Run an MLflow server on this machine; end it with its workers at the end of the block, or at SIGTERM and SIGHUP.
-
-    Raises:
-        HeadToHeadError: If the port is in use or the server does not start.
-    """
+    """Run an MLflow server on this machine; end it with its workers after the block, or at SIGTERM and SIGHUP."""
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
             raise HeadToHeadError(f"port {port} is in use; choose another with --port")
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        uri,
-        "--host",
-        HOST,
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
     # By default, uvicorn imports the working directory.
-    command += ["--workers", "1", "--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
+    command += ["--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
     if database := database_of(uri):
         command += [artifacts, (database.parent / ARTIFACTS).as_uri()]
     environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -28,7 +29,7 @@ from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
-from headtohead.tracking.study import locked
+from headtohead.tracking.study import InUseError, locked
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
@@ -72,16 +73,12 @@ class ShipperProcess:
             A message with the command to use if runs are missing in the tracker, else None.
         """
         self.close()
-        try:
+        with suppress(KeyboardInterrupt):
             if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
                 if (left := until - time.monotonic()) > 0:
-                    log(
-                        f"{self.logger}: shipping to {self.tracker} for at most {left:.0f} s more; "
-                        f"Ctrl-C leaves the rest to {sync}"
-                    )
+                    more = f"shipping to {self.tracker} for at most {left:.0f} s more"
+                    log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
                 self._ended(until - time.monotonic())
-        except KeyboardInterrupt:
-            pass
         if self.process.poll() == 0:
             return None
         last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
@@ -102,13 +99,7 @@ class ShipperProcess:
 
 
 def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
-    """Start a shipper; return None if the folder cannot be written.
-
-    Args:
-        experiment: The experiment's folder.
-        logger: Name of the logger.
-        reports: The folder of all reports.
-    """
+    """Start a shipper of an experiment's folder; return None if the folder cannot be written."""
     try:
         experiment.mkdir(parents=True, exist_ok=True)
         file = inside(experiment, f"shipper-{logger}.log").open("ab")
@@ -128,16 +119,11 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
 
 
 def shipping_seconds() -> float:
-    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60.
-
-    Raises:
-        HeadToHeadError: If the variable is not a valid number of seconds.
-    """
+    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60."""
     text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
-    with suppress(ValueError):
-        if 0 <= (seconds := float(text)) < threading.TIMEOUT_MAX:
-            return seconds
-    raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
+        raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+    return float(text)
 
 
 def follow(shipper: Shipper, ended: threading.Event) -> bool:
@@ -146,7 +132,7 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
     If another process logs this study, wait until it ends.
     """
     while not ended.is_set():
-        with suppress(HeadToHeadError), locked(shipper.folder, shipper.name):
+        with suppress(InUseError), locked(shipper.folder, shipper.name):
             while not ended.wait(POLL_SECONDS):
                 if (shipper.folder / EXPERIMENT).is_file():
                     shipper.poll()

@@ -28,7 +28,6 @@ LIVE_SECONDS = 5.0
 # Maximum fraction of a core for passes over active runs, and for polling. With many runs, both are less frequent.
 LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
-LAST_ATTEMPTS = 3
 
 LOCK_SECONDS = 10.0
 """Waiting time for another process that logs the same study to the same tracker."""
@@ -55,12 +54,9 @@ class ShipReport:
 
     def line(self) -> str:
         """Return the counts as a line of text."""
-        counts = f"{self.shipped} shipped, {self.unchanged} unchanged"
-        if self.waiting:
-            counts += f", {self.waiting} not started"
-        if self.failures:
-            counts += f", {len(self.failures)} failed"
-        return f"{self.experiment}: {counts}"
+        others = {"not started": self.waiting, "failed": len(self.failures)}
+        more = "".join(f", {count} {what}" for what, count in others.items() if count)
+        return f"{self.experiment}: {self.shipped} shipped, {self.unchanged} unchanged{more}"
 
 
 @dataclass
@@ -116,20 +112,12 @@ class Shipper:
 
     def finish(self) -> bool:
         """Log all that is missing; return whether the tracker has every started run."""
-        for attempt in range(1, LAST_ATTEMPTS + 1):
-            try:
-                report = self.ship()
-            except HeadToHeadError as error:
-                log.warning("attempt %d of %d: %s", attempt, LAST_ATTEMPTS, error)
-            else:
-                log.info("%s; %s", report.line(), report.link)
-                # The parent prints the last line as the reason if the tracker is incomplete.
-                for line in (*report.notes, *report.failures):
-                    log.warning(line)
-                if report.complete:
-                    return True
-            time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
-        return False
+        report = self.ship()
+        log.info("%s; %s", report.line(), report.link)
+        # The parent prints the last line as the reason if the tracker is incomplete.
+        for line in (*report.notes, *report.failures):
+            log.warning(line)
+        return report.complete
 
     def ship(
         self, study: TrackedStudy | None = None, runs: Sequence[TrackedRun] | None = None, *, is_last: bool = True
@@ -198,9 +186,7 @@ class Shipper:
         status = run.observed(sweep=sweep)
         state = status.state
         is_final, content_hash = state not in states.PENDING, run.content_hash()
-        if (is_final and tracker.received.get(run.run_hash) == content_hash) or not (
-            is_final or state == states.RUNNING
-        ):
+        if tracker.received.get(run.run_hash) == content_hash if is_final else state != states.RUNNING:
             return False
         steps = run.steps()
         opened = self.runs.get(run.run_hash)

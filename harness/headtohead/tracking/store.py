@@ -11,15 +11,15 @@ import importlib
 import logging
 import os
 import re
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock, Timeout
 
 from headtohead import files
 from headtohead.config.project import URI_VARIABLE, readable
@@ -59,11 +59,7 @@ class Store:
     database: Path | None
 
     def experiment(self, name: str) -> str:
-        """Return the id of the MLflow experiment of that name; create it if it is missing.
-
-        Raises:
-            HeadToHeadError: If the experiment was deleted in MLflow.
-        """
+        """Return the id of the MLflow experiment of that name; create it if it is missing."""
         from mlflow.exceptions import MlflowException
 
         experiment = self.client.get_experiment_by_name(name)
@@ -142,12 +138,7 @@ def store_errors(uri: str) -> Iterator[None]:
 
 
 def open_store(uri: str, *, create: bool) -> Store:
-    """Open a store and check it; with ``create``, create a missing SQLite store.
-
-    Raises:
-        HeadToHeadError: If the store is missing, unreachable, not writable, or of another MLflow version. Then nothing
-            is changed.
-    """
+    """Open a store and check it; with ``create``, create a missing SQLite store."""
     load_mlflow()
     from mlflow import MlflowClient
 
@@ -169,24 +160,14 @@ def open_store(uri: str, *, create: bool) -> Store:
 
 @contextmanager
 def locked(uri: str) -> Iterator[None]:
-    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it.
-
-    Raises:
-        HeadToHeadError: If another process holds the lock too long.
-    """
+    """Hold the lock of a SQLite store, so that only a single shipper on this machine writes to it."""
     database = database_of(uri)
     if database is None:
         yield
         return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = FileLock(f"{database}.lock", is_singleton=True).acquire(timeout=LOCK_SECONDS)
-    except Timeout:
-        raise HeadToHeadError(
-            f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
-            "run h2h sync when it has ended"
-        ) from None
-    with lock:
+    problem = f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s"
+    error = HeadToHeadError(f"{problem}; run h2h sync when it has ended")
+    with files.locked(database.with_name(f"{database.name}.lock"), LOCK_SECONDS, error):
         yield
 
 
@@ -219,14 +200,13 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
 def _create(database: Path) -> None:
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    open_new: Callable[[str, str], Any] = SqlAlchemyStore
-
-    def build(temporary: Path) -> None:
-        open_new(f"sqlite:///{temporary}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
-        with closing(sqlite3.connect(temporary)) as connection:
+    build: Callable[[str, str], Any] = SqlAlchemyStore
+    with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
+        fresh = Path(folder, "mlflow.db")
+        build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri()).engine.dispose()
+        with closing(sqlite3.connect(fresh)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-
-    files.replace(database, build)
+        files.replace(database, lambda temporary: shutil.copyfile(fresh, temporary))
 
 
 @functools.cache

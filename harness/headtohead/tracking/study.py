@@ -7,13 +7,11 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
-
-from filelock import FileLock, Timeout
 
 from headtohead import files
 from headtohead.data import cache_root
@@ -51,7 +49,7 @@ class TrackedStudy(ExperimentDirectory):
         """Return all planned runs in the order of the plan."""
         variants = self.record.by_slug
         return [
-            TrackedRun(self.run_path(run), run.run_hash, run.seed, variants[run.variant], run.reused_from)
+            TrackedRun(run.path(self.path), run.run_hash, run.seed, variants[run.variant], run.reused_from)
             for run in self.record.runs
         ]
 
@@ -103,9 +101,6 @@ class TrackedRun(RunDirectory):
 
         A resumed run repeats steps. A repeated step has its last values and its first time, so that histories logged
         before and after an interruption are equal.
-
-        Raises:
-            HeadToHeadError: If the history of a finished run has changed.
         """
         found: dict[int, Step] = {}
         for line in self.history():
@@ -135,10 +130,8 @@ class StudyLogger:
     received: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        try:
+        with suppress(HeadToHeadError):  # a damaged file counts as missing, so all runs begin again
             self.received = read_record(dict[str, str], self._file(".json")) or {}
-        except HeadToHeadError:  # a damaged file counts as missing, so all runs begin again
-            self.received = {}
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -200,18 +193,10 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-@contextmanager
-def locked(study: Path, name: str, seconds: float = 0.0) -> Iterator[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds.
-
-    Raises:
-        InUseError: If another process holds it.
-    """
-    try:
-        with FileLock(_file(study, f"{name}.lock"), timeout=seconds):
-            yield
-    except Timeout:
-        raise InUseError(f"another process logs '{study.name}' to {name}; wait until it ends") from None
+def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
+    error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
+    return files.locked(_file(study, f"{name}.lock"), seconds, error)
 
 
 def _file(study: Path, name: str) -> Path:

@@ -25,7 +25,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.training import checkpoint
 from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait

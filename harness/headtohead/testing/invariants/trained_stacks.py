@@ -14,7 +14,7 @@ from torch import Tensor
 from headtohead.model.members import shape
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.resume_points import ResumePoints
+from headtohead.storage.stack import ResumePoints
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import changed, tiny_config

@@ -149,11 +149,15 @@ def no_figures() -> Callable[[], AbstractContextManager[None]]:
     """Leave figures out of reports meanwhile, where a test is about something else: they take longer than the rest."""
     from headtohead.report import writing
 
+    draw = writing.draw
+
     @contextmanager
     def leave_out() -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(writing, "draw", lambda content: {})
+        writing.draw = lambda report: {}
+        try:
             yield
+        finally:  # fixtures may leave in another order than they entered
+            writing.draw = draw
 
     return leave_out
 

@@ -71,7 +71,7 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_pat
     [
         (("stats", "toy-gramar"), "h2h: unknown dataset 'toy-gramar'; did you mean 'toy-grammar'?"),
         (("stats", "toy-grammar", "--set", "siz=3"), "unknown field 'siz'"),
-        (("stats", "toy-grammar", "--set", "size"), "h2h: --set size: expected path=value"),
+        (("stats", "toy-grammar", "--set", "size"), "h2h: --set data.size: expected path=value"),
         (("stats", "tatoeba", "--set", "file=none.tsv"), "none.tsv' does not exist"),
         (("fetch", "tatoeba", "--set", "pair=x"), "expected two language codes such as eng-spa"),
     ],

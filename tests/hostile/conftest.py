@@ -146,12 +146,13 @@ class SmallStudy:
 
 
 @pytest.fixture(scope="session")
-def small_study(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Callable[..., Any]) -> SmallStudy:
+def small_study(
+    tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Callable[..., Any], no_figures: Any
+) -> SmallStudy:
     """The undamaged study; tests damage a copy."""
     study = SmallStudy(tmp_path_factory.mktemp("small"), cache, h2h_here)
     (study.folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headtohead.report.writing.draw", lambda content: {})
+    with no_figures():
         done = study.call("run", "small.yaml")
         assert done.returncode == 0, done.stderr
         done = study.call("ablate-heads", "RUN", "--no-decode")

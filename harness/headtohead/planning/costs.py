@@ -47,8 +47,10 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
         ) from error
 
 
-def refuse_oversized(loaded: LoadedExperiment, variant: VariantRecord) -> None:
-    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU.
+def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord, weights: int | None = None) -> None:
+    """Raise if a run of a variant with ``weights`` cannot fit into the memory of this machine or of its GPU.
+
+    By default the weights are a lower bound, those of the feed-forward networks, for which no module is built.
 
     A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
     is out of memory divides its batch.
@@ -59,13 +61,15 @@ def refuse_oversized(loaded: LoadedExperiment, variant: VariantRecord) -> None:
     import torch
 
     available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
-    train, number = variant.config.train, variant.counts.total
+    train, model = variant.config.train, variant.config.model
+    networks = 1 if variant.config.quirks.shared_modules else model.encoder_layers + model.decoder_layers
+    number = weights or 2 * model.d_model * model.d_ff * networks
     copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
     needed = number * (8 if train.precision == "float64" else 4) * copies
     if needed > available:
         raise loaded.location("base", "model").error(
-            f"variant '{variant.slug}' has {number:,} parameters, which need {needed / 2**30:,.1f} GiB in training; "
-            f"{available / 2**30:,.1f} GiB are available; reduce d_model, d_ff, layers or the vocabulary"
+            f"variant '{variant.slug}' has at least {number:,} parameters, which need {needed / 2**30:,.1f} GiB in "
+            f"training; {available / 2**30:,.1f} GiB are available; reduce d_model, d_ff, layers or the vocabulary"
         )
 
 

@@ -200,13 +200,15 @@ class _Planner:
             raise loaded.location("match").error(
                 f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
             )
+        for variant in design.variants:
+            refuse_oversized(loaded, variant)
         matched, unmatched = match_variants(
             design.variants, lambda config: count_model(config, self.data_of(config, first))
         )
         design = replace(design, variants=self.warm.apply(loaded, matched))
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
         for item in planned:
-            refuse_oversized(loaded, item.record)
+            refuse_oversized(loaded, item.record, item.record.counts.total)
         longest = {"source": 1, "target": 1}
         for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
             lengths = longest_sequences(config, draw.record["longest"])

@@ -231,6 +231,14 @@ def test_faulty_commands_of_an_installed_package_are_named(
     assert matches(line, message), line
 
 
+def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(tmp_path, h2h_here, install):
+    install(hook("{'mine': Mine}"))
+    for more in ((), ("--plugin", str(tmp_path / "site" / "outside_plugin.py"))):
+        listed = h2h_here(tmp_path, "plugins", "mine", *more)
+        assert (listed.returncode, listed.stderr) == (0, "")
+        assert "outside_plugin (outside 1.2)" in listed.stdout
+
+
 def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, h2h_here, refusal):
     os.mkfifo(tmp_path / "fifo.py")
     (tmp_path / "folder.py").mkdir()

@@ -9,10 +9,10 @@ two metrics, are counted as not recomputed.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,4 +183,6 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a report")
+    raise SystemExit(main(parser.parse_args().folders))

@@ -248,12 +248,17 @@ def run(
         same_command="the same command without --fresh" if fresh else "the same command",
         log=log,
     )
-    while (tuning := planned.tuning) is not None and not tuning.is_done:  # again if the sweep is widened
-        sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
-        log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-        with session.shipped(sweep):
-            outcome = execute(sweep, machine, cache_root(), command or "")
-        planned = plan_again(look)
+    tuning = planned.tuning
+    if tuning is not None and not tuning.is_done:
+        with session.shipped(tuning.plan):
+            while tuning is not None and not tuning.is_done:  # again if the sweep is widened
+                sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
+                log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
+                outcome = execute(sweep, machine, cache_root(), command or "")
+                planned = plan_again(look)
+                tuning = planned.tuning
+                if not set(outcome.states) <= states.RESULTS:
+                    break
         if not set(outcome.states) <= states.RESULTS:
             session.log_end(sweep, sweep.name, outcome)
             session.finish_shipping(planned.name)

@@ -38,6 +38,7 @@ def h2h(tmp_path: Path, cache: Path, h2h_here: Command) -> Command:
     return lambda *arguments: h2h_here(tmp_path, *arguments, H2H_CACHE=str(cache))
 
 
+@pytest.mark.slow
 def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(tmp_path: Path, h2h: Command) -> None:
     done = h2h("-vv", "--log-file", "h2h.log", "run", "study.yaml", "--no-tracking", "--no-report")
     assert done.returncode == 0, done.stderr

@@ -25,7 +25,7 @@ NOT_APPLYING = {
 }
 
 
-@case_table("names", NOT_APPLYING, ids="/".join, default=1)
+@case_table("names", NOT_APPLYING, ids="/".join, default=0)
 def test_invariants_hold_within_their_domain(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))

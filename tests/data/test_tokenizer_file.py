@@ -201,6 +201,7 @@ def test_wrong_files_and_names_are_errors(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

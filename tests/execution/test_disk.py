@@ -59,7 +59,8 @@ def check_nothing_failed(done: Completed, experiment: Path) -> None:
     assert not any("FAILED" in path.read_text() for path in experiment.glob("*/status.json"))
 
 
-@pytest.mark.parametrize("filling", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("filling", [False, True])
 def test_a_full_disk_fails_no_run_and_the_same_command_resumes(
     study: Study, undisturbed: Study, small_disk: Path, filling: bool
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
     assert {len(folder.record.members) for folder in stack_folders(study.experiment)} <= {1, 2, 4}
 
 
+@pytest.mark.slow
 def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
     plugin = own_positional(
         "if Own.calls > 100 and not FAILED.exists():\n"

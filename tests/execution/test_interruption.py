@@ -29,6 +29,7 @@ def worker_of(study: Study) -> int:
     return next(study.holders()[run] for run, state in study.states().items() if state == "RUNNING")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_stops_only_its_stack_which_resumes(study: Study, undisturbed: Study) -> None:
     def kill() -> None:
         wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))

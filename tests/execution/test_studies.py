@@ -22,14 +22,20 @@ from made.study import Study
 SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}}
 
 
-def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(study: Study) -> None:
+def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(api.shipper, "start_shipper", lambda experiment, *_: logged.append(experiment.name))
     study.write(
         base=SHORT,
         design=[{"product": {"positional": ["sinusoidal", "alibi"]}}],
         tune={"train.lr": [1e-9, 0.02]},
         seeds=1,
     )
-    done = study.run()
+    done = study.run(tracking=True)
+    assert done.stdout.count("tuning first: ") == 2
+    assert logged == ["tiny-tuning", "tiny"]
     assert "tuning first: 8 runs of tiny-tuning" in done.stdout
     assert "training 8 runs in 1 stack" in done.stderr
     assert "training 2 runs in 1 stack" in done.stderr

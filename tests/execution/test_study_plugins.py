@@ -82,6 +82,7 @@ def write(folder: Path, content: dict[str, Any]) -> None:
     (folder / "study" / "near.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
+@pytest.mark.slow
 def test_a_study_trains_with_the_plugins_that_its_file_names(
     folder: Path, h2h_here: Command, without_figures: None
 ) -> None:

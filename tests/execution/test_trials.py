@@ -68,6 +68,7 @@ def test_a_trial_raises_the_error_of_a_plugin_in_this_process(trial: Study) -> N
     assert str(caught.traceback[-1].path).endswith("mine.py")
 
 
+@pytest.mark.slow
 def test_only_trains_some_variants_and_the_report_waits_for_the_others(study: Study) -> None:
     study.write(
         base={"train": {"steps": 4}, "evaluate": {"decode": "none"}},

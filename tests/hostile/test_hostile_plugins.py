@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from headtohead.plugins.commands import plugin_commands
 from made import kind_table, matches
 
 HEAD = """
@@ -71,6 +73,7 @@ CASES = (
     replacing("torch.softmax", "torch.softmax = own"),
     replacing("torch.Tensor.backward", "torch.Tensor.backward = own"),
     replacing("torch.bmm", "del torch.bmm"),
+    replacing("torch.optim.adam.adam", "import sys\nsys.modules['torch.optim.adam'].adam = own"),
     (
         "torch",
         "in the hook",
@@ -182,6 +185,58 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(entry_points, message, tm
     install("NUMBER = 3\n", entry_points)
     line = refusal(h2h_here(tmp_path, "plugins"))
     assert matches(line, message), line
+
+
+COMMANDS = """
+import click
+
+def register_commands():
+    return {"NAME": ("outside_plugin:greet", "Print a greeting.")}
+
+@click.command()
+def greet():
+    click.echo("good morning")
+"""
+
+
+@pytest.fixture
+def install_commands(install):
+    """Install the distribution ``outside`` with a module of commands."""
+    plugin_commands.cache_clear()
+    yield lambda source: install(source, "[headtohead.commands]\nmine = outside_plugin\n")
+    plugin_commands.cache_clear()
+
+
+def test_a_command_of_an_installed_package_is_listed_and_runs(tmp_path, h2h_here, install_commands):
+    install_commands(COMMANDS.replace("NAME", "greet"))
+    assert re.search(r"^  greet +Print a greeting\.$", h2h_here(tmp_path, "--help").stdout, re.MULTILINE)
+    done = h2h_here(tmp_path, "greet")
+    assert (done.returncode, done.stdout) == (0, "good morning\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (COMMANDS.replace("NAME", "run"), "two plugins register the command 'run'; uninstall one of them"),
+        (COMMANDS.replace("NAME", "trace"), "two plugins register the command 'trace'; uninstall one of them"),
+        ("1 / 0", "the commands of 'outside_plugin' cannot be loaded: ZeroDivisionError: division by zero*"),
+        ("", "the commands of 'outside_plugin' cannot be loaded: AttributeError: *'register_commands'*"),
+    ],
+)
+def test_faulty_commands_of_an_installed_package_are_named(
+    source, message, tmp_path, h2h_here, refusal, install_commands
+):
+    install_commands(source)
+    line = refusal(h2h_here(tmp_path, "plugins"))
+    assert matches(line, message), line
+
+
+def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(tmp_path, h2h_here, install):
+    install(hook("{'mine': Mine}"))
+    for more in ((), ("--plugin", str(tmp_path / "site" / "outside_plugin.py"))):
+        listed = h2h_here(tmp_path, "plugins", "mine", *more)
+        assert (listed.returncode, listed.stderr) == (0, "")
+        assert "outside_plugin (outside 1.2)" in listed.stdout
 
 
 def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, h2h_here, refusal):

@@ -131,6 +131,7 @@ def results(study: Path) -> dict[str, tuple[bytes, dict[str, float]]]:
     return found
 
 
+@pytest.mark.slow
 @kind_table("case", [(case.kind, case.name, case) for case in CASES])
 def test_a_limit_is_a_helpful_line_and_loses_nothing(
     case: Case, study: Path, finished: Path, cache: Path, h2h_here: Command, without_figures: None

@@ -167,7 +167,39 @@ def test_only_the_variant_at_the_edge_gets_further_values(finished):
     text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
     found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
     assert {name: len(settings) for name, settings in found.tuning.settings.items()} == {"sinusoidal": 3, "alibi": 5}
+    assert found.tuning.coarse == "3 values of train.lr"
     assert found.by_slug["alibi"].config.train.lr == 0.008
+    assert any("with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines)
+
+
+def test_a_further_value_of_a_shorthand_keeps_the_fields_that_are_tuned_too(finished):
+    text = "tune: {model.dropout: [0.1, 0.2], model.dropout_ffn: [0.2, 0.1]}"
+    found, _ = finished(text, lambda name, lr, dropout, seed: abs(dropout - 0.4))
+    tried = [(setting.values, setting.changes["model"]) for setting in found.tuning.settings["baseline"]]
+    assert found.by_slug["baseline"].config.model.dropout_residual == 0.4
+    assert all(values["model.dropout_ffn"] == changes["dropout_ffn"] for values, changes in tried)
+
+
+def test_an_added_variant_leaves_the_further_values_of_others_in_the_sweep(plan, finish, finished):
+    text = "design: [{product: {positional: [sinusoidal, %s]}}]\ntune: {train.lr: auto}"
+    first, _ = finished(text % "alibi", lambda name, lr, dropout, seed: abs(lr - 0.004))
+    second = plan(text % "alibi, none", seeds=1).tuning
+    assert {run.run_hash for run in first.tuning.plan.runs} < {run.run_hash for run in second.plan.runs}
+    assert {run.variant.partition("-")[0] for run in second.plan.remaining} == {"none"}
+    assert not second.is_done
+
+
+@pytest.mark.parametrize(
+    ("field", "base", "values"),
+    [
+        ("model.dropout", "model.dropout=0.5", [0.125, 0.25, 0.5]),
+        ("train.warmup_steps", "train.warmup_steps=100", [25, 50, 100, 200]),
+        ("train.warmup_steps", "train.warmup_steps=1", [0, 1, 2]),
+    ],
+)
+def test_auto_lists_the_values_that_a_field_can_have(plan, field, base, values):
+    settings = plan(f"tune: {{{field}: auto}}", base, seeds=1).tuning.settings["baseline"]
+    assert [setting.values[field] for setting in settings] == values
 
 
 def test_a_sweep_that_never_gets_worse_ends_at_the_edge(finished):
@@ -197,6 +229,7 @@ def test_a_coarse_sweep_is_noted(plan):
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {}", "tune:", "tune has no field"),
+        ("tune: {train.lr: 0.1}", "tune.train.lr:", "expected a list, got 0.1"),
         ("tune: {train.lr: automatic}", "tune.train.lr:", "'automatic'"),
         ("tune: {model.dropout: auto}", "tune.model.dropout:", "auto needs a number above 0 in base, got 0.0"),
         (

@@ -81,10 +81,7 @@ class CatalogueEntry:
 
 
 def catalogue_entries(registry: Registry, entries: Sequence[Registered]) -> list[CatalogueEntry]:
-    """Return the content of each entry of the families in `PAGE_FAMILIES`.
-
-        Raises:
-    XXX"""
+    """Return the content of each entry of the families in `PAGE_FAMILIES`."""
     table = CompatibilityTable(registry, entries)
     return [_entry(entry, registry, table) for entry in entries if entry.family in PAGE_FAMILIES]
 

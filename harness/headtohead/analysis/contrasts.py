@@ -205,9 +205,8 @@ class Contrast:
         if self.size is None or self.judgement.size_test is None:
             return ""
         late = " (margin set after results existed)" * self.late_margin
-        return f"{self.size} the margin of {show(self.judgement.size_test.margin, self.metric)}{late}".replace(
-            "unclear the", "size unclear against the"
-        )
+        size = "unclear whether within" if self.size == UNCLEAR else self.size
+        return f"{size} the margin of {show(self.judgement.size_test.margin, self.metric)}{late}"
 
 
 @dataclass(frozen=True)

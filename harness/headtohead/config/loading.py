@@ -136,7 +136,7 @@ def load_text(
     root = SourceLocation(source)
     if not isinstance(value, dict):
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
-    options = {} if seeds is None else {"seeds": seeds}
+    options = {} if seeds is None else {"seeds": seeds if isinstance(seeds, int) else list(seeds)}
 
     def locate(path: FieldPath) -> SourceLocation:
         return SourceLocation(Source(f"--seeds {seeds}")) if path[:1] == ("seeds",) and options else root.child(*path)

@@ -43,7 +43,7 @@ class Leftover:
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     """Yield what can be removed from a runs folder and the cache.
 
-    archived: runs that ``--fresh``, ``--force`` or ``--repair`` moved to ``.archived``. superseded: runs that are
+    archived: runs that ``--fresh``, ``--stale`` or ``--repair`` moved to ``.archived``. superseded: runs that are
     neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
     weights. failed: planned runs without a result that ended as FAILED, OOM, TIMEOUT or KILLED. trial and reproduced:
     runs of ``--try`` and of ``h2h reproduce``. cache: prepared data. Experiments behind symbolic links are not cleaned.
@@ -61,7 +61,7 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
         folder = experiment.path
         if folder.is_symlink():
             continue
-        yield from _hidden("archived", folder, ".archived", "moved by --fresh, --force or --repair", folder)
+        yield from _hidden("archived", folder, ".archived", "moved by --fresh, --stale or --repair", folder)
         yield from _hidden("reproduced", folder, ".reproduced", "trained by h2h reproduce", folder)
         for path in run_directories(folder):
             if not run_files(path):

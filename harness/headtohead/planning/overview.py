@@ -78,7 +78,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"tokens, data_hash {data['data_hash'][:8]}"
     )
     if tuning:
-        tried = "; ".join(setting.name for setting in tuning.settings[plan.design.baseline])
+        listed_settings, *others = tuning.settings.values()
+        tried = "; ".join(setting.name for setting in listed_settings if all(setting in own for own in others))
         seeds = counted(len(tuning.plan.design.seeds), "seed")
         done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
         yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"

@@ -161,13 +161,11 @@ class Tuning:
     @property
     def coarse(self) -> str:
         """Why the sweep may miss the best setting; empty with four values, two seeds and full length."""
-        settings = next(iter(self.settings.values()))
-        values = {path: {setting.values[path] for setting in settings} for path in settings[0].values}
-        reasons = [
-            f"{len(tried)} values of {path}"
-            for path, tried in values.items()
-            if len(tried) < 4 and any(isinstance(value, float) for value in tried)
-        ]
+        reasons = []
+        for path in next(iter(self.settings.values()))[0].values:
+            tried = min(({setting.values[path] for setting in own} for own in self.settings.values()), key=len)
+            if len(tried) < 4 and any(isinstance(value, float) for value in tried):
+                reasons.append(f"{len(tried)} values of {path}")
         reasons += ["1 seed"] * (len(self.plan.design.seeds) == 1)
         reasons += [f"train.epochs {text(self.epochs)} only"] * (self.epochs is not None)
         return ", ".join(reasons)

@@ -103,11 +103,12 @@ def make_plan(
     settings = dict.fromkeys((variant.slug for variant in design.variants), settings_of(loaded, design, registry))
     for widening in range(MOST_WIDENINGS + 1):
         tried = planner.plan(*sweep(loaded, design, settings))
-        tuning = Tuning(settings, tried, tuned_variants(design, settings, tried), loaded.file.tune_epochs)
-        wider = {slug: widened(found, tuning.variants.get(slug)) for slug, found in settings.items()}
+        tuned = tuned_variants(design, settings, tried)
+        wider = {slug: widened(found, tuned.get(slug)) for slug, found in settings.items()}
         if wider == settings or widening == MOST_WIDENINGS:
             break
         settings = wider
+    tuning = Tuning(settings, tried, tuned if len(tuned) == len(settings) else {}, loaded.file.tune_epochs)
     plan = replace(planner.plan(loaded, tuning.apply(design), looks), tuning=tuning)
     if not tried.remaining:
         return plan

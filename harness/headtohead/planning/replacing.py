@@ -12,6 +12,7 @@ from dataclasses import replace
 from headtohead.config.loading import experiment_name
 from headtohead.config.project import next_command
 from headtohead.planning.plan import Plan, count_are
+from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
 from headtohead.storage.leases import observe
@@ -23,7 +24,8 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
     """Return why ``h2h run`` rejects a plan, with what would be lost and what to do instead, or None.
 
     The experiment's name may be that of another file, overrides may drop finished or running runs, or, without
-    ``stale``, plugins of finished runs have changed. Additional seeds and variants drop no run.
+    ``stale``, plugins of finished runs have changed. Additional seeds and variants drop no run, and neither do
+    overrides of fields that no result depends on.
     """
     loaded, plans = plan.loaded, [plan, *([plan.tuning.plan] if plan.tuning else [])]
     for own in plans:
@@ -36,7 +38,8 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
                 f"experiment '{own.name}' in '{plan.runs_root}' has the runs of the file '{recorded}'; "
                 f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
             )
-    for own in plans if loaded.overrides or loaded.seeds_option else ():
+    changes_runs = loaded.seeds_option or not all(is_runtime(*override.path[:2]) for override in loaded.overrides)
+    for own in plans if changes_runs else ():
         protected = list(_protected(own))
         if dropped := protected.count(False):
             return (

@@ -76,13 +76,15 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     return tuple(settings.values())
 
 
-def _around(axes: Axes, path: str, location: SourceLocation) -> list[float]:
-    """Return the values of ``auto``: multiples of the value of ``base``."""
+def _around(axes: Axes, path: str, location: SourceLocation) -> Sequence[float]:
+    """Return the values of ``auto``: multiples of the value of ``base`` that the field can have."""
     section, field = sorted(_fields_of(path))[0]
     value = getattr(getattr(axes.start.copy().build(), section), field)
-    if not isinstance(value, float) or value <= 0:
+    if not isinstance(value, int | float) or value <= 0:
         raise location.child(path).error(f"auto needs a number above 0 in base, got {value}; list the values")
-    return [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
+    found = [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
+    numbers = dict.fromkeys(map(round, found) if isinstance(value, int) else found)
+    return [number for number in numbers if TuningSetting({}, {section: {field: number}}).is_valid]
 
 
 def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> tuple[TuningSetting, ...]:
@@ -92,11 +94,13 @@ def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> 
     best = next(setting for setting in settings if setting.values == tuned.chosen)
     added = []
     for path in tuned.at_the_edge:
+        # A field of a shorthand that is tuned too keeps its own value.
+        inner = set().union(*(fields for fields in map(_fields_of, best.values) if fields < _fields_of(path)))
         numbers = sorted(_numbers(path, settings), reverse=best.values[path] == max(_numbers(path, settings)))
         edge, neighbour = numbers[:2]
         further = float(f"{edge * edge / neighbour if neighbour else 2 * edge:.6g}")
         changes = {section: dict(fields) for section, fields in best.changes.items()}
-        for section, field in _fields_of(path):
+        for section, field in _fields_of(path) - inner:
             changes[section][field] = round(further) if isinstance(changes[section][field], int) else further
         setting = TuningSetting({**best.values, path: round(further) if isinstance(edge, int) else further}, changes)
         if setting.is_valid and setting not in settings:
@@ -156,12 +160,11 @@ def sweep(
 def tuned_variants(
     design: Design, settings: Mapping[str, Sequence[TuningSetting]], plan: Plan
 ) -> dict[str, TunedVariant]:
-    """Return the best and all tried settings by variant; empty while a run of the sweep has no result.
+    """Return the best and all tried settings of each variant whose runs of the sweep all have a result.
 
     Of equal settings, the first is the best. A setting with a diverged run has no mean and is chosen last.
     """
-    if any(run.state not in states.RESULTS for run in plan.runs):
-        return {}
+    open_slugs = {run.variant for run in plan.runs if run.state not in states.RESULTS}
     losses: dict[str, list[float]] = {}
     for run in plan.runs:
         path = run.path(plan.directory)
@@ -172,9 +175,12 @@ def tuned_variants(
     for variant in design.variants:
         tried = []
         own = settings[variant.slug]
-        for setting in own:
-            planned = plan.by_slug[f"{variant.slug}-{setting.slug}"].record
-            values = losses[planned.equal_to or planned.slug]
+        records = [plan.by_slug[f"{variant.slug}-{setting.slug}"].record for setting in own]
+        slugs = [record.equal_to or record.slug for record in records]
+        if not open_slugs.isdisjoint(slugs):
+            continue
+        for setting, slug in zip(own, slugs, strict=True):
+            values = losses[slug]
             finite = all(map(math.isfinite, values))
             mean = statistics.fmean(values) if finite else None
             sd = statistics.stdev(values) if finite and len(values) > 1 else None

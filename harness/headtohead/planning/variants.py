@@ -52,7 +52,7 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
     if axis in SECTIONS and axis != DATA_AXIS:
         example = f"{axis}.{next(iter(SECTIONS[axis].model_fields))}"
         raise location.error(f"'{axis}' is a section, not an axis; name a field of it, such as {example}")
-    if _is_runtime(section, field):
+    if is_runtime(section, field):
         raise location.error(f"'{axis}' does not change any result; remove it from the design")
     if not values or not isinstance(values, list):
         raise location.error(f"axis '{axis}' requires a list of values, got {shown(values)}")
@@ -73,11 +73,12 @@ def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:
     changed = [
         f"{field.rpartition('.')[2]}={text(scalar(setting))}"
         for field, setting in fields.items()
-        if not _is_runtime(*field.split(".")[:2]) and field not in ("data.file", "data.url")
+        if not is_runtime(*field.split(".")[:2]) and field not in ("data.file", "data.url")
     ]
     return f"{name}({', '.join(changed)})" if changed else name
 
 
-def _is_runtime(section: str, field: str = "") -> bool:
+def is_runtime(section: str, field: str = "") -> bool:
+    """Return whether no result depends on a field."""
     info = SECTIONS[section].model_fields.get(field) if section in SECTIONS else None
     return info is not None and any(isinstance(mark, NotHashed) for mark in info.metadata)

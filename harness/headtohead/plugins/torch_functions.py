@@ -24,8 +24,8 @@ def unchanged_torch(where: str) -> Iterator[None]:
     """
     import torch
 
-    modules = ("torch", "torch.nn.functional", "torch.linalg", "torch.autograd")
-    classes = ("torch.Tensor", "torch.nn.Module", "torch.optim.Adam", "torch.optim.AdamW")
+    modules = ("torch", "torch.nn.functional", "torch.linalg", "torch.autograd", "torch.optim.adam")
+    classes = ("torch.Tensor", "torch.nn.Module")
     owners = {name: pkgutil.resolve_name(name) for name in (*modules, *classes)}
     # Absent in a subclass: its base's function is replaced by a new attribute.
     before = [{name: vars(owner).get(name) for name in dir(owner)} for owner in owners.values()]

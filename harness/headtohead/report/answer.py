@@ -14,7 +14,7 @@ from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends
 from headtohead.statistics.paired_tests import Interval, Summary
-from headtohead.statistics.verdicts import IDENTICAL, SAME, UNCLEAR
+from headtohead.statistics.verdicts import BEYOND, IDENTICAL, SAME, UNCLEAR, WITHIN
 from headtohead.storage.metrics import higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
@@ -23,6 +23,8 @@ MOST_CLAUSES = 6
 
 MOST_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
+
+_SIZES = {WITHIN: "within the margin", BEYOND: "beyond the margin", UNCLEAR: "size unclear"}
 
 
 def answer(analysis: Analysis) -> str:
@@ -37,7 +39,9 @@ def answer(analysis: Analysis) -> str:
     if contrasts[-1].kind not in ("declared", "added", "taken") and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
     by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
-    counts = Counter[str](contrast.verdict for contrast in by_size)
+    counts = Counter(
+        f"{contrast.direction_name}{f' ({_SIZES[contrast.size]})' if contrast.size else ''}" for contrast in by_size
+    )
     clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
     clauses += [f"{len(by_size) - MOST_CLAUSES} more in the table"] * (len(by_size) > MOST_CLAUSES)
     unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)

@@ -175,7 +175,7 @@ class ExperimentFile(ConfigSection):
     seeds: Seed | Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)] | SequentialSeeds = Field(
         6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
     )
-    tune: dict[str, Literal["auto"] | list[Any]] | None = Field(
+    tune: dict[str, list[Any] | Literal["auto"]] | None = Field(
         None,
         description="values by field, such as train.lr, or auto: 1/4, 1/2, 1 and 2 times the value of base; before the "
         "experiment every variant is trained with each combination, and takes the one with the lowest validation "

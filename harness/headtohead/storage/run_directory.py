@@ -289,7 +289,7 @@ def _repair(run: Path, name: str) -> str:
     with suppress(HeadToHeadError):
         experiment = read_record(ExperimentRecord, run.parent / EXPERIMENT)
     if experiment is None or experiment.file is None:
-        return "h2h run FILE --repair retrains the run, h2h import-checkpoint --force imports it again"
+        return "h2h run FILE --repair retrains the run; delete an imported run and import it again"
     file = runs.parent / experiment.file
     label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
     command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)

@@ -15,15 +15,7 @@ RECORDS = (RUN, EXPERIMENT, "stack.json")
 
 PATTERNS = (
     *(*RECORDS, STATUS, METRICS, *RESULT_FILES, "attempts/*.json", f"attempts/*.{METRICS}"),
-    *(
-        REFERENCE_POINTS,
-        "shipper*.log",
-        ".loggers/*.json",
-        ".loggers/*.lock",
-        ".loggers/*-files/*",
-        ".loggers/*-files/images/*",
-        ".layout.lock",
-    ),
+    *(REFERENCE_POINTS, "shipper*.log", ".loggers/*.json", ".loggers/*.lock", ".layout.lock"),
     *(".loggers/*-files/*", ".loggers/*-files/images/*"),
     *(".leases/*.json", ".leases/*.lock", f".*.{'?' * 32}{files.TEMPORARY}"),
     *(

@@ -31,6 +31,9 @@ MIN_PLANNED_STEPS = 20
 MAX_REPLAY_DIFFERENCE = 0.05
 """Share of a step's change by which a replayed step may differ from the eager step."""
 
+COMPARED_AT_ONCE = 2**22
+"""Numbers of a tensor that are compared at a time, in float64, so that a comparison needs little memory."""
+
 ATTEMPTS = 3
 """Steps of a shape that may leave new tensors behind before ``Graphs`` falls back to eager."""
 
@@ -262,12 +265,16 @@ def compare(before: Values, replayed: Values, eager: State, active: Sequence[int
     members = 1 + max((max(owned.members) for kind in eager.values() for owned in kind if owned.members), default=-1)
     finite = set(active)
     for kind, parts in eager.items():
-        squares = torch.zeros(3, members + 1, dtype=torch.float64)  # of shared tensors, the last
-        for (tensor, owners), other, start in zip(parts, replayed[kind], before[kind], strict=True):
-            slots = torch.tensor([members] if owners is None else owners)
-            new, other, start = (x.detach().to("cpu", torch.float64) for x in (tensor, other, start))
-            for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
-                row.index_add_(0, slots, gap.reshape(len(slots), -1).square().sum(1))
+        device = parts[0].tensor.device
+        squares = torch.zeros(3, members + 1, dtype=torch.float64, device=device)  # of shared tensors, the last
+        for (tensor, owners), *copies in zip(parts, replayed[kind], before[kind], strict=True):
+            slots = torch.tensor([members] if owners is None else owners, device=device)
+            rows = max(1, COMPARED_AT_ONCE // max(1, tensor.numel() // len(slots)))
+            three = (x.detach().reshape(len(slots), -1).split(rows) for x in (tensor, *copies))
+            for own, *pieces in zip(slots.split(rows), *three, strict=True):
+                new, other, start = (piece.to(device, torch.float64) for piece in pieces)
+                for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
+                    row.index_add_(0, own, gap.square().sum(1))
         wrongs, changes, moves = squares.sqrt().tolist()
         for slot in (*active, members):
             wrong, change, move = wrongs[slot], changes[slot], moves[slot]

@@ -147,6 +147,7 @@ def test_options_that_exclude_each_other(options: dict[str, Any], message: str, 
         read("pairs", **options)
 
 
+@pytest.mark.slow
 def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path: Path) -> None:
     library = pytest.importorskip("datasets")
     parts = {

@@ -32,7 +32,7 @@ def moderated_test(scores: Scores, weights: Mapping[str, float]) -> dict[str, An
     seeds = sorted(set.intersection(*(set(row) for row in scores.values())))
     table = pd.DataFrame({slug: [row[seed] for seed in seeds] for slug, row in scores.items()})
     differences = table[[*weights]].to_numpy() @ np.array([*weights.values()])
-    n, variants = table.shape
+    n = len(table)
     mean, own = differences.mean(), differences.var(ddof=1)
     flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
     found: dict[str, Any] = {
@@ -41,6 +41,8 @@ def moderated_test(scores: Scores, weights: Mapping[str, float]) -> dict[str, An
     }
     if np.ptp(differences) < 1e-12:
         return found | {"error": 0.0, "degrees": n - 1, "p": found["sign_flip_p"], "paired_p": found["sign_flip_p"]}
+    table = table.T.drop_duplicates().T  # variants with the same scores count once
+    variants = table.shape[1]
     residuals = table.sub(table.mean(axis=1), axis=0) - table.mean() + table.to_numpy().mean()
     squares = (residuals**2).sum()
     degrees = (variants - 1) * (n - 1)

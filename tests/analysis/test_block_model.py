@@ -81,3 +81,9 @@ def test_a_ratio_is_that_of_standard_deviations() -> None:
     *others, ratio = larger_deviations(scores)
     assert others == [0, 0, 0]
     assert ratio == pytest.approx(scores[3].std(ddof=1) / math.sqrt(scores[:3].var(axis=1, ddof=1).mean()))
+
+
+def test_variants_with_the_same_scores_enter_the_model_once() -> None:
+    scores = np.random.default_rng(2).normal(size=(4, 6))
+    assert block_model([*scores, scores[0]]) == block_model(scores)
+    assert block_model([scores[0], scores[0]]) is None

@@ -215,3 +215,11 @@ def test_a_table_with_semicolons_is_refused_with_the_separator_to_use() -> None:
     table = pd.DataFrame({"variant;seed;accuracy": ["base;1;0.8"]})
     with pytest.raises(HeadToHeadError, match="one column, with semicolons; separate its columns by commas"):
         judge(table, baseline="base")
+
+
+def test_a_larger_variance_is_a_warning_unless_the_test_is_the_paired_t_test() -> None:
+    scores = np.random.default_rng(4).normal(size=(4, 6)) * [[1], [1], [1], [20]]
+    rows = dict(zip(("base", "a", "b", "noisy"), scores.tolist(), strict=True))
+    assert any("'noisy' (" in warning for warning in judge(wide(**rows), baseline="base").warnings)
+    two = judge(wide(base=rows["base"], noisy=rows["noisy"]), baseline="base")
+    assert not any("noisy" in warning for warning in two.warnings)

@@ -33,7 +33,7 @@ def scores_of(frames: Frames, metric: str) -> dict[str, list[float]]:
 
 def expected_test(by_variant: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> Expected:
     """Return the moderated test of a weighted sum of the variants' scores."""
-    scores = [*by_variant.values()]
+    scores = [*dict.fromkeys(map(tuple, by_variant.values()))]  # variants with the same scores enter once
     variants, seeds = len(scores), len(scores[0])
     grand = statistics.fmean(statistics.fmean(row) for row in scores)
     by_seed = [statistics.fmean(row[seed] for row in scores) for seed in range(seeds)]

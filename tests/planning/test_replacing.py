@@ -30,7 +30,7 @@ def study(plan, record):
 
     def done(text=TWO, state="DONE"):
         first = plan(text, seeds=3)
-        if first.tuning:
+        while first.tuning and not first.tuning.is_done:
             execute(first.tuning.plan)
             first = plan(text, seeds=3)
         execute(first, state)
@@ -114,9 +114,16 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
 def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):
     study.done(text=TUNED, state="PLANNED")
     assert refused(study, "model.d_ff=8", text=TUNED, seeds=3).startswith(
-        "experiment 'x-tuning' has 8 finished or running runs, and --set model.d_ff=8 --seeds "
-        "3 would drop 8 of them from its report; add --name LABEL"
+        "experiment 'x-tuning' has 12 finished or running runs, and --set model.d_ff=8 --seeds "
+        "3 would drop 12 of them from its report; add --name LABEL"
     )
+
+
+def test_further_values_of_a_sweep_are_not_dropped_by_a_plan_that_ignores_results(study, plan):
+    study.done(text=TUNED)  # equal losses: the first and largest value is chosen, and a further one follows
+    assert any(run.variant.endswith("lr-0.009") for run in plan(TUNED, seeds=3).tuning.plan.runs)
+    assert not study(text=TUNED, seeds=4, fresh=True).tuning.is_done
+    assert "would drop" in refused(study, "model.d_ff=8", text=TUNED, seeds=4, fresh=True)
 
 
 def test_an_experiment_with_the_name_of_the_sweep_is_refused(study):

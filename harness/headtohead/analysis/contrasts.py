@@ -27,6 +27,7 @@ from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, In
 from headtohead.statistics.verdicts import (
     BETTER,
     BEYOND,
+    IDENTICAL,
     NO_VERDICT,
     SAME,
     UNCLEAR,
@@ -63,7 +64,8 @@ class Agreement:
         verdict: ``agrees``: the whole interval is beyond ``by`` on the expected side, or with ``equal`` two one-sided
             tests find the difference within ``by``. ``disagrees``: the whole interval contradicts the expected
             result. Otherwise ``undecided``.
-        direction: ``higher`` or ``lower`` if the interval excludes 0, else ``undetected``.
+        direction: ``higher`` or ``lower`` if the interval excludes 0, else ``undetected``; ``no verdict`` without a
+            difference, or ``same by construction``.
         size: Whether the difference is smaller than ``by``; None without ``by``.
         published: ``larger`` or ``smaller`` if the whole interval is, compared with the published difference in its
             direction; else empty.
@@ -174,7 +176,7 @@ class Contrast:
         mean = self.paired.mean if self.paired else math.nan
 
         def holds(found: Difference, judged: Judgement) -> bool:
-            is_within = self.size != WITHIN or judged.size in (WITHIN, None)
+            is_within = self.size != WITHIN or judged.size == WITHIN or judged.direction == IDENTICAL
             return is_within and not (self.detected and found.mean * mean < 0)
 
         names = self.pairs[:: len(self.pairs) // max(len(self.settings), 1) or 1]
@@ -297,7 +299,7 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     """
     frames, expect = scores.frames, contrast.expect
     if contrast.direction == SAME:
-        agrees = Agreement("agrees" if expect and expect.direction == "equal" else "disagrees")
+        agrees = Agreement("agrees" if expect and expect.direction == "equal" else "disagrees", SAME)
         return replace(contrast, agreement=agrees if expect else None)
     pairs = sides(contrast)
     by_side = {side: side.scores(frames) for pair in pairs for side in pair}
@@ -306,7 +308,8 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
     problem = "; ".join(texts[:2]) + more
     scored = [(left, right) for left, right in pairs if by_side[left] and by_side[right]]
-    seeds, differences = pair_differences({side: scores.healthy(side) for side in by_side}, scored)
+    healthy = {side: scores.healthy(side) for side in by_side}
+    seeds, differences = pair_differences(healthy, scored)
     dropped = sorted({frames.trained(side.slug) for side in by_side} & scores.collapsed.keys())
     titles = [frames.by_slug[slug].title for slug in dropped]
     without = f"without the seeds of collapsed runs of {listed(titles, most=3)}" if titles else ""
@@ -317,8 +320,8 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     if (problems and not scores.allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
         reason = reason or (f"not ranked: {problem}" if problem else without)
     if reason:
-        return replace(contrast, reason=reason, agreement=Agreement("undecided") if expect else None)
-    scale = max(abs(value) for by_seed in by_side.values() for value in by_seed.values())
+        return replace(contrast, reason=reason, agreement=Agreement("undecided", NO_VERDICT) if expect else None)
+    scale = max(abs(value) for by_seed in healthy.values() for value in by_seed.values())
     first, second = scored[0]
     is_same_score = (first.metric, first.lengths) == (second.metric, second.lengths)
     model = scores.block_model(first.metric, first.lengths) if is_same_score else None
@@ -376,11 +379,11 @@ def agreement(
     else:
         own = excess[-1.0 if expect.direction == "lower" else 1.0]
         agrees, disagrees = is_beyond(own), is_beyond(own, -1.0)
-    low, high, claim = difference.low, difference.high, expect.published or 0.0
-    ends = sorted((low * math.copysign(1, claim), high * math.copysign(1, claim)))
-    published = ("larger" if ends[0] > abs(claim) else "smaller" if ends[1] < abs(claim) else "") if claim else ""
+    claim = expect.published or 0.0
+    over = tested(math.copysign(1.0, claim) * differences - abs(claim))
+    published = ("larger" if is_beyond(over) else "smaller" if is_beyond(over, -1.0) else "") if claim else ""
     verdict: AgreementVerdict = "agrees" if agrees else "disagrees" if disagrees else "undecided"
-    return Agreement(verdict, direction, size, published, Interval(1 - level, low, high))
+    return Agreement(verdict, direction, size, published, Interval(1 - level, difference.low, difference.high))
 
 
 def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:

@@ -177,7 +177,9 @@ def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, Lo
         sides = {slug for pair in contrast.pairs for slug in pair}
         if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):
             continue
-        seeds, differences = pair_differences({slug: frames.scores(slug, LOSS) for slug in sides}, contrast.pairs)
+        losses = {slug: frames.scores(slug, LOSS) for slug in sides}
+        tested = {slug: {seed: own[seed] for seed in contrast.seeds if seed in own} for slug, own in losses.items()}
+        seeds, differences = pair_differences(tested, contrast.pairs)
         if seeds:
             difference = float(differences.mean())
             gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
-from headtohead.statistics.block_model import block_model
+from headtohead.statistics.block_model import block_model, larger_deviations
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
 from headtohead.statistics.unpaired import unpaired
@@ -198,6 +198,16 @@ def judge(
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
     warnings += [few_seeds(len(against))] if is_paired and len(against) < SIGN_FLIP_SEEDS else []
+    if is_paired and len(rows) > 1:
+        larger = larger_deviations([first, *rows])
+        varied = [
+            f"'{name}' ({ratio:.1f} times)" for name, ratio in zip([baseline, *scores], larger, strict=True) if ratio
+        ]
+        if varied:
+            warnings.append(
+                f"scores vary more over seeds than those of the others: {_listed(varied)}; the tests share a variance, "
+                "so wrong verdicts can be more frequent than 5 %: see paired t p"
+            )
     same = [name for name, found in zip(scores, differences, strict=True) if found.kind == "constant"]
     if is_paired and same:
         warnings.append(

@@ -15,7 +15,7 @@ from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.statistics.block_model import BlockModel, block_model, larger_deviations
 from headtohead.statistics.collapse import collapsed
-from headtohead.statistics.paired_tests import Summary
+from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, unpadded
@@ -55,8 +55,8 @@ class Scores:
 
     @property
     def baseline_sd(self) -> float:
-        """The standard deviation of the baseline over seeds."""
-        return self.summaries[self.frames.baseline].sd
+        """The standard deviation of the baseline over seeds without a collapsed run."""
+        return self._healthy_baseline(self.metric).sd
 
     @cached_property
     def block_model(self) -> Callable[[str, tuple[int, int] | None], BlockModel | None]:
@@ -100,14 +100,20 @@ class Scores:
 
     def room(self, metric: str) -> float:
         """Return how much better than the baseline's mean a score can be; infinite without a bound or a score."""
-        mean, bound = self.frames.summary(self.frames.baseline, metric).mean, span(metric)[higher_is_better(metric)]
+        mean, bound = self._healthy_baseline(metric).mean, span(metric)[higher_is_better(metric)]
         return math.inf if math.isnan(mean) else abs(bound - mean)
+
+    def _healthy_baseline(self, metric: str) -> Summary:
+        return summarise([*self.healthy(Side(self.frames.baseline, metric)).values()])
 
     @cached_property
     def variable(self) -> Mapping[str, float]:
-        """The variants with a significantly larger variance than the others, with the ratio of standard deviations."""
+        """The variants with a significantly larger variance than the others, with the ratio of standard deviations.
+
+        There are none among two variants, whose test is the paired t-test.
+        """
         scores = {} if self.collapsed else self.complete_scores(self.metric)
-        ratios = larger_deviations([*scores.values()])
+        ratios = larger_deviations([*scores.values()]) if len(scores) > 2 else [0.0] * len(scores)
         return {slug: ratio for slug, ratio in zip(scores, ratios, strict=True) if ratio}
 
     @cached_property

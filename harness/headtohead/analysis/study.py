@@ -13,7 +13,7 @@ from headtohead.analysis.best import BestVariants, best_variants
 from headtohead.analysis.contrasts import Contrast, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
-from headtohead.analysis.scores import Scores
+from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
@@ -225,7 +225,7 @@ class Analysis(Scores):
             axes = frames.by_slug[left].axes
             value = " and ".join(label(axes[path]) for path in other.split(" and "))  # of a zip
             pairs.setdefault(value, []).append((left, right))
-        scores = {slug: frames.scores(slug, contrast.metric) for pair in contrast.pairs for slug in pair}
+        scores = {slug: self.healthy(Side(slug, contrast.metric)) for pair in contrast.pairs for slug in pair}
         model, by_value = self.block_model(contrast.metric, None), {}
         for value, group in pairs.items():
             effect = paired_differences(pair_differences(scores, group)[1].mean(axis=0))

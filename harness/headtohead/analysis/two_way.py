@@ -114,7 +114,7 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         columns=ordered(column, 1),
         cells=cells,
         ranking=tuple(ranking),
-        margin=record.margins.get(metric),
+        margin=record.margins.get(metric) if scores.margin(metric) else None,
         shares=variance_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}),
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.scores import Scores, of_test_sentences, score_mismatch
+from headtohead.analysis.scores import Scores, Side, of_test_sentences, score_mismatch
 from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.variance import CrossedEstimate, crossed, intraclass_correlation, jackknife, variant_variance
 from headtohead.storage.frames import Frames
@@ -57,12 +57,12 @@ class Uncertainty:
 def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | None:
     """Return the sources of uncertainty, or None with fewer than two seeds; ``contrasts`` are the main contrasts.
 
-    Variants that are not ranked, or not comparable with the baseline, are omitted.
+    Variants that are not ranked, or not comparable with the baseline, and seeds with a collapsed run are omitted.
     """
     frames, metric = scores.frames, scores.metric
     trained = dict.fromkeys(frames.trained(slug) for slug in scores.ranked)
     slugs = [slug for slug in trained if score_mismatch(frames, slug, frames.baseline, metric) is None]
-    by_slug = [frames.scores(slug, metric) for slug in slugs]
+    by_slug = [scores.healthy(Side(slug, metric)) for slug in slugs]
     seeds = sorted(set.intersection(*map(set, by_slug))) if by_slug else []
     if len(seeds) < 2:
         return None

@@ -6,15 +6,16 @@ replace runs; options of a single call and another file of the same name may not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from headtohead.config.labels import Scalar
 from headtohead.config.loading import experiment_name
 from headtohead.config.project import next_command
 from headtohead.planning.plan import Plan, count_are
 from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
 
 PROTECTED = states.RESULTS | states.ACTIVE
@@ -40,7 +41,7 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
             )
     changes_runs = loaded.seeds_option or not all(is_runtime(*override.path[:2]) for override in loaded.overrides)
     for own in plans if changes_runs else ():
-        protected = list(_protected(own))
+        protected = list(_protected(own, plan.tuning.record.fields if plan.tuning and own is not plan else ()))
         if dropped := protected.count(False):
             return (
                 f"experiment '{own.name}' has {len(protected)} finished or running runs, and "
@@ -69,16 +70,27 @@ def dropped_note(plan: Plan) -> str | None:
     )
 
 
-def _protected(plan: Plan) -> Iterator[bool]:
+def _protected(plan: Plan, tuned: Collection[str] = ()) -> Iterator[bool]:
     """Yield, for each recorded run that is finished or running, whether the plan contains it.
 
-    While tuning is incomplete, run hashes are not final, and runs are compared by variant and seed.
+    While tuning is incomplete, run hashes are not final, and runs are compared by variant and seed. Of a sweep of the
+    fields ``tuned``, the plan lacks further values until all listed values have results, as with ``--fresh``. They are
+    contained if the listed values of their variant are recorded.
     """
+
+    def untuned(variant: VariantRecord) -> dict[str, Scalar]:
+        return {axis: value for axis, value in variant.axes.items() if axis not in tuned}
+
     if not (plan.directory / EXPERIMENT).exists():
         return
     is_final = plan.tuning is None or plan.tuning.is_done
     planned = {run.run_hash if is_final else (run.variant, run.seed) for run in plan.runs}
     experiment = ExperimentDirectory.read(plan.directory)
+    known = {run.run_hash for run in experiment.record.runs}
+    new = [untuned(plan.by_slug[run.variant].record) for run in plan.runs if run.run_hash not in known]
+    swept = [untuned(variant.record) for variant in plan.variants if tuned]
     for recorded in experiment.record.runs:
         if observe(recorded.path(experiment.path)).state in PROTECTED:
-            yield (recorded.run_hash if is_final else (recorded.variant, recorded.seed)) in planned
+            own = untuned(experiment.record.by_slug[recorded.variant])
+            is_planned = (recorded.run_hash if is_final else (recorded.variant, recorded.seed)) in planned
+            yield is_planned or (own in swept and own not in new)

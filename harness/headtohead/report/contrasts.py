@@ -206,7 +206,7 @@ def uncertainty_section(report: Report) -> Section | None:
     lines, (correlation, interval) = [], found.correlation
     if found.reason:
         lines.append(f"Test sentences are not analysed: {found.reason}.")
-    if not math.isnan(correlation):
+    if not math.isnan(interval.low):
         icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
         lines.append(f"Intra-class correlation of seeds: {icc}. Pairing by seed removes this fraction of the variance.")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
+from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
@@ -121,7 +122,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
 
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
-    frames, metric, margin = analysis.frames, analysis.metric, analysis.frames.record.margins.get(analysis.metric)
+    frames, metric = analysis.frames, analysis.metric
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
         leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
@@ -130,18 +131,23 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
         )
-    if margin and margin.value > (room := analysis.room(metric)):
-        yield (
-            f"The margin, {show(margin.value, metric)}, exceeds the room between the baseline and the best possible "
-            f"{readable(metric)}, {show(room, metric)}: there is no verdict on the size. Compare error rates, or make "
-            "the task harder."
-        )
+    for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
+        if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
+            yield (
+                f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
+                f"{readable(own)}, {show(room, own)}: there is no verdict on the size. Compare error rates, or make "
+                "the task harder."
+            )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
-    is_sensitive = any(contrast.detected and contrast.size != WITHIN for contrast in found)
-    if not is_sensitive and any(contrast.size == WITHIN for contrast in analysis.main_contrasts):
+
+    def is_within(contrast: Contrast) -> bool:
+        return WITHIN in (contrast.size, contrast.agreement and contrast.agreement.size)
+
+    is_sensitive = any(contrast.detected and not is_within(contrast) for contrast in found)
+    if not is_sensitive and any(map(is_within, analysis.main_contrasts)):
         yield (
-            "No difference of this study is larger than the margin, so nothing shows that this task and training can "
-            "reveal one. Add a variant that is known to be worse."
+            "No difference that can exceed the margin was detected in this study, so nothing shows that this task and "
+            "training can reveal one. Add a variant that is known to be worse."
         )
     tuned = frames.record.tuning.variants if frames.record.tuning else {}
     if edges := [slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug]:

@@ -68,7 +68,8 @@ def _notes(report: Report) -> list[str]:
     analysis, frames, level = report.analysis, report.analysis.frames, f"{100 * ALPHA:g} %"
     direction = "higher" if higher_is_better(analysis.metric) else "lower"
     varied = "training seeds, draws of the data and test sentences" if frames.has_draws else "training seeds"
-    margin, looks, best = frames.record.margins.get(analysis.metric), analysis.looks, analysis.best
+    margin = frames.record.margins.get(analysis.metric) if analysis.margin(analysis.metric) else None
+    looks, best = analysis.looks, analysis.best
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
         f"t-intervals that include the variation of {varied}.",

@@ -179,8 +179,9 @@ def statistics_section(report: Report) -> Section:
     few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."
     looks = [LOOKS] if report.analysis.looks else []
     families = sum(family.tested > 0 for family in report.analysis.families)
+    families += len(report.analysis.targets) + (report.analysis.two_way is not None)
     error = (
-        f"Error rate of the whole report: {families} families of contrasts, each with a wrong direction in at most 5 % "
+        f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
         f"of studies without differences; any wrong direction in at most {5 * families} %."
     )
     lines = [*METHOD, *looks, *([error] if families > 1 else []), *([few] if seeds < SIGN_FLIP_SEEDS else [])]

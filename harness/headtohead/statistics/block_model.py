@@ -67,9 +67,10 @@ class BlockModel:
 def block_model(scores: ArrayLike) -> BlockModel | None:
     """Return the block model of scores ``[variant, seed]``; None for fewer than two variants or seeds.
 
-    NaN is a missing score. Variants and seeds with a single score do not enter the model.
+    NaN is a missing score. Variants and seeds with a single score do not enter the model. Variants with the same
+    scores in every seed, such as two implementations of one function, enter it once.
     """
-    x = np.array(scores, dtype=np.float64, ndmin=2)
+    x = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0)
     while True:
         known = np.isfinite(x)
         rows, columns = known.sum(axis=1) > 1, known.sum(axis=0) > 1

@@ -66,7 +66,7 @@ class Judgement:
     @property
     def size(self) -> Size | None:
         """Whether the difference is smaller than the margin; None without a margin or a verdict."""
-        return self.size_test.size if self.size_test and self.direction != IDENTICAL else None
+        return self.size_test.size if self.size_test and self.direction not in (IDENTICAL, NO_VERDICT) else None
 
     @property
     def verdict(self) -> str:
@@ -130,7 +130,7 @@ def judge(
             within = interval(found, 1 - 2 * at_look(equivalence_levels[index], 1))
             size_test = SizeTest(size, equivalence_adjusted[index], within)
         p = adjusted[index]
-        direction = _direction(found, p, better[index])
+        direction = _direction(found, p, size_test, better[index])
         too_few = found.kind == "constant" and p > ALPHA
         step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
         judgements.append(Judgement(direction, p, step, size_test))
@@ -154,9 +154,10 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return [float(level) for level in levels]
 
 
-def _direction(found: Difference, p: float, higher_is_better: bool) -> Direction:
+def _direction(found: Difference, p: float, test: SizeTest | None, higher_is_better: bool) -> Direction:
     if found.kind == "identical":
         return IDENTICAL
     if p <= ALPHA:
         return BETTER if (found.mean > 0) == higher_is_better else WORSE
-    return NO_VERDICT if found.kind == "constant" else UNDETECTED
+    is_open = found.kind == "constant" and not (test and test.size == WITHIN)
+    return NO_VERDICT if is_open else UNDETECTED

@@ -254,5 +254,8 @@ def difference_text(contrast: Contrast) -> str:
     change = contrast.paired
     if change is None:
         return contrast.reason or contrast.verdict
-    mean, low, high = (show(value, contrast.metric, signed=True) for value in (change.mean, change.low, change.high))
-    return f"{mean} (95 % interval {low} to {high}), {contrast.verdict}"
+    mean, found = show(change.mean, contrast.metric, signed=True), contrast.judgement.interval
+    if found is None:
+        return f"{mean}, {contrast.verdict}"
+    low, high = (show(value, contrast.metric, signed=True) for value in (found.low, found.high))
+    return f"{mean} ({found.percent} interval {low} to {high}), {contrast.verdict}"

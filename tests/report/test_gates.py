@@ -1,0 +1,100 @@
+"""Validity gates: cautions that appear if, and only if, a study does not carry its verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headtohead.analysis.study import Analysis
+from headtohead.report.answer_file import answer_file
+from headtohead.report.content import Report
+from headtohead.report.score_table import score_table
+from headtohead.report.sections import report_sections
+from headtohead.storage.frames import load_frames
+
+AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
+GATES = {
+    "room": "exceeds the room",
+    "control": "known to be worse",
+    "variance": "times as much over seeds",
+    "collapse": "runs of rotary collapsed",
+}
+Study = Callable[..., Report]
+
+
+@pytest.fixture
+def study(made: ModuleType, tmp_path: Path) -> Study:
+    def write(
+        level: float, effect: float, sds: Mapping[str, float] = {}, lost: tuple[Any, ...] = (), **changes: Any
+    ) -> Report:
+        def score(axes: Mapping[str, Any], seed: int) -> float:
+            name = str(axes["positional"])
+            if (name, seed) in lost:
+                return 0.05
+            noise = np.random.default_rng([seed, *map(ord, name)]).normal(0, sds.get(name, 0.003))
+            return float(np.clip(level + effect * (name == "none") + noise, 0, 1))
+
+        options = {"axes": AXES, "one_at_a_time": True} | changes
+        folder = made.write_study(tmp_path, made.Study(maps=False, score=score, **options))
+        margin = {"value": 0.03, "since": "2026-01-01T00:00:00Z", "late": False}
+        made.edit(folder, margins={"test/exact_match": margin})
+        return Report(Analysis(load_frames(folder)))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("level", "effect", "options", "gates"),
+    [
+        pytest.param(0.8, -0.3, {}, set(), id="a control"),
+        pytest.param(0.8, 0.0, {}, {"control"}, id="no control"),
+        pytest.param(0.98, -0.3, {}, {"room"}, id="no room"),
+        pytest.param(0.8, -0.3, {"sds": {"alibi": 0.03}}, {"variance"}, id="a noisy variant"),
+        pytest.param(
+            0.8,
+            -0.3,
+            {"sds": {"rotary": 0.03}, "axes": {"positional": ["sinusoidal", "rotary"]}},
+            set(),
+            id="two variants",
+        ),
+        pytest.param(0.8, -0.3, {"lost": (("rotary", 3),)}, {"collapse"}, id="a collapsed run"),
+        pytest.param(0.98, -0.3, {"lost": (("rotary", 2), ("sinusoidal", 3))}, {"collapse", "room"}, id="both"),
+    ],
+)
+def test_gates_appear_if_they_apply(
+    level: float, effect: float, options: dict[str, Any], gates: set[str], study: Study
+) -> None:
+    report = study(level, effect, **options)
+    stored = [remark["text"] for remark in json.loads(answer_file(report))["remarks"] if remark["severity"] != "note"]
+    assert stored == [remark.text for remark in report.cautions]
+    assert {name for name, text in GATES.items() if any(text in remark for remark in stored)} == gates
+    if "room" in gates:
+        assert "within" not in report.answer
+        assert "Within: two one-sided" not in score_table(report, "markdown")
+
+
+def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:
+    report = study(0.8, -0.3, lost=(("rotary", 3), ("sinusoidal", 5)))
+    analysis = report.analysis
+    rotary = analysis.families.variants.contrasts[0]
+    assert rotary.seeds == (1, 2, 4, 6)
+    assert rotary.verdict == "undetected, within"
+    assert analysis.baseline_sd < 0.01
+    assert analysis.uncertainty
+    assert analysis.uncertainty.seed_sd < 0.01
+    assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
+    (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
+    assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6"]
+
+
+def test_a_two_way_table_without_room_has_no_equivalence(study: Study) -> None:
+    axes = {"positional": AXES["positional"][1:], "attention": ["split-heads", "qk-norm", "multi-query"]}
+    report = study(0.98, -0.3, axes=axes, one_at_a_time=False)
+    assert "3 worse than another combination, 5 undecided" in report.answer
+    assert "equivalent" not in report.answer

@@ -23,7 +23,7 @@ GATES = {
     "room": "exceeds the room",
     "control": "known to be worse",
     "variance": "times as much over seeds",
-    "collapse": "runs of rotary collapsed",
+    "collapse": "1 of rotary",
 }
 Study = Callable[..., Report]
 

@@ -24,7 +24,7 @@ MOST_CLAUSES = 6
 MOST_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
-_SIZES = {WITHIN: "within the margin", BEYOND: "beyond the margin", UNCLEAR: "size unclear"}
+_SIZES = {WITHIN: "within the margin", BEYOND: "beyond the margin", UNCLEAR: "unclear whether within the margin"}
 
 
 def answer(analysis: Analysis) -> str:

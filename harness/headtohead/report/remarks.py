@@ -94,10 +94,11 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             f"The margin, {show(margin.value, metric)}, is wider than the distance of every score from the worst "
             f"possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. {remedy}"
         )
-    for slug, seeds in analysis.collapsed.items():
+    collapsed = [f"{len(seeds)} of {frames.by_slug[slug].title}" for slug, seeds in analysis.collapsed.items()]
+    if collapsed:
         yield (
-            f"{len(seeds)} of {len(frames.seeds)} runs of {frames.by_slug[slug].title} collapsed: their final "
-            "validation loss is far above that of all others. Verdicts are about the seeds without a collapsed run."
+            f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. A "
+            "contrast leaves out the seeds in which a run of either side collapsed."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
@@ -135,8 +136,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
             yield (
                 f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
-                f"{readable(own)}, {show(room, own)}: there is no verdict on the size. Compare error rates, or make "
-                "the task harder."
+                f"{readable(own)}, {show(room, own)}, so no difference is judged as within or beyond it. Compare "
+                "ratios of error rates, or make the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 
@@ -151,9 +152,10 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     tuned = frames.record.tuning.variants if frames.record.tuning else {}
     if edges := [slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug]:
+        fields = {field for slug in edges for field in tuned[slug].at_the_edge}
         yield (
-            f"The tuned value of {_titles(frames, edges)} is at the edge of the sweep; a better one may lie outside. "
-            "Widen tune."
+            f"The best value of {listed(sorted(fields))} for {_titles(frames, edges)} is at the edge of the sweep; a "
+            "better one may lie outside. Add values to tune."
         )
     if frames.record.tuning and frames.record.tuning.coarse:
         yield f"The sweep may have missed the best setting of a variant: {frames.record.tuning.coarse}."
@@ -198,13 +200,13 @@ def _still_learning(analysis: Analysis) -> str:
     every = len(found.still_learning) == len(found.trends)
     of = "" if every else f" of {_titles(analysis.frames, found.still_learning)}"
     decays = len(found.decaying) == len(found.schedules)
-    decay = f", although the learning rate decays to zero ({', '.join(found.decaying)})" * decays
+    decay = f", while the learning rate decayed to zero ({', '.join(found.decaying)})" * decays
     text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
     if gap := found.smallest_gap:
         steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
         text += (
-            f" {contrast_name(analysis, gap.contrast)} differ by {shown} in validation loss; at its current rate the "
-            f"baseline needs {steps} to improve by as much."
+            f" Validation loss of {contrast_name(analysis, gap.contrast)}: {shown}; at the pace of the last fifth, the "
+            f"baseline needs {steps} of further training to improve by as much."
         )
     return text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -241,4 +242,4 @@ def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: SmallStudy) -> None
     assert done.stderr == f"h2h: {expected}; h2h run tuned.yaml --repair retrains the run\n"
     done = study.call("run", "tuned.yaml", "--repair")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"1 of 4 finished runs damaged: {run.name}" in done.stdout
+    assert re.search(rf"^1 of \d+ finished runs damaged: {run.name}", done.stdout, re.MULTILINE)

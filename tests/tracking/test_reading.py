@@ -101,4 +101,4 @@ def test_runs_of_headtohead_are_judged_like_their_report(make_experiment: MakeEx
     assert sorted(experiment_table(store_uri, "quickstart", None)["variant"].unique()) == ["none", "sinusoidal"]
     result = _judge(store_uri, "--experiment", "quickstart", "--baseline", "sinusoidal", "--metric", "test/exact_match")
     assert result.exit_code == 1, result.output
-    assert result.output.splitlines()[-1].endswith("worse")
+    assert result.output.splitlines()[-1].split()[-2:] == ["worse", "1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
@@ -43,11 +43,9 @@ class AttentionContext:
             return None
 
         def additive() -> Tensor:
-            zero = torch.zeros((1,) * mask.dim(), dtype=dtype, device=mask.device)
+            zero, lowest = _numbers(dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9)
             if isinstance(mask_value, PerMemberMaskValue):
-                lowest = mask_value.low.along(zero)
-            else:
-                lowest = torch.full_like(zero, -torch.inf if mask_value == "-inf" else -1e9)
+                lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)
@@ -115,3 +113,8 @@ class Cache:
             own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
             keys, values = self.keys_values
             self.keys_values = keys[own, rows], values[own, rows]
+
+
+@cache
+def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
+    return torch.zeros((), dtype=dtype, device=device), torch.full((), low, dtype=dtype, device=device)

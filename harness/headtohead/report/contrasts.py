@@ -62,8 +62,11 @@ def _expected(analysis: Analysis, contrast: Contrast) -> dict[str, str]:
     found, expect = contrast.agreement, contrast.expect
     if expect is None or found is None:
         return {"expected": "", "as expected": ""}
-    lines = [str(found) + analysis.after_steps(contrast), *([leveled(found.interval, contrast.metric)] if found.interval else [])]
-    return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": "\n".join(lines)}
+    interval = f"\n{leveled(found.interval, contrast.metric)}" if found.interval else ""
+    return {
+        "expected": f"{contrast.expected}\n{expect.source}",
+        "as expected": f"{found}{analysis.after_steps(contrast)}{interval}",
+    }
 
 
 def change_section(report: Report) -> Section | None:

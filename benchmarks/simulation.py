@@ -176,7 +176,7 @@ def power_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
 
 
 def gate_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
-    """Return how often a larger variance is reported, by the ratio of the standard deviations, in 20 times the studies."""
+    """Return how often a larger variance is reported, by the ratio of the standard deviations."""
     rates = []
     for ratio, low, high in ((1.0, 0.0, 0.10), (2.0, 0.0, 1.0), (4.0, 0.95, 1.0)):
         draw = normal((ratio,))

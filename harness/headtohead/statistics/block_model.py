@@ -22,7 +22,7 @@ MOST_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
 
 GATE = 0.095
-"""Level at which a larger variance of some variant is reported: of four times the standard deviation, 95 % are found."""
+"""Level at which a larger variance of some variant is reported; four times the standard deviation is found in 95 %."""
 
 
 @dataclass(frozen=True)

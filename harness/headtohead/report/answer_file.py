@@ -24,6 +24,7 @@ TARGET = ("reached", "median_steps", "median_seconds", "earlier", "later", "holm
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
+    from headtohead.report.section import contrast_name
     from headtohead.report.setup import setup_line
 
     analysis, record = report.analysis, report.record
@@ -65,6 +66,8 @@ def answer_file(report: Report) -> str:
         "contrasts": [
             {
                 "family": name,
+                "main": contrast in analysis.main_contrasts,
+                "label": contrast_name(analysis, contrast),
                 **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
                 **_tests(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,

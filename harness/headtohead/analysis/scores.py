@@ -304,9 +304,9 @@ def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, in
     if known is None or known.pool is None or "counts" not in table:
         return {}
     inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])].dropna(subset=["counts"])
-    scores = {}
+    scores, name = {}, known.counts_of or known.name
     for run, seed in frames.rows(slug)["seed"].items():
-        counts = [own[known.name] for own in inside.loc[inside["run"] == run, "counts"] if known.name in own]
+        counts = [own[name] for own in inside.loc[inside["run"] == run, "counts"] if name in own]
         if counts:
             scores[int(seed)] = known.pool(np.array(counts).sum(axis=0).tolist())
     return scores

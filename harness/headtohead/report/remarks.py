@@ -134,14 +134,12 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
         if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
-            ratio = as_ratio(own)
-            ratios = (
-                f"Compare ratios of error rates (metrics.primary: {ratio}, margin: {{{ratio}: 0.22}} for a factor of "
-            )
+            errors = as_ratio(own)
+            ratios = f"Compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
                 f"{readable(own)}, {show(room, own)}, so no difference is judged as within or beyond it. "
-                f"{f'{ratios}1.25), or make' if ratio else 'Make'} the task harder."
+                f"{f'{ratios}, or make' if errors else 'Make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 

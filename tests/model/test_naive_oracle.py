@@ -32,7 +32,7 @@ CHOICES = {
         "norm": "post",
         "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
-    "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
+    "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
     "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
     "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
@@ -116,7 +116,7 @@ class Oracle:
         return self.final(x, "encoder_norm")
 
     def embed(self, ids, table, positional):
-        by_row = positional.options.index == "row"
+        by_row = positional.name == "sinusoidal-by-row"
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []

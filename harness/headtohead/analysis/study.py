@@ -117,6 +117,12 @@ class Analysis(Scores):
         """Whether the variants trained far enough."""
         return convergence(self.frames, self._whole_scores)
 
+    def after_steps(self, contrast: Contrast) -> str:
+        """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""
+        trained = {self.frames.trained(slug) for pair in contrast.pairs for slug in pair}
+        learning = trained.intersection(self.convergence.still_learning)
+        return f" after {self.convergence.total_steps:,} steps" if learning else ""
+
     @cached_property
     def targets(self) -> tuple[Target, ...]:
         """The steps and the time in which the variants reach the declared targets."""

@@ -165,7 +165,7 @@ def find_bound(part: type[Component], options: Options, family: str, role: str) 
     most = part.limit(options)
     if most is None:
         return None
-    by_row = issubclass(part, Positional) and part.index(options) == "row"
+    by_row = issubclass(part, Positional) and part.by_row
     fields = (
         f"{family}.{role}.{name}"
         for name, value in options

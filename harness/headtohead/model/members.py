@@ -39,7 +39,7 @@ def shape(config: RunConfig, registry: Registry) -> str:
         entry, options = registry.positional(chosen.name), chosen.options
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members.
-        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+        if entry.by_row or entry.mechanisms_of(options) & {"draw", "score", "values"}:
             content["positional"][role] = chosen.model_dump(mode="json")
         content["limits"].append(entry.limit(options))  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)

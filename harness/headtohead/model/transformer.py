@@ -104,7 +104,7 @@ class Transformer(nn.Module):
         self.dropout = build.dropout("embedding")
         self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         encodings = {role: self.positional(role) for role in self.roles}
-        self._row_indexed = {role for role, encoding in encodings.items() if encoding.index(encoding.options) == "row"}
+        self._row_indexed = {role for role, encoding in encodings.items() if encoding.by_row}
         self.microbatch: tuple[int, int] | None = None
         """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}

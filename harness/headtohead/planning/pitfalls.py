@@ -111,7 +111,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
 
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
     chosen = {role: config.positional.role(role) for role in roles_of(config) if role != "cross"}
-    return [role for role, entry in chosen.items() if registry.positional(entry.name).index(entry.options) == "row"]
+    return [role for role, entry in chosen.items() if registry.positional(entry.name).by_row]
 
 
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:

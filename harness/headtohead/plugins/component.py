@@ -187,7 +187,7 @@ class Component(nn.Module, Entry):
         """Return the largest number of positions that the entry supports, or None for any number.
 
         The default is the option ``max_length``, if there is one. Longer sentences are excluded by
-        the plan, and raise in a forward pass. With ``index`` "row" the limit counts batch rows.
+        the plan, and raise in a forward pass. With ``Positional.by_row`` the limit counts batch rows.
         """
         limit: int | None = getattr(options, "max_length", None)
         return limit

@@ -269,8 +269,7 @@ class Subject:
 
     def counts_rows(self, role: str) -> bool:
         """Return whether the positions of a role's encoding are rows of the batch, not tokens of a sentence."""
-        positional = self.positional(role)
-        return positional.index(positional.options) == "row"
+        return self.positional(role).by_row
 
     def limit(self, role: str) -> int | None:
         """Return the number of positions that a role's encoding is limited to, or None."""

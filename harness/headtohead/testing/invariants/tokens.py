@@ -193,7 +193,10 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
         verdicts.append(within(logit_changes(change, positions), quantity, LOGITS))
     if not bool(unchanged.all()):
         counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(-1)
-        counted_change = change.abs().amax(-1).where(counted, torch.inf)
+        counted_change = change.abs().amax(-1)
+        if "encoder" not in subject.roles:  # a mask may hide the source from some target positions
+            counted_change = counted_change.where(batch.target_nonpad, 0.0).amax(-1, keepdim=True).expand_as(counted)
+        counted_change = counted_change.where(counted, torch.inf)
         verdicts.append(beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3]))
     return worst(*verdicts)
 

@@ -33,7 +33,7 @@ from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant,
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import MOST_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import DATA_AXIS, Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
@@ -398,7 +398,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 family,
                 tuple(tested.values()),
                 seeds,
-                variants=len({*trained.values()}),
+                variants=len({*trained.values()})
+                // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained}),
                 metric=metric,
                 weight=max(weights),
                 margin=margin.get(metric) if isinstance(margin, dict) else margin,

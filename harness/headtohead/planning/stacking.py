@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
 from headtohead.model.members import shape
+from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -75,7 +76,7 @@ def _tokens(config: RunConfig) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    return (model.encoder_layers + model.decoder_layers) * (10 * model.d_model + model.d_ff)
+    return model.layers_in_all * (10 * model.d_model + model.d_ff)
 
 
 def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
@@ -153,11 +154,12 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     variant, data = plan.variant_of(run), plan.data_of(run)
     config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
     model, train = config.model, config.train
-    length = config.quirks.pad_to if isinstance(config.quirks.pad_to, int) else max(longest.values())
+    fixed = config.quirks.pad_to
+    length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
     batch = train.batch_size or max(1, train.batch_tokens // length)
     rows = math.ceil(batch / train.num_microbatches)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
-    activations = (model.encoder_layers + model.decoder_layers) * width * rows * length
+    activations = model.layers_in_all * width * rows * length
     layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
     copies = sum(
         layers[role] * (FUSED_SCORE_COPIES if path == "fused" and not model.dropout_attention else SCORE_COPIES)

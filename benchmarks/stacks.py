@@ -13,8 +13,9 @@ measures the first two at notebook 1's size and exits with 1 if a ratio is beyon
 
     python benchmarks/stacks.py --formula [--size NAME ...]
 
-trains stacks of 1, 2, 4, ... members at each size, and compares the number of members that the planner's formula
-chooses with the fastest. It exits with 1 if the formula loses more than 10 % of the runs per second.
+trains stacks of 1, 2, 4, ... members at each size, in alternation, and compares the number of members
+that the planner's formula chooses with the fastest. It exits with 1 if the formula loses more than 10 %
+of the runs per second.
 """
 
 from __future__ import annotations
@@ -146,23 +147,23 @@ def check_formula(sizes: Sequence[Size], device: torch.device, rounds: int) -> i
 
 
 def member_seconds(size: Size, chosen: int, device: torch.device, rounds: int) -> dict[int, float]:
-    """Return the seconds of a step per member, for ``chosen`` and for 1, 2, 4, ... members.
+    """Return the seconds of a step per member, for ``chosen`` and for 1, 2, 4, ... members, in alternating rounds.
 
-    The measurement ends at a stack that does not fit into memory, or that is larger than ``chosen`` and slow.
+    The largest stack is the largest that fits into memory, at most four times ``chosen``.
     """
     powers = [2**power for power in range(MAX_MEMBERS[device.type].bit_length())]
-    seconds: dict[int, float] = {}
-    for members in sorted({chosen, *powers}):
+    steps: dict[int, Callable[[], Any]] = {}
+    for members in sorted({chosen, *(power for power in powers if power <= 4 * chosen)}):
         try:
-            (step,) = alternate([stack_step(size, members, device)], device, rounds)
+            steps[members] = stack_step(size, members, device)
+            steps[members]()
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
+            steps.pop(members, None)
             break
-        seconds[members] = step / members
-        if members > chosen and seconds[members] > 1.2 * min(seconds.values()):
-            break
-    return seconds
+    seconds = alternate(list(steps.values()), device, rounds)
+    return {members: second / members for members, second in zip(steps, seconds, strict=True)}
 
 
 def plain_step(size: Size, device: torch.device) -> Callable[[], Any]:

@@ -17,6 +17,7 @@ import pytest
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import learning_rate
+from headtohead.report.answer import answer
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
@@ -185,6 +186,18 @@ def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: 
     assert record["training"]["still_learning"]
     assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)
     assert record["answer"] == paths.answer
+
+
+@case_table(("fall", "states_steps"), [(0.1, True), (0.0, False)], default=2)
+def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(fall: float, states_steps: bool, plant: Any) -> None:
+    folder = plant(falling(fall), scores={"rotary": 0.6})
+    file = folder / "experiment.json"
+    expect = {"direction": "higher", "by": 0.0, "published": None, "source": "A. Author 2018"}
+    sides = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"contrasts": [{**sides, "expect": expect}]}))
+    text = answer(Analysis(load_frames(folder)))
+    assert "which agrees with the expected result" in text
+    assert ("with the expected result after 1,000 steps" in text) == states_steps
 
 
 def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: ModuleType, tmp_path: Path) -> None:

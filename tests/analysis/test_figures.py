@@ -10,10 +10,10 @@ from headtohead.figures.rows import Row, magnified_range
 from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
-from headtohead.report.figures.palette import Palette
 from headtohead.report.figures.rows import MOST_ROWS, forest_figure, forest_rows, strip_figure
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
+from headtohead.storage.palette import Palette
 from made import case_table
 
 FIGURES = [strip_figure, interaction_figure, forest_figure, curves_figure, buckets_figure]
@@ -59,7 +59,7 @@ def test_every_seed_of_every_variant_is_a_point_that_names_itself(analysis):
 
 
 def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
-    palette = Palette(analysis.frames)
+    palette = Palette(analysis.frames.record)
     assert palette.colour_axis == "positional"
     colours = {}
     for slug, variant in analysis.frames.by_slug.items():
@@ -189,7 +189,7 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
 def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
     study = made.Study(axes={"attention": list("abcdefghi")}, seeds=(1, 2), maps=False, one_at_a_time=True)
     analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    palette = Palette(analysis.frames)
+    palette = Palette(analysis.frames.record)
     assert not palette.is_coloured
     assert len({palette.colour(slug) for slug in analysis.frames.by_slug}) == 1
     for draw in (curves_figure, buckets_figure):

@@ -34,7 +34,7 @@ TOGETHER = {
     },
 }
 
-ROW_POSITIONS = {"name": "sinusoidal", "index": "row"}
+ROW_POSITIONS = {"name": "sinusoidal-by-row"}
 
 IN_ONE_ROLE = {
     "an encoding and a style for each role": {

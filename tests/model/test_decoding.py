@@ -27,7 +27,7 @@ from headtohead.testing.tiny import tiny_config
 from made import case_table
 
 WORDS = 6
-BY_ROW = {"name": "sinusoidal", "index": "row"}
+BY_ROW = {"name": "sinusoidal-by-row"}
 TO_DECODER = {"quirks": {"cross_attention_memory": "decoder"}}
 BEAM = BeamConfig(size=3)
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-ROWS = {"name": "sinusoidal", "index": "row"}
+ROWS = {"name": "sinusoidal-by-row"}
 
 
 def test_the_source_is_ignored_only_with_the_pitfall(recipe, variant) -> None:

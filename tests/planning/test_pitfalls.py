@@ -37,7 +37,7 @@ def test_a_sound_configuration_has_no_pitfalls():
         ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
         ({"evaluate": {"decode": "teacher-forced"}}, "reference as input"),
-        ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
+        ({"positional": {"encoder": {"name": "sinusoidal-by-row"}}}, "positions by batch row"),
     ],
 )
 def test_exactly_the_expected_pitfall_is_named(raw, name):
@@ -54,7 +54,7 @@ def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
     assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
 
 
-@pytest.mark.parametrize(("index", "expected"), [("row", ["positions by batch row"]), ("time", [])])
-def test_positions_by_batch_row_are_a_pitfall_whatever_the_options(index, expected, monkeypatch):
-    monkeypatch.setattr(current().positional("learned"), "index", classmethod(lambda cls, options: index))
+@pytest.mark.parametrize(("by_row", "expected"), [(True, ["positions by batch row"]), (False, [])])
+def test_positions_by_batch_row_are_a_pitfall_in_every_encoding(by_row, expected, monkeypatch):
+    monkeypatch.setattr(current().positional("learned"), "by_row", by_row)
     assert names({"positional": {"encoder": "learned"}}) == expected

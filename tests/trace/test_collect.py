@@ -41,7 +41,7 @@ CHOICES = {
     "nothing masked": {"masking": "none"},
     "fill -1e9": {"mask_value": "-1e9"},
     "fill additive": {"mask_value": "additive"},
-    "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
+    "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
 }
 
 
@@ -136,7 +136,7 @@ class Recomputed:
 
     def __init__(self, subject, trace, member, read):
         self.model, self.quirks = subject.config.model, subject.config.quirks
-        self.by_row = subject.config.positional.encoder.options.index == "row"
+        self.by_row = subject.config.positional.encoder.name == "sinusoidal-by-row"
         self.weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         self.trace = {step.name: step.values.tolist() for step in trace}
         self.left = [step.name for step in trace]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -13,11 +14,22 @@ from types import ModuleType
 import pytest
 from mlflow import MlflowClient
 
-from headtohead.tracking.shipping import ship
+from headtohead.storage.leases import Lease
+from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.view import TAG
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
+INTERVAL = {"level": 0.95, "low": 0.01, "high": 0.05}
+ROTARY = {"label": "rotary against baseline", "main": True, "direction": "better", "difference": 0.03}
+ANSWER = {
+    "answer": "Rotary is better.",
+    "scores": {"none": 0.4, "rotary": 0.93},
+    "contrasts": [
+        ROTARY | {"interval": INTERVAL, "holm_p": 0.002},
+        ROTARY | {"label": "none against rotary", "main": False, "interval": None, "holm_p": None},
+    ],
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +40,11 @@ def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_temp
     folder = made.write_study(root / "runs", made.Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}))
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
-    (report / "answer.json").write_text(json.dumps({"answer": "Rotary is better."}))
+    (report / "answer.json").write_text(json.dumps(ANSWER))
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
-    (report / "figures/forest.svg").write_text("<svg/>")
+    (report / "results.csv").write_text("variant,verdict\nnone,worse\n")
+    (report / "figures/contrasts.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
 
@@ -61,12 +74,63 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert own.data.tags["h2h.states"] == "3 DONE, 1 DIVERGED"
     assert own.data.tags["h2h.answer"] == "Rotary is better."
     note = own.data.tags["mlflow.note.content"]
-    assert "**Rotary is better.**" in note
+    assert note.partition("\n")[0].endswith("mask?** Rotary is better.")
+    assert f"/runs/{own.info.run_id}/artifacts/report/index.html?" in note
+    assert f"](get-artifact?path=figures/contrasts.svg&run_uuid={own.info.run_id})" in note
+    assert re.search(r"Best run by valid/loss: \[rotary-s[12]-", note)
     assert "x.svg" not in note
     assert "A caption." not in note
     assert "A note." in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
+
+
+def test_main_contrasts_can_be_searched_and_data_and_shared_configuration_are_listed(study: MlflowClient) -> None:
+    index = study.get_experiment_by_name("headtohead studies")
+    found = [study.search_runs([index.experiment_id], f'metrics."diff/rotary" {test}') for test in ("> 0.02", "> 0.04")]
+    assert [len(runs) for runs in found] == [1, 0]
+    (own,) = found[0]
+    metrics = own.data.metrics
+    assert [metrics[f"{name}/rotary"] for name in ("diff", "low", "high", "p")] == [0.03, 0.01, 0.05, 0.002]
+    assert {name for name in metrics if name.startswith("diff/")} == {"diff/rotary"}
+    assert (metrics["study/runs"], metrics["study/runs_done"], metrics["study/better"]) == (4, 3, 1)
+    tags, params = own.data.tags, own.data.params
+    assert (tags["h2h.verdicts"], tags["h2h.metric"]) == ("1 better", "test/exact_match")
+    assert (params["positional"], params["model.d_model"]) == ("rotary, none", "16")
+    (data,) = own.inputs.dataset_inputs
+    assert data.dataset.name == "toy-grammar, split iid"
+    experiment = study.get_experiment_by_name("quickstart")
+    runs = study.search_runs([experiment.experiment_id])
+    assert {run.inputs.dataset_inputs[0].dataset.digest for run in runs} == {data.dataset.digest}
+    assert len({(run.data.params["variant"], run.data.tags["mlflow.runColor"]) for run in runs}) == 2
+
+
+def test_the_page_of_a_study_without_an_answer_says_why(make_experiment: MakeExperiment, store_uri: str) -> None:
+    folder = make_experiment(axes=AXES, states={("none", 1): "RUNNING"})
+
+    def tags() -> dict[str, str]:
+        client = MlflowClient(store_uri)
+        index = client.get_experiment_by_name("headtohead studies")
+        (own,) = client.search_runs([index.experiment_id])
+        return dict(own.data.tags)
+
+    shipper = Shipper(folder, uri=store_uri)
+    with Lease(next(folder.glob("none-*"))):
+        shipper.ship(is_last=False, is_live=True)
+    assert tags()["h2h.answer"] == "No answer yet: 1 of 2 runs have a result"
+    shipper.ship()
+    assert tags()["h2h.answer"].endswith(
+        "runs have a result; h2h report quickstart writes the report, and h2h sync quickstart logs it"
+    )
+    report = folder.parent.parent / "reports/quickstart"
+    report.mkdir(parents=True)
+    for content, answer in (("{", "No answer yet"), (json.dumps(ANSWER), "Rotary is better.")):
+        (report / "answer.json").write_text(content)
+        shipper.ship()
+        assert tags()["h2h.answer"].startswith(answer)
+        assert answer in tags()["mlflow.note.content"]
+    shipper.ship(is_last=False, is_live=True)  # before the runs of a larger plan have results
+    assert tags()["h2h.answer"].startswith("No answer yet")
 
 
 @pytest.mark.slow
@@ -99,3 +163,18 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         packed = json.loads(experiment.tags[f"{TAG}study"])["state"].removeprefix("deflate;")
         state = json.loads(zlib.decompress(base64.b64decode(packed)))
         assert len(client.search_runs([experiment.experiment_id], state["searchFilter"])) == tags.count("yes")
+
+
+def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study: MlflowClient) -> None:
+    runs = study.search_runs([study.get_experiment_by_name("quickstart").experiment_id])
+    found = {(run.data.params["variant"], run.data.params["seed"]): run for run in runs}
+    own, baseline = found["none", "1"], found["rotary", "1"]
+    ids = [run.info.run_id for run in (own, baseline)]
+    assert own.data.tags["h2h.verdict"] == "worse"
+    for metric in ("test/exact_match", "valid/loss"):
+        values = [{point.step: point.value for point in study.get_metric_history(run, metric)} for run in ids]
+        differences = {point.step: point.value for point in study.get_metric_history(ids[0], f"diff/{metric}")}
+        first = min(differences)
+        assert differences[first] == pytest.approx(values[0][first] - values[1][first]), metric
+    assert len(differences) > 1
+    assert not any(name.startswith("diff/") for name in baseline.data.metrics)

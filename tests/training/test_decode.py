@@ -151,7 +151,7 @@ def test_greedy_decoding_requires_sos_and_eos():
             translator(EvaluateConfig(), Vocabulary(words), 5)
 
 
-BY_ROW = {"name": "sinusoidal", "index": "row"}
+BY_ROW = {"name": "sinusoidal-by-row"}
 POSITIONS = {"encoder": BY_ROW, "decoder": BY_ROW, "cross": "none"}
 
 

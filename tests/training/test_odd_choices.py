@@ -118,7 +118,7 @@ def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -
 
 
 def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
-    by_row = {"name": "sinusoidal", "index": "row"}
+    by_row = {"name": "sinusoidal-by-row"}
     places = {"encoder": by_row, "decoder": by_row, "cross": "none"}
     config = tiny_config(positional=places, train={"batch_size": 8})
     found = []

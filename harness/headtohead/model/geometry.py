@@ -12,6 +12,7 @@ from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
 SCORES = frozenset({"rotate", "bias", "score", "values"})
@@ -133,6 +134,7 @@ class Bound:
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)
             if tokens > self.most:
+                side = side if "encoder" in roles_of(config) else "source with its target"
                 return (
                     f"a {side} of {tokens} tokens is longer than the {self.most} positions of "
                     f"{self.name}; {self._fix(tokens)}"
@@ -163,7 +165,7 @@ def find_bound(part: type[Component], options: Options, family: str, role: str) 
     most = part.limit(options)
     if most is None:
         return None
-    by_row = issubclass(part, Positional) and part.index(options) == "row"
+    by_row = issubclass(part, Positional) and part.by_row
     fields = (
         f"{family}.{role}.{name}"
         for name, value in options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
@@ -46,7 +46,7 @@ class Positional(Component):
 
     Two exceptions:
 
-    - With ``index`` "row", ``embed`` receives batch rows ``[batch, 1]`` instead of positions. Its
+    - With ``by_row``, ``embed`` receives batch rows ``[batch, 1]`` instead of positions. Its
       result is added to every token of a row.
     - With ``draw``, members have different positions in training: ``[member · batch, time]``,
       member after member. The argument of ``rotate`` and all results then have a member axis of 1
@@ -56,6 +56,9 @@ class Positional(Component):
     role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}
     hooks = MECHANISMS
     known_properties = frozenset({"order-invariant", "relative", "mirror-invariant", "falls-with-distance"})
+
+    by_row: ClassVar[bool] = False
+    """Whether positions are rows of the batch, as in notebook 3, instead of positions in the sentence."""
 
     properties: ClassVar[frozenset[str]] = frozenset()
     """Declared properties, which the invariants verify.
@@ -85,19 +88,14 @@ class Positional(Component):
 
     @property
     def parts(self) -> Sequence[Positional]:
-        """This encoding, or the encodings of the members where they differ within a stack."""
+        """This encoding; if members of a stack have different encodings, each of these for its group of members."""
         return [self]
-
-    @classmethod
-    def index(cls, options: Options) -> Literal["time", "row"]:
-        """Return what ``embed`` receives: positions in the sentence, or rows of the batch."""
-        return "time"
 
     def draw(self, batch: int, time: int) -> Tensor | None:
         """Return sampled positions ``[member, batch, time]`` for a training pass, or None.
 
         Called once per step in the roles encoder and decoder, before the other hooks and for the
-        whole batch; micro-batches use their rows of the result. Use ``PerMemberRNG`` for random
+        whole batch; microbatches use their rows of the result. Use ``PerMemberRNG`` for random
         numbers. Evaluation does not call it and uses the positions 0, 1, 2, ... It can be combined
         with ``embed``, ``rotate`` and ``bias``.
         """

@@ -61,6 +61,7 @@ BUILT_IN = (
     "headtohead_plugins.attention.grouped_query",
     "headtohead_plugins.attention.free_geometry",
     "headtohead_notebooks.embedding_softmax",
+    "headtohead_notebooks.sinusoidal_by_row",
     "headtohead_plugins.attention.multi_query",
     "headtohead_plugins.attention.qk_norm",
     "headtohead_plugins.attention.talking_heads",

@@ -68,8 +68,10 @@ def clause(analysis: Analysis, contrast: Contrast) -> str:
     ]
     if contrast.size_text:
         parts.append(contrast.size_text + within(test.interval if test and contrast.size != UNCLEAR else None))
-    if contrast.agreement and contrast.agreement.verdict != "undecided":
-        parts.append(f"which {contrast.agreement.verdict} with the expected result")
+    if contrast.agreement:
+        found = contrast.agreement.verdict
+        verb = "does not decide on" if found == "undecided" else f"{found} with"
+        parts.append(f"which {verb} the expected result{analysis.after_steps(contrast)}")
     return f"{name}: {', '.join(parts)}{_settings(analysis, contrast)}"
 
 

@@ -24,6 +24,7 @@ TARGET = ("reached", "median_steps", "median_seconds", "earlier", "later", "holm
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
+    from headtohead.report.section import contrast_name
     from headtohead.report.setup import setup_line
 
     analysis, record = report.analysis, report.record
@@ -53,9 +54,20 @@ def answer_file(report: Report) -> str:
         },
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
+        "collapses": {
+            slug: {
+                **{name: getattr(found, name) for name in ("collapsed", "runs", "p")},
+                "interval": vars(found.interval),
+                "all_runs": _summary(found.all_runs),
+                "without": _summary(found.without),
+            }
+            for slug, found in analysis.collapses.items()
+        },
         "contrasts": [
             {
                 "family": name,
+                "main": contrast in analysis.main_contrasts,
+                "label": contrast_name(analysis, contrast),
                 **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
                 **_tests(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,

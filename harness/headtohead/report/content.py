@@ -10,11 +10,11 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures.style import PALETTE
 from headtohead.report.answer import answer
 from headtohead.report.attention import Gallery, gallery
-from headtohead.report.figures.palette import Palette
 from headtohead.report.remarks import Remark, remarks
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.metrics import counted, readable, unpadded
+from headtohead.storage.palette import Palette
 from headtohead.storage.staleness import stale_changes
 
 MOST_ROWS = 200
@@ -88,7 +88,7 @@ class Report:
     @cached_property
     def colours(self) -> dict[str, str]:
         """The colour of each variant in the figures, by title; empty if there are more values than colours."""
-        palette, variants = Palette(self.analysis.frames), self.analysis.frames.by_slug
+        palette, variants = Palette(self.record), self.analysis.frames.by_slug
         colours = {variants[slug].title: palette.colour(slug) for slug in variants if palette.is_coloured}
         return {title: f"var(--c{PALETTE.index(colour) + 1}, {colour})" for title, colour in colours.items()}
 

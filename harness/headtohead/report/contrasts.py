@@ -44,7 +44,7 @@ def declared_section(report: Report) -> Section | None:
         frame=contrast_table(
             contrasts,
             [{"contrast": contrast.name, "metric": _metric(contrast)} for contrast in contrasts],
-            [_expected(contrast) if has_expected else {} for contrast in contrasts],
+            [_expected(report.analysis, contrast) if has_expected else {} for contrast in contrasts],
         ),
     )
 
@@ -57,13 +57,16 @@ def _metric(contrast: Contrast) -> str:
     )
 
 
-def _expected(contrast: Contrast) -> dict[str, str]:
+def _expected(analysis: Analysis, contrast: Contrast) -> dict[str, str]:
     """Return the expected result with its source, and whether the difference agrees with it."""
     found, expect = contrast.agreement, contrast.expect
     if expect is None or found is None:
         return {"expected": "", "as expected": ""}
-    lines = [str(found), *([leveled(found.interval, contrast.metric)] if found.interval else [])]
-    return {"expected": f"{contrast.expected}\n{expect.source}", "as expected": "\n".join(lines)}
+    interval = f"\n{leveled(found.interval, contrast.metric)}" if found.interval else ""
+    return {
+        "expected": f"{contrast.expected}\n{expect.source}",
+        "as expected": f"{found}{analysis.after_steps(contrast)}{interval}",
+    }
 
 
 def change_section(report: Report) -> Section | None:

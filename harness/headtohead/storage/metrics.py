@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -26,6 +27,31 @@ def find(name: str) -> Metric | None:
 
         known = find_metric(name)
     return known
+
+
+def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the metrics that runs do not store, over all test sentences, from the counts of a run's buckets."""
+    from headtohead.data.metrics import DERIVED
+
+    counts = [bucket.get("counts", {}) for bucket in buckets]
+    return {
+        f"test/{metric.name}": metric.pool(
+            [sum(own) for own in zip(*(of[metric.counts_of] for of in counts), strict=True)]
+        )
+        for metric in DERIVED
+        if metric.pool and counts and all(metric.counts_of in of for of in counts)
+    }
+
+
+def as_ratio(metric: str) -> str | None:
+    """Return the metric whose differences are the log of a ratio of the errors of ``metric``, or None.
+
+    >>> as_ratio("test/exact_match"), as_ratio("test/bleu")
+    ('test/log_error', None)
+    """
+    from headtohead.data.metrics import DERIVED
+
+    return next((f"test/{own.name}" for own in DERIVED if metric == f"test/{own.counts_of}"), None)
 
 
 def higher_is_better(name: str) -> bool:

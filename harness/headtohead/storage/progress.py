@@ -103,6 +103,18 @@ def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None
     )
 
 
+def seconds_left(progress: ExperimentProgress) -> float | None:
+    """Return the time until all runs have ended, at the speed of the runs in training; None if none trains yet."""
+    planned = progress.record.by_slug
+    training = [(run, run.seconds_left) for run in progress.runs if run.seconds_left]
+    if not training:
+        return None
+    steps = {run.directory: (run.steps or planned[run.variant].steps) - run.step for run in progress.runs}
+    speed = sum(steps[run.directory] / left for run, left in training)
+    todo = sum(steps[run.directory] for run in progress.runs if run.state in states.PENDING)
+    return max(todo / max(speed, 1e-9), *(left for _, left in training))
+
+
 def duration(seconds: float) -> str:
     """Return a duration in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(1, round(seconds))

@@ -82,7 +82,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
         causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
     for role in roles_of(config):
         positional, attention = config.positional.role(role), config.attention.role(role)
-        if current().positional(positional.name).index(positional.options) != "time":
+        if current().positional(positional.name).by_row:
             order = ("source-order", "source-mirror") if role == "encoder" else ()
             causes |= dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")
         style = current().attention(attention.name)

@@ -28,12 +28,13 @@ DENSE_POINTS = 200
 
 @dataclass
 class Destination:
-    """Where the runs of a study are logged: ``run_ids`` by run hash, and the id of the study's own MLflow run."""
+    """Where the runs of a study are logged: ``run_ids`` by run hash, the study's own MLflow run and its experiment."""
 
     store: Store
     experiment_id: str
     run_ids: dict[str, str] = field(default_factory=dict)
     parent: str = ""
+    index: str = ""
 
 
 class MlflowLogger(Logger):
@@ -57,7 +58,7 @@ class MlflowLogger(Logger):
             created = client.create_run(
                 self.to.experiment_id,
                 start_time=milliseconds(status.started or self.directory.record.created),
-                run_name=run_page.run_name(self.directory),
+                run_name=run_page.run_name(self.study.study, self.directory),
                 tags={
                     RUN_HASH_TAG: self.run.run_hash,
                     "mlflow.parentRunId": self.to.parent,
@@ -67,7 +68,7 @@ class MlflowLogger(Logger):
             self.run_id = self.to.run_ids[self.run.run_hash] = created.info.run_id
         self.mlflow_run = client.get_run(self.run_id)
         if self.mlflow_run.info.status != "RUNNING":
-            client.update_run(self.run_id, status="RUNNING")
+            client.update_run(self.run_id, "RUNNING", run_page.run_name(self.study.study, self.directory))
         for name in self.mlflow_run.data.metrics:
             points = self.points.setdefault(name, {})
             for metric in client.get_metric_history(self.run_id, name):
@@ -107,6 +108,7 @@ class MlflowLogger(Logger):
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
             tags = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
+        client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
         self._send(state, status.reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 
@@ -142,10 +144,8 @@ class MlflowLogger(Logger):
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
             tags = run_page.tags(self.study.study, self.directory, record, state, reason, self.to.parent) | tags
-            params = run_page.parameters(self.directory, record)
-            changed = sorted(name for name, value in existing.params.items() if params.get(name, value) != value)
-            if changed:  # MLflow does not allow changes of parameters
-                tags |= {PARAMS_CHANGED_TAG: ", ".join(changed)}
+            params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
+            tags |= run_page.changed_parameters(existing.params, params)
             for name in (REASON_TAG, PARAMS_CHANGED_TAG):
                 if name in existing.tags and name not in tags:
                     client.delete_tag(self.run_id, name)

@@ -6,27 +6,46 @@ index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from safetensors import SafetensorError
 
-from headtohead import files
 from headtohead.config.project import default_uri
 from headtohead.errors import HeadToHeadError, describe
-from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
+from headtohead.escaping import markdown_escape, safe_markdown
 from headtohead.plugins.logger import Logger
-from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
+from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
-from headtohead.tracking.run_page import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG, TAG_LIMIT, user
+from headtohead.tracking.run_page import (
+    IN_PLAN_TAG,
+    RUN_HASH_TAG,
+    SHIPPED_TAG,
+    TAG_LIMIT,
+    changed_parameters,
+    dataset_input,
+    user,
+)
 from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
+from headtohead.tracking.study_page import (
+    Answer,
+    StudyState,
+    headline,
+    read_answer,
+    read_state,
+    study_metrics,
+    study_note,
+    study_parameters,
+    study_tags,
+)
 from headtohead.tracking.view import link, untested, views
 
 INDEX = "headtohead studies"
@@ -36,8 +55,9 @@ NOTE_TAG = "mlflow.note.content"
 # Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 REPORT_FILES = ("index.html", "report.md", "answer.json", "results.csv")
-UNREADABLE = "UNREADABLE"
-WAITING = "waiting"
+FIGURE = "figures/contrasts.svg"
+CONTRASTS = ("diff", "low", "high", "p")
+"""Beginnings of the names of metrics of main contrasts."""
 
 # Errors caused by damaged run directories. Errors of the store end the pass.
 DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
@@ -50,6 +70,12 @@ class MlflowStudy(StudyLogger):
 
     uri: str = ""
     to: Destination = field(init=False)
+    state: StudyState = field(init=False)
+    answer: Answer | None = field(init=False)
+    report: Path | None = field(init=False)
+    stale: str = field(init=False)
+    sent: dict[str, float] = field(init=False)
+    """The metrics of the summary run."""
 
     def __post_init__(self) -> None:
         self.uri = self.uri or default_uri(self.study.path.parent)
@@ -95,14 +121,14 @@ class MlflowStudy(StudyLogger):
                     store.client.set_tag(run.info.run_id, IN_PLAN_TAG, in_plan)
                 if SHIPPED_TAG in tags and run.info.status != "RUNNING":
                     self.received.setdefault(run_hash, tags[SHIPPED_TAG])
-        known = [run.info.run_id for run in store.runs(index) if run.data.tags.get(STUDY_TAG) == self.study.name]
+        known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{_quoted(self.study.name)}'"))
         if not known:
             tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": user()}
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
-            created = store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)
-            known = [created.info.run_id]
-        self.to, to.parent = to, known[0]
+            known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
+        self.to, to.parent, to.index = to, known[0].info.run_id, index
+        self.sent = dict(known[0].data.metrics)
         experiment_tags = {
             NOTE_TAG: self._description(""),
             **KIND,
@@ -116,47 +142,76 @@ class MlflowStudy(StudyLogger):
         for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
             store.client.set_experiment_tag(index, name, value)
 
-    def finish(self) -> list[str]:
-        """Update the summary run: counts, plan, report and status."""
-        from mlflow.entities import RunTag
+    def describe(self, *, is_last: bool) -> None:
+        """Update the page of the study: while runs train, what is known of them; at last the answer and the report."""
+        from mlflow.entities import Metric, Param, RunTag
 
-        store, parent = self.to.store, self.to.parent
-        client, existing = store.client, store.client.get_run(parent).data
-        counts, ended = Counter[str](), []
-        for run in self.study.runs():
-            status = None
-            with suppress(HeadToHeadError):
-                status = run.observed(sweep=True)
-                ended.append(milliseconds(status.ended) or 0)
-            counts[UNREADABLE if status is None else status.state if run.begun() else WAITING] += 1
-        stale = "; ".join(stale_changes(self.study))
-        warning = f"**STALE**: {markdown_escape(stale)}. The results below are older.\n\n" if stale else ""
-        report = inside(self.reports, self.study.name, tree=True)
-        answer_file = report / "answer.json"
-        answer = str(files.read_json(answer_file)["answer"]) if answer_file.is_file() else ""
-        tags = {
-            NOTE_TAG: warning + self._note(counts, report),
-            "h2h.states": _listed(counts),
-            "h2h.experiment_id": self.to.experiment_id,
-            "h2h.answer": answer,
-            **({STALE_TAG: stale} if stale else {}),
-        }
-        if not stale and STALE_TAG in existing.tags:
-            client.delete_tag(parent, STALE_TAG)
-        client.log_batch(parent, tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()])
+        client, parent = self.to.store.client, self.to.parent
+        self.state = state = read_state(self.study, is_last=is_last)
+        self.report = report = inside(self.reports, self.study.name, tree=True) if is_last else None
+        self.answer = answer = read_answer(report) if report else None
+        self.stale = stale = "; ".join(stale_changes(self.study)) if is_last else ""
+        metrics = study_metrics(self.study, state, answer)
+        # MLflow cannot delete a metric of an earlier answer.
+        earlier = {name: math.nan for name in self.sent if name.partition("/")[0] in CONTRASTS} if answer else {}
+        fresh = {name: value for name, value in (earlier | metrics).items() if self.sent.get(name) != value}
+        tags = study_tags(self.study, state, answer, stale) | {"h2h.experiment_id": self.to.experiment_id}
+        tags[NOTE_TAG] = self._note()
+        params: dict[str, str] = {}
+        if is_last:
+            existing, params = client.get_run(parent).data, study_parameters(self.study)
+            tags |= changed_parameters(existing.params, params)
+            params = {name: value for name, value in params.items() if name not in existing.params}
+            if not stale and STALE_TAG in existing.tags:
+                client.delete_tag(parent, STALE_TAG)
+        now = round(1000 * time.time())
+        client.log_batch(
+            parent,
+            metrics=[Metric(name, value, now, 0) for name, value in fresh.items()],
+            params=[Param(name, value) for name, value in params.items()],
+            tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
+        )
+        self.sent |= fresh
+        if report is None:
+            return
+        client.log_inputs(parent, [dataset_input(self.study.record.data)])
         client.log_artifact(parent, str(self.study.path / EXPERIMENT))
         for file in filter(Path.is_file, (report / name for name in REPORT_FILES)):
             client.log_artifact(parent, str(file), "report")
         if (report / "figures").is_dir():
             client.log_artifacts(parent, str(report / "figures"), "figures")
-        if counts.keys() & (states.PENDING | {WAITING}):
-            client.update_run(parent, status="RUNNING")
+        description = self._warning + self._description(markdown_escape(headline(self.study, state, answer)))
+        client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
+
+    def finish(self) -> list[str]:
+        """Set the status of the summary run; return notes for the user."""
+        store, parent = self.to.store, self.to.parent
+        store.client.set_tag(parent, NOTE_TAG, self._note())  # now the best run has an address
+        if self.state.is_pending:
+            store.client.update_run(parent, status="RUNNING")
         else:
-            description = warning + self._description(markdown_escape(answer))
-            client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
-            client.set_terminated(parent, "FINISHED", max(filter(None, ended), default=None))
+            store.client.set_terminated(parent, "FINISHED", self.state.ended)
+        log_comparisons(store, self.to.experiment_id, self.study, self.report and self.report / "results.csv")
         store.analyze()
         return untested()
+
+    @property
+    def _warning(self) -> str:
+        return f"**STALE**: {markdown_escape(self.stale)}. The results below are older.\n\n" if self.stale else ""
+
+    def _note(self) -> str:
+        """Return the description of the summary run, with addresses relative to the page of the server."""
+        index, parent, report = self.to.index, self.to.parent, self.report
+        found, text = {"all runs": link(self.to.experiment_id).lstrip("/")}, ""
+        if report and (report / "report.md").is_file():
+            found["full report"] = run_link(index, parent, "report/index.html")
+            text = (report / "report.md").read_text(encoding="utf-8")
+        if report and (report / FIGURE).is_file():
+            found["figure"] = f"get-artifact?path={FIGURE}&run_uuid={parent}"
+        if (best := self.state.best) is not None and (run_id := self.to.run_ids.get(best.run_hash)):
+            found["best run"] = run_link(self.to.experiment_id, run_id)
+        paragraphs = study_note(self.study, self.state, self.answer, text, found)
+        return (self._warning + "\n\n".join(filter(None, paragraphs)))[:TAG_LIMIT]
 
     def _description(self, answer: str) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
@@ -171,22 +226,13 @@ class MlflowStudy(StudyLogger):
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
 
-    def _note(self, counts: Counter[str], folder: Path) -> str:
-        """Return the description of the summary run: question, report, states of the runs and the command."""
-        plan, report = self.study.record, ""
-        if (folder / "report.md").is_file():
-            paragraphs = (folder / "report.md").read_text(encoding="utf-8").strip().split("\n\n")
-            # A picture and its caption are a single paragraph.
-            report = "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
-        paragraphs = [
-            f"**{markdown_escape(plan.question)}**",
-            report[: TAG_LIMIT // 2],
-            f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {_listed(counts)}. "
-            f"[Open the view of all runs]({link(self.to.experiment_id)})",
-            f"Command: {markdown_code(plan.command)}",
-        ]
-        return "\n\n".join(filter(None, paragraphs))
+
+def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
+    """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
+    page = f"/artifacts/{artifact}" if artifact else ""
+    return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
 
 
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in counts.most_common())
+def _quoted(text: str) -> str:
+    """Return a text for a filter of MLflow in single quotes."""
+    return text.replace("\\", "\\\\").replace("'", "\\'")

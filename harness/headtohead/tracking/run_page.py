@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import functools
 import getpass
+import json
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from headtohead.config.builder import FAMILIES
+from headtohead.config.labels import title_of
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
+from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
 from headtohead.storage.run import RunRecord
+from headtohead.tracking.groups import GROUP_TAG
 from headtohead.tracking.study import TrackedRun, TrackedStudy
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
 
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
+MAX_NAME = 44
+"""Maximum characters of a variant in the name of a run."""
+
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 REASON_TAG = "h2h.reason"
@@ -24,25 +35,27 @@ PARAMS_CHANGED_TAG = "h2h.params_changed"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
-def run_name(run: TrackedRun) -> str:
-    """Return the short name of a run in MLflow's lists, legends and image titles."""
-    return f"{run.variant.title} · s{run.seed}"
+def run_name(study: TrackedStudy, run: TrackedRun) -> str:
+    """Return the short name of a run in lists, legends and image titles: first what differs from the baseline."""
+    axes, of_baseline = run.variant.axes, study.record.by_slug[study.record.baseline].axes
+    ordered = sorted(axes, key=lambda axis: axes[axis] == of_baseline.get(axis))
+    title = title_of({axis: axes[axis] for axis in ordered})
+    return f"{title if len(title) <= MAX_NAME else title[: MAX_NAME - 1] + '…'} · s{run.seed}"
 
 
-def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
-    """Return the axes, then the flattened configuration.
+def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, str]:
+    """Return the axes and the ``identity`` of a run, then the flattened configuration.
 
     Unset fields and fields that are not hashed are omitted. An entry that is equal in all roles is a single
     parameter; an option follows the name after a dot.
     """
     params: dict[str, Any] = {
-        **run.variant.axes,
-        "seed": run.seed,
-        "variant": run.variant.slug,
-        "parameters": record.counts.total,
-        "flops_per_token": record.counts.flops_per_token,
+        **resolved.axes,
+        **identity,
+        "parameters": resolved.counts.total,
+        "flops_per_token": resolved.counts.flops_per_token,
     }
-    config = record.config.model_dump(mode="json")
+    config = resolved.config.model_dump(mode="json")
     for family in FAMILIES:
         roles = config.pop(family)
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
@@ -56,12 +69,20 @@ def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
             params = {name: entry["name"], **options} | params
     named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
     fields = {name: value for name, value in named if name not in _runtime_fields()}
-    # MLflow allows only these characters.
     return {
-        re.sub(r"[^\w\-./ :]", "-", name): text(value)[:PARAM_LIMIT]
-        for name, value in (fields | params).items()
-        if value is not None
+        mlflow_name(name): text(value)[:PARAM_LIMIT] for name, value in (fields | params).items() if value is not None
     }
+
+
+def mlflow_name(name: str) -> str:
+    """Return the name of a parameter or a metric with the characters that MLflow allows."""
+    return re.sub(r"[^\w\-./ :]", "-", name)
+
+
+def changed_parameters(existing: Mapping[str, str], params: Mapping[str, str]) -> dict[str, str]:
+    """Return a tag with the names of parameters that MLflow has with another value, which it cannot change."""
+    changed = sorted(name for name, value in existing.items() if params.get(name, value) != value)
+    return {PARAMS_CHANGED_TAG: ", ".join(changed)} if changed else {}
 
 
 def tags(
@@ -77,8 +98,10 @@ def tags(
         "mlflow.note.content": note(study, run, record, state, reason),
         RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
+        "mlflow.runColor": study.colours.get(run.variant.slug),
         "h2h.experiment": study.name,
         "h2h.variant": run.variant.slug,
+        GROUP_TAG: study.groups[run.variant.slug],
         "h2h.seed": run.seed,
         "h2h.state": state,
         REASON_TAG: reason,
@@ -112,6 +135,21 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
     lines.append("**Data:** " + escape(f"{data['dataset']}, split {data['split']} ({counts})") + leaky)
     command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
     return "\n\n".join([*lines, f"**Reproduce:** {markdown_code(command)}"])
+
+
+def dataset_input(data: DataRecord) -> DatasetInput:
+    """Return the data of a run for ``MlflowClient.log_inputs``: name, hash, source and number of examples."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = {"dataset": data["dataset"], "split": data["split"], "licence": data["licence"]}
+    dataset = Dataset(
+        name=f"{data['dataset']}, split {data['split']}",
+        digest=data["data_hash"][:16],
+        source_type="headtohead",
+        source=json.dumps(source),
+        profile=json.dumps({**data["counts"], "vocabulary": data["vocabulary"]}),
+    )
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "train, valid, test")])
 
 
 def user() -> str:

@@ -98,7 +98,7 @@ class Shipper:
             due = [run for run in study.runs() if self._due(run, is_live)]
             self.next_poll = time.monotonic() + (time.process_time() - began) / LIVE_SHARE
             if due:
-                report = self.ship(study, due, is_last=False)
+                report = self.ship(study, due, is_last=False, is_live=is_live)
                 log.info(report.line())
                 reason = report.failures[-1] if report.failures else None
                 if is_live:
@@ -120,9 +120,16 @@ class Shipper:
         return report.complete
 
     def ship(
-        self, study: TrackedStudy | None = None, runs: Sequence[TrackedRun] | None = None, *, is_last: bool = True
+        self,
+        study: TrackedStudy | None = None,
+        runs: Sequence[TrackedRun] | None = None,
+        *,
+        is_last: bool = True,
+        is_live: bool = False,
     ) -> ShipReport:
-        """Log the changes of runs; with ``is_last`` close active runs without a process, and log the study itself.
+        """Log the changes of runs; with ``is_last`` close active runs without a process, and log the study's answer.
+
+        With ``is_live``, log the progress of the study.
 
         Raises:
             HeadToHeadError: If the tracker cannot be used.
@@ -133,6 +140,8 @@ class Shipper:
             self.tracker = self.tracker or self._tracker(study)
             self.tracker.study = study
             with self.tracker.opened():
+                if is_last or is_live:  # before the runs: if time runs out, the answer is not what is missing
+                    self.tracker.describe(is_last=is_last)
                 for run in study.runs() if runs is None else runs:
                     self._try(self.tracker, run, report, is_last)
                 if is_last:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +22,16 @@ from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
+from headtohead.storage.palette import Palette
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
+from headtohead.tracking.groups import group_names
 
 FOLDER = ".loggers"
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 3
+SHIPPING_FORMAT = 4
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 
@@ -44,6 +47,17 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class TrackedStudy(ExperimentDirectory):
     """An experiment's folder, with its runs for tracking."""
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        """The name of each variant's group in MLflow's charts, by slug."""
+        return group_names(self.record)
+
+    @cached_property
+    def colours(self) -> dict[str, str]:
+        """The colour of each variant in the report, by slug; empty if there are more values than colours."""
+        palette = Palette(self.record)
+        return {slug: palette.colour(slug) for slug in self.record.by_slug if palette.is_coloured}
 
     def runs(self) -> list[TrackedRun]:
         """Return all planned runs in the order of the plan."""
@@ -165,8 +179,11 @@ class StudyLogger:
         """Return the reason if an error concerns a single run, None if it concerns the tracker as a whole."""
         return str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
 
+    def describe(self, *, is_last: bool) -> None:
+        """Log what belongs to the study as a whole; with ``is_last``, its answer too."""
+
     def finish(self) -> list[str]:
-        """Log what belongs to the study as a whole, after its runs; return notes for the user."""
+        """Complete the study after its last run; return notes for the user."""
         return []
 
     @property

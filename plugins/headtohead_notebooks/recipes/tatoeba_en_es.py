@@ -39,7 +39,7 @@ class TatoebaEnEs(NotebookRecipe):
             "target_boundaries": "sos-eos",
             "truncate_tokens": 128,
         },
-        "positional": {"name": "sinusoidal", "index": "row", "max_len": 128},
+        "positional": {"name": "sinusoidal-by-row", "max_len": 128},
         "attention": "split-heads",
         "masking": "padding-causal",
         "model": {

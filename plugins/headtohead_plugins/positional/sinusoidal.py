@@ -2,8 +2,6 @@
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.5:
 P[p, 2i] = sin(p / 10000^(2i/d)), P[p, 2i+1] = cos(p / 10000^(2i/d)).
-Departs from the paper: with ``index: row``, p is the row of the sentence in its batch, as in
-notebook 3 by mistake. The encoder is then a bag of words.
 """
 
 import math
@@ -20,19 +18,13 @@ Arithmetic = Literal["exact", "single", "single-log"]
 
 
 class SinusoidalOptions(BaseOptions):
-    """Precision and index of the table."""
+    """Precision of the table."""
 
     arithmetic: Arithmetic = Field(
         "exact",
         description="exact: double precision; single: angles in single precision as in notebooks 1 "
         "to 3, with an error of 1e-5 at position 128; single-log: log 10000 in single precision too, "
         "as in notebook 4",
-    )
-    index: Literal["time", "row"] = Field(
-        "time", description="p: position in the sentence (time) or row of the batch (row), as in notebook 3"
-    )
-    max_len: int = Field(
-        128, ge=1, le=10**6, description="with index row: rows of the table, the largest batch in sentences"
     )
 
 
@@ -60,24 +52,13 @@ class Sinusoidal(Positional):
     options: SinusoidalOptions
 
     @classmethod
-    def index(cls, options) -> Literal["time", "row"]:  # type: ignore[no-untyped-def]
-        return "row" if options.index == "row" else "time"
-
-    @classmethod
-    def limit(cls, options) -> int | None:  # type: ignore[no-untyped-def]
-        """Return the rows of the table if p is a batch row."""
-        return int(options.max_len) if options.index == "row" else None
-
-    @classmethod
     def violations_by_option(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
         """Return ``precision`` for the options in single precision."""
         single = options.arithmetic != "exact"
         return {"precision": f"arithmetic: {options.arithmetic}"} if single else {}
 
     def formula(self) -> str:
-        p = "position in the sentence" if self.options.index == "time" else "row of the batch"
-        waves = "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
-        return f"{waves}, p: {p}"
+        return "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
         """Return the sinusoids of the positions, which are equal for all members."""

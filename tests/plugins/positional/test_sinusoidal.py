@@ -25,7 +25,7 @@ def test_table_equals_the_printed_values_of_a_notebook():
 
 
 def by_row(**options):
-    return Subject(tiny_config({"name": "sinusoidal", "index": "row", **options}))
+    return Subject(tiny_config({"name": "sinusoidal-by-row", **options}))
 
 
 def test_every_token_of_a_row_gets_the_same_position():
@@ -55,6 +55,6 @@ def test_logits_depend_on_the_row_of_the_sentence():
 def test_a_batch_larger_than_the_table_is_refused_in_one_line():
     assert by_row(max_len=3).logits().isfinite().all()
     with pytest.raises(
-        HeadToHeadError, match=r"^row 3 is beyond the 2 rows of sinusoidal; set positional.encoder.max_len"
+        HeadToHeadError, match=r"^row 3 is beyond the 2 rows of sinusoidal-by-row; set positional.encoder.max_len"
     ):
         by_row(max_len=2).logits()

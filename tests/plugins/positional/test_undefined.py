@@ -73,7 +73,7 @@ def test_an_encoding_is_refused_exactly_where_it_is_undefined(positional, fields
 
 def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
     message = (
-        "sinusoidal supports 20 batch rows, but a batch may have {} sentences; "
+        "sinusoidal-by-row supports 20 batch rows, but a batch may have {} sentences; "
         "set train.batch_size and evaluate.batch_size to at most 20"
     )
     for evaluated, train, rows in (
@@ -83,7 +83,7 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
         (20, {"batch_tokens": 512}, 512),
         (20, {"batch_tokens": 20}, None),
     ):
-        config = tiny_config({"name": "sinusoidal", "index": "row", "max_len": 20}, train=train)
+        config = tiny_config({"name": "sinusoidal-by-row", "max_len": 20}, train=train)
         evaluate = config.evaluate.model_copy(update={"batch_size": evaluated})
         found = reason(config.model_copy(update={"evaluate": evaluate}))
         assert found == (message.format(rows) if rows else None)

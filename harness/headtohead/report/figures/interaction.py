@@ -11,16 +11,16 @@ from matplotlib.ticker import MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.report.figures.palette import Palette
 from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.metrics import label, readable, span
+from headtohead.storage.palette import Palette
 
 MOST_PANELS = 6
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
     """Draw a panel per pair of fully crossed axes: means with 95 % intervals, averaged over the other axes."""
-    frames, palette, metric = analysis.frames, Palette(analysis.frames), analysis.metric
+    frames, palette, metric = analysis.frames, Palette(analysis.frames.record), analysis.metric
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     rows = [
         {axis: label(frames.by_slug[slug].axes.get(axis)) for axis in varied} | {"seed": seed, "score": score}

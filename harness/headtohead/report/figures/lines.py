@@ -13,8 +13,8 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.report.figures.palette import Palette
 from headtohead.storage.metrics import is_loss, readable
+from headtohead.storage.palette import Palette
 from headtohead.storage.states import DIVERGED
 
 METRICS = ("valid/loss", "train/loss")
@@ -156,7 +156,7 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
     """
-    palette, baseline = Palette(analysis.frames), analysis.frames.baseline
+    palette, baseline = Palette(analysis.frames.record), analysis.frames.baseline
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
     best = analysis.leading(MOST_LINES, groups)
     slugs = [slug for slug in analysis.frames.by_slug if slug in best]

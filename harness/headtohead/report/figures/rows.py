@@ -10,9 +10,9 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
-from headtohead.report.figures.palette import Palette
 from headtohead.report.section import contrast_name
 from headtohead.storage.metrics import readable, show
+from headtohead.storage.palette import Palette
 
 MOST_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
@@ -55,7 +55,7 @@ def forest_rows(analysis: Analysis) -> list[Row]:
 
 def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
-    metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames)
+    metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames.record)
     rows, ranked = [], analysis.ranked
     for slug in analysis.leading(MOST_ROWS):
         summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headtohead.figures.style import PALETTE
-from headtohead.storage.frames import Frames
+from headtohead.storage.experiment import ExperimentRecord
 from headtohead.storage.metrics import label
 
 
@@ -24,23 +24,23 @@ class Palette:
         is_coloured: Whether there are at most as many names as colours.
     """
 
-    def __init__(self, frames: Frames) -> None:
-        self.frames = frames
-        variants = [frames.by_slug[frames.baseline], *frames.by_slug.values()]
+    def __init__(self, record: ExperimentRecord) -> None:
+        self.axes, self.by_slug = record.axes, record.by_slug
+        variants = [self.by_slug[record.baseline], *record.variants]
         self.values = {
-            axis: list(dict.fromkeys(label(variant.axes.get(axis)) for variant in variants)) for axis in frames.axes
+            axis: list(dict.fromkeys(label(variant.axes.get(axis)) for variant in variants)) for axis in record.axes
         }
-        self.is_grid = any(contrast.kind == "factor" for contrast in frames.record.contrasts)
+        self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
         sizes = {axis: len(values) for axis, values in self.values.items()}
         suitable = [axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)] or list(sizes)
         self.colour_axis = max(suitable, key=sizes.__getitem__) if self.is_grid and sizes else None
-        titles = [variant.title for variant in frames.by_slug.values()]
+        titles = [variant.title for variant in record.variants]
         self.names = self.values[self.colour_axis] if self.colour_axis else titles
         self.is_coloured = len(self.names) <= len(PALETTE)
 
     def name(self, slug: str) -> str:
         """Return the name that a variant's colour stands for."""
-        variant = self.frames.by_slug[slug]
+        variant = self.by_slug[slug]
         return label(variant.axes.get(self.colour_axis)) if self.colour_axis else variant.title
 
     def colour(self, slug: str) -> str:
@@ -60,7 +60,7 @@ class Palette:
         """Return the part of a variant's title that the colour does not encode."""
         if self.colour_axis is None:
             return ""
-        variant, axes = self.frames.by_slug[slug], self.frames.axes
+        variant, axes = self.by_slug[slug], self.axes
         parts = variant.title.split(" · ")
         if len(parts) != len(axes):
             parts = [label(variant.axes.get(axis)) for axis in axes]

@@ -101,7 +101,7 @@ class MlflowLogger(Logger):
         last = max((step for step, _, _ in self.last.values()), default=0)
         if state in states.RESULTS:
             self._add_results(directory.final_metrics, last, ended)
-        elif state == states.KILLED:
+        elif state == states.KILLED and (last == status.steps or directory.record.config.train.early_stopping):
             # The process may have died after its last step, which the next attempt logs, with the results.
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with self.study.scratch() as folder:

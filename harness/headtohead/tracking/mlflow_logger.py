@@ -143,7 +143,8 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            tags = run_page.tags(self.study.study, self.directory, record, state, reason, self.to.parent) | tags
+            places = {"parent": self.to.parent, "index": self.to.index}
+            tags = run_page.tags(self.study.study, self.directory, record, state, reason, **places) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
             tags |= run_page.changed_parameters(existing.params, params)
             for name in (REASON_TAG, PARAMS_CHANGED_TAG):

@@ -30,6 +30,7 @@ from headtohead.tracking.run_page import (
     TAG_LIMIT,
     changed_parameters,
     dataset_input,
+    run_link,
     user,
 )
 from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
@@ -223,12 +224,6 @@ class MlflowStudy(StudyLogger):
             f"Steps of the attention images are probe sentences. {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
-
-
-def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
-    """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
-    page = f"/artifacts/{artifact}" if artifact else ""
-    return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
 
 
 def _quoted(text: str) -> str:

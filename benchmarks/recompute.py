@@ -125,14 +125,25 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
     runs = pd.read_csv(folder / "results.csv")
 
+    # Of variants that are the same by construction, one was trained; a remark names both.
+    slug_of = dict(zip(runs["title"], runs["variant"], strict=True))
+    trained = {
+        note["variant"]: slug
+        for note in answer["remarks"]
+        for title, slug in slug_of.items()
+        if f" and {title} are the same by construction" in note["text"]
+    }
+
     def scores_of(metric: str) -> Scores:
         done = runs[runs[metric].notna()]
         return {str(slug): dict(zip(rows["seed"], rows[metric], strict=True)) for slug, rows in done.groupby("variant")}
 
     for slug, printed in answer["scores"].items():
-        if slug in (scores := scores_of(answer["metric"])):
-            yield f"mean of {slug}", printed, np.mean([*scores[slug].values()])
+        own = scores_of(answer["metric"]).get(trained.get(slug, slug), {})
+        yield f"mean of {slug}", printed if own else None, np.mean([*own.values()] or [math.nan])
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
+    for found in tested:
+        found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
     for (family, metric), group in itertools.groupby(tested, key=lambda found: (found["family"], found["metric"])):
         contrasts, scores = list(group), scores_of(metric)
         same = {slug for found in contrasts for pair in found["pairs"] for slug in pair} <= scores.keys()

@@ -50,6 +50,16 @@ def test_equivalence_p_is_the_largest_one_sided_p_that_another_variant_is_better
     assert [row.is_equivalent for row in found] == [True, True, False, False]
 
 
+def test_missing_scores_leave_their_seed_out_of_the_comparisons_of_that_variant_only(scores: np.ndarray) -> None:
+    scores[2, 4] = np.nan
+    for own, found in enumerate(compare_with_best(scores)):
+        p_values = []
+        for row in np.delete(scores, own, axis=0):
+            known = np.isfinite(row - scores[own])
+            p_values.append(stats.ttest_rel(row[known], scores[own][known], alternative="greater").pvalue)
+        assert found.worse_p == pytest.approx(min(1.0, 3 * min(p_values)))
+
+
 def test_for_losses_the_lowest_is_the_best(scores: np.ndarray) -> None:
     higher = compare_with_best(scores, margin=0.05)
     lower = compare_with_best(1 - scores, margin=0.05, higher_is_better=False)

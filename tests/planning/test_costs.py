@@ -52,7 +52,7 @@ def test_the_estimated_time_uses_finished_runs(plan, record, monkeypatch, second
 def test_the_detectable_difference_is_detected_with_the_stated_power():
     """The oracle is a simulation: the test of the first of four contrasts, of that size."""
 
-    found = Power("variant", 4, 6, 5, "test/bleu")
+    found = Power("variant", "abcd", 6, 5, "test/bleu")
     detected = 0
     for scores in np.random.default_rng(1).normal(0, math.sqrt(0.5), size=(1500, 5, 6)):
         scores[1] += found.effect

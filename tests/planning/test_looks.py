@@ -17,8 +17,8 @@ def test_a_plan_has_the_seeds_of_the_first_look_and_states_the_rest(plan):
     assert found.design.seeds == (1, 2, 3, 4)
     level = 100 * found.looks.level(0.05)
     assert (
-        "seeds: 4, then up to 8 until every main contrast is decided; judged at 4 and 8 seeds, each look at a level of "
-        f"{level:.2g} % for 5 % over all looks; at most 16 runs"
+        "seeds: 4, then up to 8 until every contrast of the answer is decided; judged at 4 and 8 seeds, each look at a "
+        f"level of {level:.2g} % for 5 % over all looks; at most 16 runs"
     ) in overview(found).lines
     assert found.record().looks.seeds == (4, 8)
 
@@ -55,7 +55,18 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     (fixed,) = plan(SEQUENTIAL, seeds=8).power
     assert sequential.effect > fixed.effect
     assert plan(SEQUENTIAL, seeds=8).record().looks is None
-    assert sequential.summary.startswith("1 variant contrast: 8 seeds, at the last look, find differences of ")
+    assert "with 8 seeds (the last look, Holm at 0.05; s: standard deviation" in sequential.heading
+    assert "last look" not in fixed.heading
+
+
+def test_the_time_is_that_of_this_look_and_of_all_looks(plan):
+    """The second look has as many more runs as the first."""
+    found = plan(SEQUENTIAL)
+    assert found.estimate.most_seconds == pytest.approx(2 * found.estimate.seconds)
+    (line,) = [line for line in overview(found).lines if line.startswith("time: ")]
+    assert " for this look, " in line
+    fixed = plan(SEQUENTIAL, seeds=8)
+    assert fixed.estimate.most_seconds == fixed.estimate.seconds == pytest.approx(found.estimate.most_seconds)
 
 
 def test_the_limit_of_runs_counts_all_looks(load):

@@ -50,6 +50,25 @@ def test_a_match_that_no_whole_width_gives_is_noted(plan):
     assert found.notes[0] == ("match: parameters is not reached for bias-false: 328 instead of 322 with d_ff 5")
 
 
+def test_one_note_names_the_variant_that_sets_the_target(plan):
+    found = plan("match: parameters\ndesign: [{product: {attention: [split-heads, single-head, independent-heads]}}]")
+    target = found.by_slug["independent-heads"].record.counts.non_embedding
+    assert found.notes == (
+        f"match: parameters widens d_ff of 2 variants by up to 156%, to the {target:,} non-embedding parameters of "
+        "independent-heads, which has the most",
+    )
+
+
+def test_position_tables_do_not_count_and_encodings_of_scores_do(plan):
+    """Kaplan et al. 2020: neither token nor position embeddings count, so a table widens no feed-forward."""
+    found = plan("match: parameters\ndesign: [{product: {positional: [sinusoidal, learned, shaw-relative]}}]").by_slug
+    plain, learned, shaw = (found[slug].record for slug in ("sinusoidal", "learned", "shaw-relative"))
+    assert learned.counts.non_embedding == plain.counts.non_embedding
+    assert learned.counts.total - plain.counts.total == 2 * 128 * 8  # two tables of 128 positions and width 8
+    assert (shaw.d_ff, learned.d_ff) == (16, plain.d_ff)
+    assert plain.d_ff > 16
+
+
 def test_matching_is_incompatible_with_d_ff_as_an_axis(plan):
     with pytest.raises(HeadToHeadError) as caught:
         plan("match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]")

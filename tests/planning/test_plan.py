@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from headtohead.config.builder import resolve
@@ -276,6 +277,27 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
         record(first, run, metrics={"test/exact_match": 0.5 + effect})
     (interaction,) = (family for family in plan(design, seeds=3).power if family.family == "interaction")
     assert interaction.sd == pytest.approx(0.1)
+
+
+def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
+    """The oracle are simulated scores: a contrast's standard deviation, in those of a score."""
+    design = "design: [{product: {positional: [sinusoidal, rotary], attention: [split-heads, independent-heads]}}]\n"
+    found = plan(design + "margin: 0.02\n", seeds=6)
+    a, b, c, d = np.random.default_rng(1).normal(size=(4, 100_000))
+    contrasts = {"variant": b - a, "factor": ((b - a) + (d - c)) / 2, "interaction": d - c - b + a}
+    assert {family.family for family in found.power} == set(contrasts)
+    for family in found.power:
+        assert family.effect_in_runs / family.effect == pytest.approx(contrasts[family.family].std(), rel=0.01)
+        most = 0.02 / family.effect_in_runs
+        assert f"or the margin of 0.020 if s is below {most:.2g} (" in family.summary
+    assert found.power[1].names == ("positional: rotary − sinusoidal", "attention: independent-heads − split-heads")
+    assert f"({'; '.join(found.power[1].names)})" in found.power[1].summary
+
+
+def test_of_many_contrasts_six_are_named(plan):
+    many = plan("design: [{one_at_a_time: {train.lr: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]}}]").power[0].summary
+    assert many.startswith("8 variant contrasts: ")
+    assert many.endswith("lr 0.6 − baseline; 2 more)")
 
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer_file import answer_file
@@ -37,7 +38,8 @@ def study(made: ModuleType, tmp_path: Path) -> Study:
             name = str(axes["positional"])
             if (name, seed) in lost:
                 return 0.05
-            noise = np.random.default_rng([seed, *map(ord, name)]).normal(0, sds.get(name, 0.003))
+            draw = np.random.default_rng([seed, *map(ord, name + str(axes.get("attention", "")))])
+            noise = draw.normal(0, sds.get(name, 0.003))
             return float(np.clip(level + effect * (name == "none") + noise, 0, 1))
 
         options = {"axes": AXES, "one_at_a_time": True} | changes
@@ -91,10 +93,29 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
     (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
     assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6"]
+    stored = json.loads(answer_file(report))["collapses"]
+    rate = stats.binomtest(1, 6).proportion_ci(0.95, method="exact")
+    assert [*stored] == ["sinusoidal", "rotary"]
+    assert stored["rotary"]["p"] == pytest.approx(1.0)
+    assert stored["rotary"]["interval"] == pytest.approx({"level": 0.95, "low": rate.low, "high": rate.high})
+    scores = analysis.frames.scores("rotary", "test/exact_match")
+    assert stored["rotary"]["all_runs"]["mean"] == pytest.approx(np.mean([*scores.values()]))
+    assert stored["rotary"]["without"]["mean"] == pytest.approx(np.mean([scores[seed] for seed in (1, 2, 4, 5, 6)]))
+
+
+def test_a_ranking_of_pairs_leaves_out_collapsed_runs(study: Study) -> None:
+    axes = {"positional": AXES["positional"][:3], "attention": ["split-heads", "qk-norm", "multi-query"]}
+    report = study(0.8, -0.3, axes=axes, one_at_a_time=False, lost=(("rotary", 3),))
+    result = report.analysis.two_way
+    assert result
+    assert all(found.summary.mean > 0.79 for found in result.ranking)
+    assert {found.summary.n for found in result.ranking} == {5, 6}
+    assert all(found.comparison and found.comparison.is_equivalent for found in result.ranking)
+    assert "8 equivalent to the best" in report.answer
 
 
 def test_a_two_way_table_without_room_has_no_equivalence(study: Study) -> None:
     axes = {"positional": AXES["positional"][1:], "attention": ["split-heads", "qk-norm", "multi-query"]}
     report = study(0.98, -0.3, axes=axes, one_at_a_time=False)
-    assert "3 worse than another combination, 5 undecided" in report.answer
+    assert "4 worse than another combination, 4 undecided" in report.answer
     assert "equivalent" not in report.answer

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.scores import Scores, score_mismatch
+from headtohead.analysis.scores import Scores, Side, score_mismatch
 from headtohead.statistics.best import BestComparison, compare_with_best
 from headtohead.statistics.verdicts import BETTER
 from headtohead.storage.metrics import counted, higher_is_better
@@ -58,15 +59,19 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
 
 
 def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComparison]:
-    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds."""
+    """Return the comparisons with the best by slug of the trained variants; empty if there are too few seeds.
+
+    Collapsed runs do not count.
+    """
     frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})
     found = [frames.scores(slug, metric) for slug in trained]
     seeds = sorted(set.intersection(*map(set, found))) if found else []
-    if min(len(trained), len(seeds)) < 2 or scores.collapsed:
+    if min(len(trained), len(seeds)) < 2:
         return {}
+    healthy = [scores.healthy(Side(slug, metric)) for slug in trained]
     compared = compare_with_best(
-        [[by_seed[seed] for seed in seeds] for by_seed in found],
+        [[by_seed.get(seed, math.nan) for seed in seeds] for by_seed in healthy],
         margin=scores.margin(metric),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,

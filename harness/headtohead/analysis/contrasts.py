@@ -11,8 +11,7 @@ correct at the same time in at least 95 of 100 studies.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -22,7 +21,7 @@ from headtohead.analysis.scores import Scores, Side, score_mismatch
 from headtohead.config.labels import listed
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
-from headtohead.statistics.differences import pair_differences
+from headtohead.statistics.differences import pair_differences, squared_weights
 from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, Interval
 from headtohead.statistics.verdicts import (
     BETTER,
@@ -332,7 +331,8 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
 
     if is_interaction:  # the second pair of each setting has its sides swapped
         differences = differences[::2] + differences[1::2]
-    mean, weight = differences.mean(axis=0), squared_weights(frames, scored) / len(differences) ** 2
+    trained = [(frames.trained(left.slug), frames.trained(right.slug)) for left, right in scored]
+    mean, weight = differences.mean(axis=0), squared_weights(trained) / len(differences) ** 2
     settings = [test(row, weight * len(differences)) for row in differences] if len(differences) > 1 else []
     judgements = judge(settings, margin=scores.margin(contrast.metric), looks=frames.looks)
     return replace(
@@ -346,15 +346,6 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
         if expect
         else None,
     )
-
-
-def squared_weights(frames: Frames, pairs: Iterable[tuple[Side, Side]]) -> float:
-    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
-    weights: Counter[str] = Counter()
-    for left, right in pairs:
-        weights.update({frames.trained(left.slug): 1})
-        weights.subtract({frames.trained(right.slug): 1})
-    return float(sum(weight**2 for weight in weights.values()))
 
 
 def agreement(

@@ -14,8 +14,8 @@ import numpy as np
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED, Metric
 from headtohead.statistics.block_model import BlockModel, block_model, larger_deviations
-from headtohead.statistics.collapse import collapsed
-from headtohead.statistics.paired_tests import Summary, summarise
+from headtohead.statistics.collapse import collapsed, rate_interval, rates_p
+from headtohead.statistics.paired_tests import Interval, Summary, summarise
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, unpadded
@@ -87,6 +87,24 @@ class Scores:
             for (slug, own), row in zip(losses.items(), flags, strict=True)
         }
         return {slug: seeds for slug, seeds in found.items() if seeds}
+
+    @cached_property
+    def collapses(self) -> Mapping[str, Collapse]:
+        """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
+        frames, baseline, seeds = self.frames, self.frames.trained(self.frames.baseline), len(self.frames.seeds)
+        counts = {slug: len(failed) for slug, failed in self.collapsed.items()}
+        return {
+            slug: Collapse(
+                count := counts.get(slug, 0),
+                seeds,
+                rate_interval(count, seeds),
+                math.nan if slug == baseline else rates_p(count, seeds, counts.get(baseline, 0), seeds),
+                frames.summary(slug, self.metric),
+                summarise([*self.healthy(Side(slug, self.metric)).values()], span(self.metric)),
+            )
+            for slug in dict.fromkeys([baseline, *counts])
+            if counts
+        }
 
     def healthy(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, without collapsed runs."""
@@ -193,6 +211,17 @@ class Scores:
         limit = self.frames.by_slug[slug].config.evaluate.test_limit
         scores_all = limit is None or limit >= self.frames.record.data["counts"]["test"]
         return scores_all and self.frames.same_data((slug, self.frames.baseline))
+
+
+class Collapse(NamedTuple):
+    """How many of a variant's runs collapsed: rate with exact interval, p against the baseline (Fisher), and scores."""
+
+    collapsed: int
+    runs: int
+    interval: Interval
+    p: float
+    all_runs: Summary
+    without: Summary
 
 
 class Side(NamedTuple):

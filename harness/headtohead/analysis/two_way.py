@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
-from headtohead.analysis.scores import Scores
+from headtohead.analysis.scores import Scores, Side
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.statistics.best import BestComparison
-from headtohead.statistics.paired_tests import Summary
+from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import MarginRecord
-from headtohead.storage.metrics import label
+from headtohead.storage.metrics import label, span
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""
@@ -62,7 +62,7 @@ class TwoWayResult:
         axes: The axes of rows and columns.
         rows: Labels of the row values, best first by the median of their cells.
         columns: Labels of the column values, in the same order.
-        cells: The mean and interval over seeds of the ranked pairs.
+        cells: The mean and interval over the runs of the ranked pairs that did not collapse.
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
         shares: Fractions of variance, or None for fewer than two seeds or equal scores.
@@ -81,7 +81,7 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     """Return the result of an experiment in which exactly two axes vary; None for others, or without scores.
 
     Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
-    not compared.
+    not compared. Collapsed runs are left out.
     """
     frames, metric, sign, record = scores.frames, scores.metric, scores.sign, scores.frames.record
     values: dict[str, dict[str, None]] = {}
@@ -93,10 +93,11 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         return None
     row, column = varied
     slugs = {(label(found.axes.get(row)), label(found.axes.get(column))): found.slug for found in record.variants}
-    scored = {cell: slug for cell, slug in slugs.items() if slug in scores.ranked}
+    healthy = {cell: scores.healthy(Side(slug, metric)) for cell, slug in slugs.items() if slug in scores.ranked}
+    scored = {cell: slugs[cell] for cell, own in healthy.items() if own}
     if not scored or len(slugs) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product
         return None
-    cells = {cell: scores.summaries[slug] for cell, slug in scored.items()}
+    cells = {cell: summarise([*healthy[cell].values()], span(metric)) for cell in scored}
 
     def ordered(axis: str, side: int) -> tuple[str, ...]:
         def sort_key(name: str) -> float:
@@ -115,7 +116,7 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         cells=cells,
         ranking=tuple(ranking),
         margin=record.margins.get(metric) if scores.margin(metric) else None,
-        shares=variance_shares({cell: frames.scores(slug, metric) for cell, slug in scored.items()}),
+        shares=variance_shares({cell: healthy[cell] for cell in scored}),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,8 @@ def _print_json(plan: Plan) -> None:
     content = plan.record().to_json()
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
-    content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
-    names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "difference")
+    content["estimate"] = asdict(plan.estimate)
+    names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "effect_in_runs", "margin", "difference")
     content["power"] = [
         {name: value if (value := getattr(family, name)) == value else None for name in names}  # JSON has no NaN
         for family in plan.power

@@ -75,7 +75,8 @@ def _count(
         if isinstance(part, Component):
             require_members(part, attributes=False)  # a hook may have assigned another parameter
     total = sum(parameter.numel() for parameter in model.parameters())
-    tables = (model.source_embedding, model.target_embedding, model.lm_head)
+    positions = (part for part in map(model.positional, model.roles) if "embed" in part.mechanisms)
+    tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions)
     geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
     return ModelCounts(
         total=total,

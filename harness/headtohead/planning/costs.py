@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
@@ -19,6 +20,7 @@ from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MAX_D_FF, RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
+from headtohead.storage.metrics import counted
 
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
@@ -76,7 +78,7 @@ def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord,
 def match_variants(
     variants: Sequence[Variant], count: Callable[[RunConfig], ModelCounts]
 ) -> tuple[list[Variant], list[str]]:
-    """Widen every variant with ``match`` to within 1 % of the largest; return notes on those that it is not reached."""
+    """Widen every variant with ``match`` to within 1 % of the largest; return notes on the result."""
 
     def measure(config: RunConfig, match: Match) -> float:
         counts = count(config)
@@ -85,22 +87,32 @@ def match_variants(
     def widened(config: RunConfig, d_ff: int) -> RunConfig:
         return config.model_copy(update={"model": config.model.model_copy(update={"d_ff": d_ff})})
 
-    largest = {
-        match: max(measure(variant.config, match) for variant in variants)
-        for match in {variant.match for variant in variants} - {"none"}
-    }
+    largest: dict[Match, tuple[float, str]] = {}
+    for variant in variants:
+        if variant.match != "none":
+            own = measure(variant.config, variant.match), variant.slug
+            largest[variant.match] = max(largest.get(variant.match, own), own, key=itemgetter(0))
     matched, notes = [], []
+    factors: dict[Match, list[float]] = {match: [] for match in largest}
     for variant in variants:
         config, match = variant.config, variant.match
         if match != "none":
-            d_ff, current = config.model.d_ff, measure(config, match)
+            (target, _), d_ff, current = largest[match], config.model.d_ff, measure(config, match)
             slope = measure(widened(config, d_ff + 1), match) - current
-            config = widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((largest[match] - current) / slope))))
+            config = widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope))))
+            factors[match] += [config.model.d_ff / d_ff] * (config.model.d_ff > d_ff)
             reached = measure(config, match)
-            if abs(reached - largest[match]) > TOLERANCE * largest[match]:
+            if abs(reached - target) > TOLERANCE * target:
                 notes.append(
                     f"match: {match} is not reached for {variant.slug}: "
-                    f"{reached:,.0f} instead of {largest[match]:,.0f} with d_ff {config.model.d_ff}"
+                    f"{reached:,.0f} instead of {target:,.0f} with d_ff {config.model.d_ff}"
                 )
         matched.append(replace(variant, config=config))
+    for match, (target, slug) in largest.items():
+        if wider := factors[match]:
+            unit = "non-embedding parameters" if match == "parameters" else "FLOPs per token"
+            notes.append(
+                f"match: {match} widens d_ff of {counted(len(wider), 'variant')} by up to {max(wider) - 1:.0%}, to the "
+                f"{target:,.0f} {unit} of {slug}, which has the most"
+            )
     return matched, notes

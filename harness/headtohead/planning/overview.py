@@ -49,7 +49,6 @@ def overview(plan: Plan) -> Overview:
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
         "tuned": _tuned(plan),
-        "contrasts that the file declares": (contrast.name for contrast in plan.design.declared),
         "excluded": (f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded),
         "failed, diverged or interrupted": (
             f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
@@ -58,8 +57,10 @@ def overview(plan: Plan) -> Overview:
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
         "data of the baseline": plan.data.record["notes"],
-        "notes": (*plan.notes, *(family.summary for family in plan.power)),
+        "notes": plan.notes,
     }
+    if plan.power:
+        sections[plan.power[0].heading] = [family.summary for family in plan.power]
     return Overview(
         heading=f"{plan.name}: {plan.loaded.file.question}",
         lines=tuple(_lines(plan)),
@@ -84,12 +85,15 @@ def _lines(plan: Plan) -> Iterator[str]:
         done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
         yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
         if tuning.coarse:
-            yield f"tune may miss the best setting: {tuning.coarse}"
+            yield (
+                f"tune may miss the best setting: {tuning.coarse}; at least 4 values (auto lists 4), tune_seeds: 2 and "
+                "no tune_epochs are enough"
+            )
     trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     if looks:
         first, last = looks.seeds[0], looks.seeds[-1]
         yield (
-            f"seeds: {first}, then up to {last} until every main contrast is decided; judged at "
+            f"seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at "
             f"{listed([*map(str, looks.seeds)])} seeds, each look at a level of {100 * looks.level(ALPHA):.2g} % for "
             f"{100 * ALPHA:.2g} % over all looks; at most {len(trained) * last} runs"
         )
@@ -112,7 +116,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
     yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
     if plan.remaining or (tuning and not tuning.is_done):
-        yield f"time: {duration(plan.estimate.seconds)} ({plan.estimate.basis})"
+        seconds, most = plan.estimate.seconds, plan.estimate.most_seconds
+        later = f" for this look, {duration(most)} for all looks" if most > seconds else ""
+        yield f"time: {duration(seconds)}{later} ({plan.estimate.basis})"
 
 
 def _tuned(plan: Plan) -> Iterator[str]:

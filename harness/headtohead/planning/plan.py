@@ -106,10 +106,14 @@ class PlannedVariant:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate."""
+    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate.
+
+    ``most_seconds`` includes the runs of all later looks.
+    """
 
     seconds: float
     basis: str
+    most_seconds: float
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import PER_RUN, RunConfig
-from headtohead.statistics.differences import pair_differences
+from headtohead.statistics.differences import pair_differences, squared_weights
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
@@ -112,8 +112,9 @@ def make_plan(
     plan = replace(planner.plan(loaded, tuning.apply(design), looks), tuning=tuning)
     if not tried.remaining:
         return plan
-    seconds = tried.estimate.seconds + plan.estimate.seconds
-    return replace(plan, estimate=Estimate(seconds, f"{plan.estimate.basis}, with the tuning runs"))
+    tuning_seconds, estimate = tried.estimate.seconds, plan.estimate
+    seconds, most = estimate.seconds + tuning_seconds, estimate.most_seconds + tuning_seconds
+    return replace(plan, estimate=Estimate(seconds, f"{estimate.basis}, with the tuning runs", most))
 
 
 def _current_look(looks: Looks, experiment: Path | None) -> int:
@@ -238,7 +239,7 @@ class _Planner:
             runs=(),
             runs_root=self.runs_root,
             data=baseline,
-            estimate=Estimate(0.0, ""),
+            estimate=Estimate(0.0, "", 0.0),
             probes=choose_probes(loaded.file.probes, baseline),
             contrasts=tuple(design.contrasts()),
             prepared={prepared.data_hash: prepared for prepared in self.prepared.values()},
@@ -344,18 +345,21 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
         for run, execution, metrics in finished
         if execution and (seconds := metrics.get("system/wall_seconds")) and flops[run.variant]
     ]
-    cores, remaining = cpu_cores(), plan.remaining
+    cores = cpu_cores()
     if not measured:
         widths = {slug: variant.config.model.d_model for slug, variant in plan.by_slug.items()}
-        rates = {slug: min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
-        seconds = sum(flops[run.variant] / rates[run.variant] for run in remaining)
-        return Estimate(seconds / cores, f"rough: no finished run, {cores} cores")
-    threads = round(statistics.median(threads for _, threads in measured))
-    # Every process gets a stack if there are enough runs.
-    parallel = max(1, min(len(remaining), cores // max(1, threads)))
-    rate = parallel * statistics.median(rate for rate, _ in measured)
-    basis = f"from {len(measured)} finished runs, {parallel} in parallel"
-    return Estimate(sum(flops[run.variant] for run in remaining) / rate, basis)
+        rates = {slug: cores * min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
+        basis = f"rough: no finished run, {cores} cores"
+    else:
+        threads = round(statistics.median(threads for _, threads in measured))
+        # Every process gets a stack if there are enough runs.
+        parallel = max(1, min(len(plan.remaining), cores // max(1, threads)))
+        rates = dict.fromkeys(flops, parallel * statistics.median(rate for rate, _ in measured))
+        basis = f"from {len(measured)} finished runs, {parallel} in parallel"
+    seconds = sum(flops[run.variant] / rates[run.variant] for run in plan.remaining)
+    later = plan.looks.seeds[-1] - len(plan.design.seeds) if plan.looks else 0
+    trained = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
+    return Estimate(seconds, basis, seconds + later * sum(flops[slug] / rates[slug] for slug in trained))
 
 
 def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
@@ -370,14 +374,15 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
         if value is not None and math.isfinite(value):
             scores[run.variant][run.seed] = value
     trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
-    families: dict[str, dict[Pairs, None]] = {}
+    families: dict[str, dict[Pairs, str]] = {}
     for contrast in plan.contrasts:
         sides = tuple((trained[left], trained[right]) for left, right in contrast.pairs)
         if any(left != right for left, right in sides):
-            families.setdefault(contrast.kind, {})[sides] = None
+            families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
+    margin = plan.loaded.file.margin
     powers = []
     for family, tested in families.items():
-        means = []
+        means, weights = [], []
         for sides in tested:
             # Pairs of equal variants enter an interaction as zeros.
             averaged = sides if family == "interaction" else [(left, right) for left, right in sides if left != right]
@@ -385,10 +390,22 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             if family == "interaction":  # the second pair of each setting has its sides swapped
                 differences = differences[::2] + differences[1::2]
             means.append(differences.mean(axis=0))
+            weights.append(squared_weights(averaged) / len(differences) ** 2)
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
         sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
-        sd = statistics.median(sds) if sds else None
-        powers.append(Power(family, len(means), seeds, len({*trained.values()}), metric, sd, plan.looks))
+        powers.append(
+            Power(
+                family,
+                tuple(tested.values()),
+                seeds,
+                variants=len({*trained.values()}),
+                metric=metric,
+                weight=max(weights),
+                margin=margin.get(metric) if isinstance(margin, dict) else margin,
+                sd=statistics.median(sds) if sds else None,
+                looks=plan.looks,
+            )
+        )
     return tuple(powers)
 
 
@@ -396,12 +413,6 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     notes = [*plan.design.notes, *matching]
     if plan.loaded.file.design and len(plan.variants) == 1:
         notes.append("the design has only the baseline, so nothing is compared")
-    for variant in plan.variants:
-        record = variant.record
-        if record.d_ff != record.d_ff_asked:
-            notes.append(
-                f"match: {record.match} widened d_ff of {variant.slug} from {record.d_ff_asked} to {record.d_ff}"
-            )
     for contrast in plan.contrasts:
         if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(

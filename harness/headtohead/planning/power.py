@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headtohead.statistics.block_model import expected_degrees
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect
-from headtohead.storage.metrics import show
+from headtohead.storage.metrics import counted, show
+
+MOST_NAMES = 6
+"""Maximum number of contrasts of a family that are named."""
 
 
 @dataclass(frozen=True)
 class Power:
     """Power of the tests in a family of contrasts, of a design with ``variants`` variants of equal variance.
 
-    ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
-    are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
+    ``names`` are those of the tested contrasts. ``weight`` is the sum of the squared weights of the scores in the
+    difference of a seed, 2 for two variants; the largest of the family. ``sd`` is the median standard deviation of the
+    contrasts' paired differences in units of ``metric``, None until runs are finished. With ``looks``, ``seeds`` is
+    that of the last look, and the power of earlier looks is left out.
     """
 
     family: str
-    contrasts: int
+    names: Sequence[str]
     seeds: int
     variants: int
     metric: str
+    weight: float = 2.0
+    margin: float | None = None
     sd: float | None = None
     looks: Looks | None = None
+
+    @property
+    def contrasts(self) -> int:
+        """The number of tested contrasts."""
+        return len(self.names)
 
     @cached_property
     def effect(self) -> float:
@@ -41,13 +55,30 @@ class Power:
         return None if self.sd is None else self.effect * self.sd
 
     @property
-    def summary(self) -> str:
-        """The power in one line of text."""
-        tests = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
+    def effect_in_runs(self) -> float:
+        """The MDE in standard deviations of a run's score over seeds, which is the same unit for all families."""
+        return self.effect * math.sqrt(self.weight)
+
+    @property
+    def heading(self) -> str:
+        """The conditions of the power and the unit of `summary`, the same for all families of a design."""
         if self.seeds < 2:
-            return f"{tests}: one seed allows no test; use at least 2 seeds, better 6"
-        seeds = f"{self.seeds} seeds, at the last look," if self.looks else f"{self.seeds} seeds"
-        found = f"{tests}: {seeds} find differences of {self.effect:.2f} standard deviations or more"
+            return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
+        seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
+        unit = f"s: standard deviation of {self.metric} over the seeds of a variant"
+        return f"differences found in {POWER:.0%} of studies with {seeds}; {unit})"
+
+    @property
+    def summary(self) -> str:
+        """The contrasts, their MDE, and the standard deviation at which it is the margin, in one line of text."""
+        names = [*self.names[:MOST_NAMES], f"{self.contrasts - MOST_NAMES} more"]
+        listed = "; ".join(names if self.contrasts > MOST_NAMES + 1 else self.names)
+        if self.seeds < 2:
+            return f"{self.family}: {listed}"
+        found = f"{counted(self.contrasts, f'{self.family} contrast')}: {self.effect_in_runs:.2f} s"
+        if self.margin:
+            most = self.margin / self.effect_in_runs
+            found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}"
         if self.difference is not None:
-            found += f", {show(self.difference, self.metric)} for the median contrast"
-        return f"{found} ({POWER:.0%} power, Holm at {ALPHA})"
+            found += f", {show(self.difference, self.metric)} for the median contrast of the finished runs"
+        return f"{found} ({listed})"

@@ -54,6 +54,15 @@ def answer_file(report: Report) -> str:
         },
         "incomplete": dict(analysis.incomplete),
         "scores": {slug: analysis.summaries[slug].mean for slug in analysis.ranked},
+        "collapses": {
+            slug: {
+                **{name: getattr(found, name) for name in ("collapsed", "runs", "p")},
+                "interval": vars(found.interval),
+                "all_runs": _summary(found.all_runs),
+                "without": _summary(found.without),
+            }
+            for slug, found in analysis.collapses.items()
+        },
         "contrasts": [
             {
                 "family": name,

@@ -98,7 +98,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     if collapsed:
         yield (
             f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. A "
-            "contrast leaves out the seeds in which a run of either side collapsed."
+            "contrast leaves out the seeds in which a run of either side collapsed, a ranking of pairs these runs."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.scores import Side, loss_mismatch
+from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
-from headtohead.statistics.collapse import rate_interval, rates_p
-from headtohead.statistics.paired_tests import paired, summarise
+from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
-from headtohead.storage.metrics import counted, readable, show, show_count, show_p, span, unpadded
+from headtohead.storage.metrics import counted, readable, show, show_count, show_p, unpadded
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -89,33 +88,25 @@ def variant_section(report: Report) -> Section:
 
 def collapse_section(report: Report) -> Section | None:
     """Return how many runs of each variant collapsed, and scores with and without them; None without any."""
-    analysis, frames, seeds = report.analysis, report.analysis.frames, len(report.analysis.frames.seeds)
-    counts, baseline = (
-        {slug: len(failed) for slug, failed in analysis.collapsed.items()},
-        frames.trained(frames.baseline),
-    )
-    if not counts:
+    metric = report.analysis.metric
+    rows = [
+        {
+            "variant": report.title(slug),
+            "collapsed": f"{found.collapsed} of {found.runs}",
+            "95 % interval of the rate": f"{found.interval.low:.0%} to {found.interval.high:.0%}".replace("%", " %"),
+            "rate against baseline: p": show_p(found.p),
+            f"{report.metric}, all runs": primary_score(report, slug),
+            "without collapsed runs": score(found.without, metric),
+        }
+        for slug, found in report.analysis.collapses.items()
+    ]
+    if not rows:
         return None
-    rows = []
-    for slug in dict.fromkeys([baseline, *counts]):
-        count = counts.get(slug, 0)
-        interval, healthy = rate_interval(count, seeds), analysis.healthy(Side(slug, analysis.metric))
-        p = None if slug == baseline else rates_p(count, seeds, counts.get(baseline, 0), seeds)
-        rows.append(
-            {
-                "variant": report.title(slug),
-                "collapsed": f"{count} of {seeds}",
-                "95 % interval of the rate": f"{interval.low:.0%} to {interval.high:.0%}".replace("%", " %"),
-                "rate against baseline: p": show_p(p),
-                f"{report.metric}, all runs": primary_score(report, slug),
-                "without collapsed runs": score(summarise([*healthy.values()], span(analysis.metric)), analysis.metric),
-            }
-        )
     return Section(
         "Collapsed runs",
         "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
-        "variant. Contrasts leave out a seed if a run of either side collapsed. The interval of the rate is exact "
-        "(Clopper and Pearson); its test is Fisher's, not adjusted.",
+        "variant. Contrasts leave out a seed if a run of either side collapsed, a ranking of pairs "
+        "these runs. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, not adjusted.",
         frame=table(rows),
     )
 

@@ -49,7 +49,8 @@ def compare_with_best(
       acceptance sampling, Technometrics 24, 1982). The largest p is adjusted by Holm over the variants.
 
     Args:
-        scores: ``[variant, seed]``, at least two variants and seeds.
+        scores: ``[variant, seed]``, at least two variants and seeds. NaN is a score that does not count; two variants
+            are compared on the seeds of both.
         margin: The smallest difference that matters.
         higher_is_better: Whether a higher score is better.
         looks: The planned looks of a study with sequential seeds; every p-value is first adjusted for them.
@@ -58,7 +59,7 @@ def compare_with_best(
     variants, seeds = x.shape
     if min(variants, seeds) < 2:
         raise ValueError(f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}")
-    scale = float(np.abs(x).max())
+    scale = float(np.nanmax(np.abs(x)))
     others = [np.delete(x, own, axis=0) for own in range(variants)]
 
     def over_looks(p: float) -> float:

@@ -21,8 +21,8 @@ from headtohead.statistics.paired_tests import CONFIDENCE, Difference, t_quantil
 MOST_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
 
-GATE = 0.1
-"""Level at which a larger variance of some variant is reported; a lower level would miss too many."""
+GATE = 0.095
+"""Level at which a larger variance of some variant is reported; four times the standard deviation is found in 95 %."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TypeVar
 
@@ -22,3 +23,12 @@ def pair_differences(
     seeds = sorted(shared or ())
     rows = [[scores[left][seed] - scores[right][seed] for seed in seeds] for left, right in pairs]
     return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
+
+
+def squared_weights(pairs: Iterable[tuple[Hashable, Hashable]]) -> float:
+    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
+    weights: Counter[Hashable] = Counter()
+    for left, right in pairs:
+        weights.update({left: 1})
+        weights.subtract({right: 1})
+    return float(sum(weight**2 for weight in weights.values()))

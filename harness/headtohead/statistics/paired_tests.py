@@ -276,20 +276,22 @@ def equivalence_p(result: Difference, margin: float) -> float:
 def one_sided_p(differences: ArrayLike, threshold: float, scale: float) -> Floats:
     """Return the p of one-sided t-tests that mean differences exceed ``threshold``.
 
-    If all seeds differ by the same amount, the t-test is undefined and the sign-flip p replaces it.
+    If all seeds differ by the same amount, the t-test is undefined and the sign-flip p replaces it. With fewer than two
+    seeds p is 1.
 
     Args:
-        differences: ``[..., seed]``, at least two seeds.
+        differences: ``[..., seed]``; NaN for a seed that does not count.
         threshold: The tested mean.
         scale: Largest absolute score, for recognising rounding errors.
     """
     d = np.asarray(differences, dtype=np.float64)
-    n = d.shape[-1]
-    excess = rounded(d.mean(axis=-1) - threshold, scale)
-    varied = np.ptp(d, axis=-1) > ROUNDING * scale
-    error = np.where(varied, d.std(axis=-1, ddof=1), 1.0) / math.sqrt(n)
+    n = np.isfinite(d).sum(axis=-1)
+    d = np.where((n > 1)[..., None], d, 0.0)
+    excess = rounded(np.nanmean(d, axis=-1) - threshold, scale)
+    varied = np.nanmax(d, axis=-1) - np.nanmin(d, axis=-1) > ROUNDING * scale
+    error = np.where(varied, np.nanstd(d, axis=-1, ddof=1), 1.0) / np.sqrt(np.maximum(n, 1))
     p: Floats = np.where(varied, stdtr(n - 1, -excess / error), np.where(excess > 0, 0.5**n, 1.0))
-    return p
+    return np.where(n > 1, p, 1.0)
 
 
 def interval(result: Difference, confidence: float) -> Interval:

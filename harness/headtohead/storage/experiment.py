@@ -68,7 +68,8 @@ class DataRecord(TypedDict):
 class ModelCounts(Record):
     """Costs of a model, counted without training.
 
-    ``non_embedding`` leaves out the weights that grow with the vocabulary: embedding tables and ``lm_head``.
+    ``non_embedding`` leaves out the embeddings of tokens and positions, and ``lm_head``, as Kaplan et al. 2020
+    (arXiv:2001.08361, section 2.1) do. Encodings that act on attention scores count.
     ``attention`` counts the weights of all attentions. ``flops_per_token`` are the FLOPs of a forward pass over a pair
     of mean lengths, per target token; a training step needs about three times as many. ``inner_width`` is heads times
     key width of the decoder's self-attention. ``path`` is the attention path, fused or explicit, by role.

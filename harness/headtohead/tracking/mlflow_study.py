@@ -33,7 +33,7 @@ from headtohead.tracking.run_page import (
     run_link,
     user,
 )
-from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
+from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.study_page import (
     Answer,
@@ -110,7 +110,8 @@ class MlflowStudy(StudyLogger):
 
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
-        to, index = Destination(store, store.experiment(self.study.name)), store.experiment(INDEX)
+        own, index = (store.experiment(mlflow_experiment(name)) for name in (self.study.name, INDEX))
+        to = Destination(store, own, index=index)
         planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
@@ -127,7 +128,7 @@ class MlflowStudy(StudyLogger):
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
-        self.to, to.parent, to.index = to, known[0].info.run_id, index
+        self.to, to.parent = to, known[0].info.run_id
         self.sent = dict(known[0].data.metrics)
         experiment_tags = {
             NOTE_TAG: self._description(""),

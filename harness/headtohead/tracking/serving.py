@@ -18,7 +18,7 @@ import psutil
 
 from headtohead import children
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking.mlflow_study import INDEX, STUDY_TAG
+from headtohead.tracking.mlflow_study import STUDY_TAG
 from headtohead.tracking.store import ARTIFACTS, SETTINGS, database_of, open_store, store_errors
 from headtohead.tracking.view import HOST, PORT, link
 
@@ -34,7 +34,7 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
     return {
         experiment.name: link(experiment.experiment_id, uri, port)
         for experiment in experiments
-        if STUDY_TAG in experiment.tags and experiment.name != INDEX
+        if STUDY_TAG in experiment.tags
     }
 
 

@@ -1,4 +1,4 @@
-"""The encoder-decoder against loops over Python floats that share no code with it."""
+"""Both architectures against loops over Python floats that share no code with it."""
 
 import math
 
@@ -33,6 +33,8 @@ CHOICES = {
         "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
     "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
+    "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
+    "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
     "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
 }
@@ -68,6 +70,9 @@ class Oracle:
         self.weights, self.masked, self.row = weights, masked, row
 
     def logits(self, source, source_length, target, target_length):
+        if self.model.architecture == "decoder-only":
+            padding = [target[-1]] * (len(source) - source_length)
+            return self.logits_without_encoder(source[:source_length] + target + padding)[source_length:]
         memory = self.encode(source, source_length)
         x = self.embed(target, "target_embedding", self.config.positional.decoder)
         on_embeddings = self.config.attention.decoder.name == "embedding-softmax"
@@ -87,6 +92,15 @@ class Oracle:
                 x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
             else:
                 x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)
+            x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
+        return [self.lm_head(row) for row in self.final(x, "decoder_norm")]
+
+    def logits_without_encoder(self, ids):
+        x = self.embed(ids, "target_embedding", self.config.positional.decoder)
+        mask = [[not self.masked or j <= i for j in range(len(ids))] for i in range(len(ids))]
+        for layer in range(self.model.decoder_layers):
+            at = f"decoder.{layer}"
+            x = self.branch(x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", mask)
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return [self.lm_head(row) for row in self.final(x, "decoder_norm")]
 

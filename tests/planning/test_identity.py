@@ -8,7 +8,7 @@ from headtohead.config.builder import resolve
 from headtohead.config.entries import parsed_options
 from headtohead.config.identity import identity_fields, run_hash, run_identity
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.schema.sections import NotHashed
+from headtohead.schema.sections import NotHashed, OmittedAtDefault
 
 DATA_HASH = "f" * 64
 
@@ -114,8 +114,17 @@ def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
     for section, info in RunConfig.model_fields.items():
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
-            annotated = any(isinstance(annotation, NotHashed) for annotation in field.metadata)
-            assert (name in hashed[section]) is not annotated, f"{section}.{name}"
+            left_out = any(isinstance(annotation, NotHashed | OmittedAtDefault) for annotation in field.metadata)
+            assert (name in hashed[section]) is not left_out, f"{section}.{name}"
+
+
+def test_a_decoder_only_hash_has_the_architecture_and_nothing_of_an_encoder(hash_of):
+    decoder = {"model.architecture": "decoder-only"}
+    assert hash_of(**{"model.architecture": "encoder-decoder"}) == hash_of() != hash_of(**decoder)
+    for unused in ({"model.encoder_layers": 7}, {"positional.encoder": "rotary"}, {"masking.cross": "none"}):
+        assert hash_of(**decoder, **unused) == hash_of(**decoder)
+    for used in ({"model.decoder_layers": 7}, {"positional.decoder": "rotary"}, {"masking.decoder": "none"}):
+        assert hash_of(**decoder, **used) != hash_of(**decoder)
 
 
 def test_options_of_a_plugin_can_be_excluded_from_the_hash():

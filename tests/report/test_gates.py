@@ -77,6 +77,7 @@ def test_gates_appear_if_they_apply(
     assert stored == [remark.text for remark in report.cautions]
     assert {name for name, text in GATES.items() if any(text in remark for remark in stored)} == gates
     if "room" in gates:
+        assert any("metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark for remark in stored)
         assert "within" not in report.answer
         assert "Within: two one-sided" not in score_table(report, "markdown")
 

@@ -245,6 +245,9 @@ class ConfigBuilder:
         self._check_option_names()
         options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
+        words = written.get("vocabulary", {})
+        if raw["model"].get("architecture") == "decoder-only" and isinstance(words, Mapping):
+            raw["data"]["vocabulary"] = {"shared": True, **words}
         if "d_ff" in raw["model"]:
             raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
@@ -343,6 +346,13 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
             "set that, or leave evaluate.beam out"
         )
         return ("evaluate", "beam"), reason
+    decoder_only = config.model.architecture == "decoder-only"
+    if decoder_only and not data.vocabulary.shared:
+        reason = "a decoder-only model has one vocabulary; leave data.vocabulary.shared out"
+        return ("data", "vocabulary", "shared"), reason
+    if not (decoder_only or config.model.encoder_layers):
+        reason = "an encoder-decoder has at least one encoder layer; for none, set model.architecture: decoder-only"
+        return ("model", "encoder_layers"), reason
     if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
         reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tie_embeddings"), reason

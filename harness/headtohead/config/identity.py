@@ -12,13 +12,22 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from headtohead.schema.roles import ROLES, roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 
 
 def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
-    """Return the hashed fields of a run configuration with parsed options, and the hash of its data."""
-    return {"config": identity_fields(config), "data_hash": data_hash}
+    """Return the hashed fields of a run configuration with parsed options, and the hash of its data.
+
+    Fields of an encoder and of cross-attention are left out where the model has none.
+    """
+    fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
+    for family in ("positional", "attention", "masking"):
+        fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
+    if "encoder" in unused:
+        del fields["model"]["encoder_layers"]
+    return {"config": fields, "data_hash": data_hash}
 
 
 def run_hash(config: RunConfig, seed: int, data_hash: str) -> str:

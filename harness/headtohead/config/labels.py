@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
+from headtohead.schema.roles import ROLES, roles_of
 from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
@@ -33,13 +33,16 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
         values = [getattr(section, name) for name in SHORTHANDS[path]]
         return values[0] if len(set(values)) == 1 else values
     head, *rest = path
-    value: Any = getattr(config, head).model_dump(mode="json") if getattr(config, head) is not None else None
+    section = getattr(config, head)
+    value: Any = section.model_dump(mode="json") if section is not None else None
     if head == "data" and rest and rest[0] not in value:
         rest = ["options", *rest]
     if head in FAMILIES and rest and rest[0] not in ROLES:
         rest = [next((role for role in value if rest[0] in value[role]["options"]), next(iter(value))), *rest]
     if head in FAMILIES and rest[1:] and rest[1] != "name":
         rest = [rest[0], "options", *rest[1:]]
+    if len(rest) == 1 and rest[0] not in value and rest[0] in type(section).model_fields:
+        return getattr(section, rest[0])  # omitted at its default
     for part in rest:
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
@@ -50,6 +53,8 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
     if path[0] == INIT_FROM:
         return config.init_from.run if config.init_from else "none"
     if path[0] in FAMILIES and len(path) == 1:
+        if len(roles_of(config)) == 1:
+            return entry_label(getattr(config, path[0]).decoder)
         return _family_label(path[0], getattr(config, path[0]), registry)
     if path[0] in FAMILIES and path[1] in ROLES and path[2:] in ((), ("name",)):
         return entry_label(getattr(config, path[0]).role(path[1]))

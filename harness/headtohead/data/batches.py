@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 STEP = 4
@@ -189,6 +190,8 @@ def make_batches(
         longest: Tokens of the longest sentence of the corpus, by side.
     """
     train = config.train
+    if "encoder" not in roles_of(config):
+        source_lengths = source_lengths + target_lengths  # read as one sequence
     if train.batch_size is None:
         return BatchPlan(source_lengths, target_lengths, train.batch_tokens, train.length_buckets == "exact")
     padded = padded_length(config, longest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -64,11 +65,32 @@ EXACT_MATCH = Metric(
 )
 BLEU, CHRF = _from_sacrebleu("BLEU"), _from_sacrebleu("chrF")
 
+
+def _log_error(counts: Sequence[float]) -> float:
+    """Return the log of the fraction of wrong outputs; without a wrong one, of half an output."""
+    hits, total = counts
+    return math.log(max(total - hits, 0.5) / total)
+
+
+LOG_ERROR = Metric(
+    "log_error",
+    "log error rate",
+    (-math.inf, 0.0),
+    higher_is_better=False,
+    per_example=_exact,
+    pool=_log_error,
+    counts_of=EXACT_MATCH.name,
+)
+"""A difference is the log of the ratio of two error rates, which has room where exact match is near 1."""
+
+DERIVED = (LOG_ERROR,)
+"""Metrics of the test split that are computed from stored counts when results are read."""
+
 TRANSLATION = (EXACT_MATCH, BLEU, CHRF)
 """Metrics of a dataset that declares none."""
 
 
-KNOWN = HOST | {metric.name: metric for metric in TRANSLATION}
+KNOWN = HOST | {metric.name: metric for metric in (*TRANSLATION, *DERIVED)}
 """Metrics that headtohead defines, by name."""
 
 

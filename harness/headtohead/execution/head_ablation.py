@@ -25,7 +25,7 @@ from headtohead.storage.attention_maps import read_probes
 from headtohead.storage.run import HEADS
 from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.training.evaluate import Translator, collect, distinct_sources, score, translator
-from headtohead.training.tensors import SplitTensors
+from headtohead.training.loop import split_tensors
 
 TOGETHER = 16
 """Number of copies of a model that are scored as a stack."""
@@ -93,8 +93,7 @@ def head_effects(
             "the attention style has no output projection in which heads could be masked; use a style with projections"
         )
     split, config = data.splits["test"], model.config
-    pads = data.source_vocabulary.pad, data.target_vocabulary.pad
-    tensors = SplitTensors.of(split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads)
+    tensors = split_tensors(config, data, torch.device("cpu"), ("test",))["test"]
     rows = distinct_sources(split, config.evaluate.test_limit)
 
     def scores(masks: Sequence[Masks]) -> list[dict[str, float]]:

@@ -15,8 +15,9 @@ class Batch:
     """Sentence pairs of all members, padded.
 
     Args:
-        source: Token ids ``[member, batch, source time]``, padding last.
-        source_lengths: Tokens without padding, ``[member, batch]``.
+        source: Token ids ``[member, batch, source time]``, padding last. For a decoder-only model, source and decoder
+            input of each pair as one sequence.
+        source_lengths: Tokens of ``source`` without padding, ``[member, batch]``.
         decoder_input_ids: Token ids ``[member, batch, target time]``, padding last.
         labels: Token ids ``[member, batch, target time]``, `IGNORE_INDEX` where there is no label.
         target_lengths: Number of labels, ``[member, batch]``.

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, ResidualBlock, SharedModule
+from headtohead.schema.roles import roles_of
 
 
 class EncoderLayer(nn.Module):
@@ -25,7 +26,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention and feed-forward, each in a residual block.
+    """Self-attention, cross-attention (unless the model has none) and feed-forward, each in a residual block.
 
     With ``quirks.cross_attention_memory: decoder``, cross-attention attends to the decoder itself.
     With ``quirks.decoder_feed_forward: after-each``, a feed-forward follows self-attention too.
@@ -39,8 +40,9 @@ class DecoderLayer(nn.Module):
         if build.config.quirks.decoder_feed_forward == "after-each":
             self.between = build.feed_forward()
             self.between_branch = build.branch()
-        self.cross = build.attention("cross", layer)
-        self.cross_branch = build.branch()
+        if "cross" in roles_of(build.config):
+            self.cross = build.attention("cross", layer)
+            self.cross_branch = build.branch()
         self.feed_forward = build.feed_forward()
         self.feed_forward_branch = build.branch()
 
@@ -48,7 +50,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None,
-        contexts: tuple[AttentionContext, AttentionContext],
+        contexts: tuple[AttentionContext, AttentionContext | None],
         caches: tuple[Cache | None, Cache | None] = (None, None),
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
@@ -56,7 +58,8 @@ class DecoderLayer(nn.Module):
         x = self.attention_branch(x, lambda h: self.attention(h, None, own, caches[0], records[0]), records[0])
         if self.between is not None:
             x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
-        x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1])
+        if cross is not None:
+            x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1])
         return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 

@@ -86,15 +86,22 @@ class DecodingState:
                 f"attention '{model.config.attention.decoder.name}' supports exactly {only} target tokens, "
                 f"which stepwise decoding does not provide; set evaluate.decode: teacher-forced"
             )
-        bounds = model.bounds["decoder"] + model.bounds["cross"]
-        self.steps = min([max_length, *(bound.most for bound in bounds if bound.counts == "positions")])
+        encodes = "encoder" in model.roles
+        if not encodes and bool((lengths != source.shape[-1]).any()):
+            raise ValueError("a decoder-only model decodes sources of equal length only")
+        bounds = [bound for role in model.roles if role != "encoder" for bound in model.bounds[role]]
+        first = 0 if encodes else source.shape[-1]
+        most = (bound.most - first for bound in bounds if bound.counts == "positions")
+        self.steps = max(0, min([max_length, *most]))
         """Maximum number of decoded tokens: fewer than ``max_length`` if an entry supports fewer positions."""
         self.model, self.lengths = model, lengths
         members, batch = source.shape[:2]
         self.member_index = torch.arange(members, device=source.device).unsqueeze(1)
         self.original_rows = torch.arange(batch, device=source.device).expand(members, -1)
         """Initial batch row of each sentence, ``[member, sentence]``."""
-        self.memory = model.encode(source, lengths)
+        self.prompt = None if encodes else source
+        """Ids that the decoder reads before <sos>, in a decoder-only model."""
+        self.memory = model.encode(source, lengths) if encodes else None
         self.caches = model.caches() if is_causal(model) else None
         self.beam_size = 1
 
@@ -104,12 +111,17 @@ class DecodingState:
         Args:
             written: All tokens so far, <sos> included, ``[member, batch · beam_size, time]``.
         """
-        time = written.shape[-1]
+        position = written.shape[-1] - 1
+        if self.prompt is not None:
+            if self.caches is None or position == 0:
+                written = torch.cat([self.prompt.repeat_interleave(self.beam_size, dim=1), written], dim=-1)
+            position = 0 if position == 0 else self.prompt.shape[-1] + position
         if self.caches is not None:
-            hidden = self.model.step(written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches)
+            read = written if position == 0 else written[:, :, -1:]
+            hidden = self.model.step(read, position, self.memory, self.lengths, self.caches)
         else:
-            target_lengths = self.lengths.new_full(written.shape[:2], time)
-            hidden = self.model.decode(written, target_lengths, self.memory, self.lengths)
+            lengths = self.lengths.new_full(written.shape[:2], written.shape[-1])
+            hidden = self.model.decode(written, lengths, self.memory, self.lengths, beam_size=self.beam_size)
         return hidden[:, :, -1]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -126,7 +138,10 @@ class DecodingState:
     def select(self, sentences: Tensor) -> None:
         """Keep only the given sentences of each member, ``[member, sentence]``."""
         self.original_rows, self.lengths = (x.gather(1, sentences) for x in (self.original_rows, self.lengths))
-        self.memory = self.memory[self.member_index, sentences]
+        if self.memory is not None:
+            self.memory = self.memory[self.member_index, sentences]
+        if self.prompt is not None:
+            self.prompt = self.prompt[self.member_index, sentences]
         hypotheses = torch.arange(self.beam_size, device=sentences.device)
         rows = (sentences.unsqueeze(-1) * self.beam_size + hypotheses).flatten(1)
         for first, second in self.caches or ():
@@ -239,7 +254,8 @@ class BeamSearch:
         shape, device = source.shape[:2], source.device
         self.best_ids = torch.full((*shape, self.state.steps), ends.fill, device=device)
         """The best finished translation of each sentence of the batch."""
-        self.best_scores = torch.full(shape, -torch.inf, device=device).to(self.state.memory.dtype)
+        scored = model.target_embedding.weight if self.state.memory is None else self.state.memory
+        self.best_scores = torch.full(shape, -torch.inf, device=device).to(scored.dtype)
         """Its score, ``[member, batch]``; -inf if there is none."""
         self.written = torch.full((*shape, 1, 1), ends.sos, device=device)
         """Hypotheses, ``[member, sentence, hypothesis, time]``."""
@@ -371,10 +387,10 @@ def translate_each(
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
     order = sorted(range(len(sources)), key=lengths.__getitem__)
-    roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
+    roles = [role for role in model.roles if role == "encoder" or (role == "cross" and model.attends_to_source)]
     declared = [model.maskings[role].role_properties(role) or () for role in roles]
-    hides_padding = all("hides-padding" in properties for properties in declared)
-    # Sentences of different lengths share a batch only if padding is hidden.
+    hides_padding = "encoder" in model.roles and all("hides-padding" in properties for properties in declared)
+    # Sentences of different lengths share a batch only if an encoder reads them and padding is hidden.
     parts = [order] if hides_padding else [list(same) for _, same in groupby(order, lengths.__getitem__)]
     size = 1 if model.position_is_row else size
     for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):

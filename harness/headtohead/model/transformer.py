@@ -1,4 +1,4 @@
-"""The batched encoder-decoder Transformer; a single run is a stack with one member."""
+"""The batched Transformer; a single run is a stack with one member."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ Values outside an attention are ``[member, tokens, width]``, with the tokens of 
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder of Vaswani et al. 2017, section 3, for all members of a stack.
+    """The encoder-decoder of Vaswani et al. 2017, section 3, or its decoder alone, for all members of a stack.
+
+    A decoder-only model reads source and target as one sequence: the source, then the target with its <sos>.
 
     Args:
         config: The variant.
@@ -78,16 +80,18 @@ class Transformer(nn.Module):
         init = build.init
         self.source_embedding = (
             None
-            if model.tie_embeddings in ("all", "embeddings")
+            if model.tie_embeddings in ("all", "embeddings") or "encoder" not in self.roles
             else StackedEmbedding(build.generators, self.vocab_sizes.source, model.d_model, init)
         )
         self.target_embedding = StackedEmbedding(build.generators, self.vocab_sizes.target, model.d_model, init)
         for name in build.config.quirks.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(model.encoder_layers))
+        self.encoder = nn.ModuleList(
+            EncoderLayer(build, layer) for layer in range(model.encoder_layers) if "encoder" in self.roles
+        )
         self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
-        self.encoder_norm = build.norm() if model.final_norm else None
+        self.encoder_norm = build.norm() if model.final_norm and "encoder" in self.roles else None
         self.decoder_norm = build.norm() if model.final_norm else None
         self.lm_head = (
             StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
@@ -102,7 +106,7 @@ class Transformer(nn.Module):
         encodings = {role: self.positional(role) for role in self.roles}
         self._row_indexed = {role for role, encoding in encodings.items() if encoding.by_row}
         self.microbatch: tuple[int, int] | None = None
-        """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
+        """First row of a microbatch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}
         self.bounds = {role: list(build.bounds(role)) for role in self.roles}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
@@ -154,12 +158,35 @@ class Transformer(nn.Module):
         Raises:
             HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
         """
-        return self.project(self.hidden(Batch(source, source_lengths, target, target, target_lengths)))
+        return self.project(self.hidden(self.batch_of(source, source_lengths, target, target_lengths)))
 
-    def hidden(self, batch: Batch) -> Tensor:
-        """Return the decoder's output ``[member, batch, time, d_model]``, which ``project`` turns into logits."""
-        memory = self.encode(batch.source, batch.source_lengths)
-        return self.decode(batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths)
+    def batch_of(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Batch:
+        """Return the arguments of ``forward`` as a batch without labels."""
+        if "encoder" not in self.roles:
+            time, starts = source.shape[-1] + target.shape[-1], source_lengths.unsqueeze(-1)
+            positions = torch.arange(time, device=source.device).expand(*starts.shape[:-1], -1)
+            index = torch.where(positions < starts, positions, positions - starts + source.shape[-1])
+            source = torch.cat([source, target], dim=-1).gather(-1, index.clamp(max=time - 1))
+            source_lengths = source_lengths + target_lengths
+        return Batch(source, source_lengths, target, target, target_lengths)
+
+    def hidden(self, batch: Batch, observe: Observe | None = None) -> Tensor:
+        """Return the decoder's output at target positions, ``[member, batch, time, d_model]``, for ``project``."""
+        if "encoder" in self.roles:
+            memory = self.encode(batch.source, batch.source_lengths, observe)
+            return self.decode(batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths, observe)
+        hidden = self.decode(batch.source, batch.source_lengths, observe=observe)
+        own = torch.arange(batch.decoder_input_ids.shape[-1], device=hidden.device)
+        positions = own + (batch.source_lengths - batch.target_lengths).unsqueeze(-1)
+        index = positions.clamp(max=hidden.shape[2] - 1).unsqueeze(-1)
+        return hidden.gather(2, index.expand(-1, -1, -1, hidden.shape[-1]))
+
+    def prompts(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the ids ``[member, batch, time]`` and lengths ``[member, batch]`` of the sources of a batch."""
+        if "encoder" in self.roles:
+            return batch.source, batch.source_lengths
+        lengths = batch.source_lengths - batch.target_lengths
+        return batch.source[:, :, : int(lengths.max())], lengths
 
     def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``."""
@@ -174,22 +201,32 @@ class Transformer(nn.Module):
         return self._finish(x, self.encoder_norm, "encoder", source, observe)
 
     def decode(
-        self, target: Tensor, lengths: Tensor, memory: Tensor, memory_lengths: Tensor, observe: Observe | None = None
+        self,
+        target: Tensor,
+        lengths: Tensor,
+        memory: Tensor | None = None,
+        memory_lengths: Tensor | None = None,
+        observe: Observe | None = None,
+        beam_size: int = 1,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch · beam_size, time, d_model]``.
 
-        The hypotheses of a sentence are adjacent rows of ``target`` and share its memory ``[member, batch, ..]``.
+        The hypotheses of a sentence are adjacent rows of ``target`` and share its memory ``[member, batch, ..]``, which
+        a decoder-only model lacks.
         """
-        beam_size = target.shape[1] // memory.shape[1]
-        if beam_size > 1:
-            memory, memory_lengths = (x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths))
+        if memory is not None and memory_lengths is not None:
+            beam_size = target.shape[1] // memory.shape[1]
+            if beam_size > 1:
+                memory, memory_lengths = (x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths))
         span = (0, target.shape[-1])
         self._check("decoder", target.shape[1] // beam_size, span[1])
         sampled = self._sample_positions("decoder", target)
         own = self._attention_context("decoder", span, span, lengths, sampled)
-        cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
+        cross = None
+        if memory is not None and memory_lengths is not None:
+            cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
+            memory = memory.flatten(1, 2)
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
-        memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
             x = layer(x, memory, (own, cross), records=records)
@@ -208,46 +245,49 @@ class Transformer(nn.Module):
 
     def step(
         self,
-        token: Tensor,
+        tokens: Tensor,
         position: int,
-        memory: Tensor,
+        memory: Tensor | None,
         memory_lengths: Tensor,
         caches: Sequence[tuple[Cache, Cache]],
     ) -> Tensor:
-        """Return the decoder's output for one new token per row, using cached keys and values.
+        """Return the decoder's output for the next tokens of each row, using cached keys and values.
 
         The hypotheses of a sentence are adjacent rows and share its memory.
 
         Args:
-            token: Ids ``[member, batch · beam_size, 1]``.
-            position: Position of the token, equal in all rows.
-            memory: The encoder's output, ``[member, batch, time, d_model]``.
+            tokens: Ids ``[member, batch · beam_size, time]``; several tokens, such as a prompt, without memory only.
+            position: Position of the first token, equal in all rows.
+            memory: The encoder's output, ``[member, batch, time, d_model]``; None in a decoder-only model.
             memory_lengths: Source tokens without padding, ``[member, batch]``.
             caches: As ``caches`` returns them.
 
         Returns:
-            ``[member, batch · beam_size, 1, d_model]``.
+            ``[member, batch · beam_size, time, d_model]``.
         """
-        beam_size, length = token.shape[1] // memory.shape[1], position + 1
-        self._check("decoder", memory.shape[1], length)
+        rows = memory_lengths.shape[1]
+        beam_size, length = tokens.shape[1] // rows, position + tokens.shape[-1]
+        self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
-        own = self._step_context("decoder", position, 1, (0, length), lengths)
-        keys = memory.shape[2] if self.attends_to_source else length
-        self._check("cross", memory.shape[1], max(length, keys))
-        of_keys = (beam_size, memory_lengths) if self.attends_to_source else (1, lengths)
-        cross = self._step_context("cross", position, of_keys[0], (0, keys), of_keys[1])
-        x = self._embed(token, self.target_embedding, "decoder", position, beam_size=beam_size)
-        memory = memory.flatten(1, 2)
+        own, cross = self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths), None
+        if memory is not None:
+            keys = memory.shape[2] if self.attends_to_source else length
+            self._check("cross", rows, max(length, keys))
+            of_keys = (beam_size, memory_lengths) if self.attends_to_source else (1, lengths)
+            at = -of_keys[0] if of_keys[0] > 1 else 1
+            cross = self._step_context("cross", position, at, (0, keys), of_keys[1])
+            memory = memory.flatten(1, 2)
+        x = self._embed(tokens, self.target_embedding, "decoder", position, beam_size=beam_size)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
-        return self._finish(x, self.decoder_norm, "decoder", token)
+        return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
-        self, role: str, position: int, beam_size: int, keys: tuple[int, int], lengths: Tensor
+        self, role: str, position: int, count: int, keys: tuple[int, int], lengths: Tensor
     ) -> AttentionContext:
-        """Return the context of ``beam_size`` tokens at the same position; a mask of True becomes None."""
-        ctx = self._attention_context(role, (position, -beam_size if beam_size > 1 else 1), keys, lengths)
+        """Return the context of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
+        ctx = self._attention_context(role, (position, count), keys, lengths)
         # On CUDA, the test would wait for the device.
         if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all()):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
@@ -363,7 +403,7 @@ class Transformer(nn.Module):
             drawn = self._sampled[role] = positional.draw(batch, time)
             if drawn is not None:
                 require_shape(positional, "draw", drawn, member=self.members, batch=batch, time=time)
-        # The last micro-batch frees the positions: a step must leave no new tensor behind.
+        # The last microbatch frees the positions: a step must leave no new tensor behind.
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 

@@ -43,7 +43,7 @@ def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None
 
 
 def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
-    """Return the maximum sequence length by side, including padding and non-autoregressive decoder input."""
+    """Return the maximum sequence length by side, including padding and everything else that a decoder reads."""
     reached = dict(longest)
     if not reached:
         return reached
@@ -51,12 +51,16 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
         reached = {side: max(tokens, padded) for side, tokens in reached.items()}
     if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
+    if "encoder" not in roles_of(config):
+        reached["target"] += reached["source"]  # the decoder reads both
     return reached
 
 
 def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     """Return why batches cannot be built, contain no label or cannot be decoded, or None."""
     train, decode = config.train, config.evaluate.decode
+    if "encoder" not in roles_of(config) and (reason := _needs_encoder(config)):
+        return f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
     if config.quirks.pad_to != "batch" and train.batch_size is None:
         return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
@@ -78,6 +82,22 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
             "set evaluate.decode: none, non-autoregressive or teacher-forced"
         )
     return None
+
+
+def _needs_encoder(config: RunConfig) -> str | None:
+    """Return which setting requires an encoder or cross-attention, or None."""
+    quirks = config.quirks
+    needs = {
+        "quirks.cross_attention_memory: decoder requires cross-attention": quirks.cross_attention_memory == "decoder",
+        "quirks.decoder_feed_forward: after-each requires cross-attention": quirks.decoder_feed_forward == "after-each",
+        f"quirks.pad_to: {quirks.pad_to} requires an encoder": quirks.pad_to != "batch",
+        "evaluate.decode: non-autoregressive requires an encoder": config.evaluate.decode == "non-autoregressive",
+        f"{config.attention.decoder.name} accepts a fixed number of target tokens and requires an encoder": only_length(
+            config
+        )
+        is not None,
+    }
+    return next((need for need, applies in needs.items() if applies), None)
 
 
 def _misfit(config: RunConfig, registry: Registry) -> str | None:

@@ -64,7 +64,7 @@ def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord,
 
     available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
     train, model = variant.config.train, variant.config.model
-    networks = 1 if variant.config.quirks.shared_modules else model.encoder_layers + model.decoder_layers
+    networks = 1 if variant.config.quirks.shared_modules else model.layers_in_all
     number = weights or 2 * model.d_model * model.d_ff * networks
     copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
     needed = number * (8 if train.precision == "float64" else 4) * copies

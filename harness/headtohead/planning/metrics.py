@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
-from headtohead.data.metrics import task_metrics
+from headtohead.data.metrics import DERIVED, task_metrics
 from headtohead.errors import nearest
 from headtohead.schema.metric import measured, of_heads
 from headtohead.schema.roles import roles_of
@@ -31,7 +31,12 @@ def check_metric(
     if name is None:
         return
     task, roles = task_metrics(config.data.dataset), roles_of(config)
-    known = (*measured(task, roles), *(of_heads(task, roles) if of_heads_too else ()))
+    stored = {metric.name for metric in task}
+    known = (
+        *measured(task, roles),
+        *(f"test/{metric.name}" for metric in DERIVED if metric.counts_of in stored),
+        *(of_heads(task, roles) if of_heads_too else ()),
+    )
     if name not in known:
         raise location.error(f"unknown metric '{name}'{nearest(name, known)}")
     metric = find(name)

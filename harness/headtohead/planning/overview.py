@@ -101,7 +101,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     if tuning and not tuning.is_done:
         remaining = "the tuning chooses their settings"
     elif not plan.remaining:
-        option = " without --retry" if any(run.state in states.RETRYABLE for run in plan.runs) else ""
+        option = " without --retry" if any(run.state in states.FAILURES for run in plan.runs) else ""
         option = option or " without --stale" * any(run.stale for run in plan.runs)
         remaining = f"nothing to run{option}"
     by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)

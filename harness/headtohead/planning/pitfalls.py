@@ -41,14 +41,14 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
     """
     data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
-    reads_decoder = quirks.cross_attention_memory == "decoder"
+    roles, reads_decoder = roles_of(config), quirks.cross_attention_memory == "decoder"
     by_row = _roles_by_row(config, registry)
-    future = [role for role in ("decoder", "cross") if _lacks(config, registry, role, "hides-future")]
-    padded = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
+    future = [role for role in roles if role != "encoder" and _lacks(config, registry, role, "hides-future")]
+    padded = [role for role in roles if role != "decoder" and _lacks(config, registry, role, "hides-padding")]
     no_start = data.target_boundaries == "none" and decode in {*STEPWISE, "none"}
     padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
-    styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles_of(config)]
+    styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles]
     consequences = CONSEQUENCES | {name: text for _, declared in styles for name, text in declared.items()}
     rules = [
         ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
@@ -83,7 +83,8 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
         return False
     if _roles_by_row(config, registry):
         return False
-    source = ["cross"] if config.quirks.cross_attention_memory == "encoder" else []
+    is_read = config.quirks.cross_attention_memory == "encoder"
+    source = [role for role in roles_of(config) if role == "cross" and is_read]
     # In self-attention, padding follows every token.
     targets = [role for role in roles_of(config) if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
@@ -96,9 +97,10 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     """Return whether the model treats the source as a bag of words, so that the data's upper bound applies to it.
 
     A model can depend on positions through a positional encoding, an attention style with position-dependent scores,
-    or a mask that allows different keys for different queries, in the encoder or in cross-attention.
+    or a mask that allows different keys for different queries, in the encoder or in cross-attention. In a decoder-only
+    model, the causal mask allows a source token the tokens before it, so a second layer depends on their order.
     """
-    return not any(
+    return "encoder" in roles_of(config) and not any(
         "order-invariant" not in registry.positional(config.positional.role(role).name).properties
         or registry.attention(config.attention.role(role).name).position_dependent
         or _lacks(config, registry, role, "shows-the-rest")
@@ -108,7 +110,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
 
 
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
-    chosen = {role: config.positional.role(role) for role in ("encoder", "decoder")}
+    chosen = {role: config.positional.role(role) for role in roles_of(config) if role != "cross"}
     return [role for role, entry in chosen.items() if registry.positional(entry.name).by_row]
 
 

@@ -33,10 +33,11 @@ from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant,
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import MOST_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
-from headtohead.planning.variants import Variant
+from headtohead.planning.variants import DATA_AXIS, Variant
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import pair_differences, squared_weights
 from headtohead.statistics.looks import Looks
@@ -214,7 +215,8 @@ class _Planner:
         longest = {"source": 1, "target": 1}
         for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
             lengths = longest_sequences(config, draw.record["longest"])
-            decoded = {"source": 0, "target": decoding_limit(config, draw.longest_target) + 1}
+            before = 0 if "encoder" in roles_of(config) else lengths["source"]
+            decoded = {"source": 0, "target": before + decoding_limit(config, draw.longest_target) + 1}
             longest = {side: max(longest[side], lengths[side], decoded[side]) for side in longest}
         identities = {item.slug: item.identity for item in planned}
         equal = equal_variants(design.variants, design.baseline, identities, longest, self.registry)
@@ -263,7 +265,8 @@ class _Planner:
         """Return a variant with its costs on the data of a seed."""
         config, prepared = variant.config, self.data_of(variant.config, seed)
         train, quirks = config.train, config.quirks
-        key = prepared.data_hash, train.batch_tokens, train.length_buckets, train.batch_size, quirks.shift_targets
+        batching = train.batch_tokens, train.length_buckets, train.batch_size
+        key = prepared.data_hash, *batching, quirks.shift_targets, config.model.architecture
         if key not in self.steps:
             source, target = prepared.train_lengths
             batches = make_batches(config, source, target - quirks.shift_targets, prepared.record["longest"])
@@ -398,7 +401,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 family,
                 tuple(tested.values()),
                 seeds,
-                variants=len({*trained.values()}),
+                variants=len({*trained.values()})
+                // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained}),
                 metric=metric,
                 weight=max(weights),
                 margin=margin.get(metric) if isinstance(margin, dict) else margin,

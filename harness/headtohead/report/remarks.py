@@ -18,7 +18,7 @@ from headtohead.report.section import contrast_name
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, span
+from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
 
 MOST_NAMED = 3
 """Maximum number of variants that a remark names."""
@@ -134,10 +134,12 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
         if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
+            errors = as_ratio(own)
+            ratios = f"Compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
-                f"{readable(own)}, {show(room, own)}, so no difference is judged as within or beyond it. Compare "
-                "ratios of error rates, or make the task harder."
+                f"{readable(own)}, {show(room, own)}, so no difference is judged as within or beyond it. "
+                f"{f'{ratios}, or make' if errors else 'Make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 

@@ -11,18 +11,20 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+
+from headtohead.schema.sections import (
+    ConfigSection,
+    FilePath,
+    NotHashed,
+    OmittedAtDefault,
+    OmittingSection,
+    ParsedOptions,
+    RecordedOptions,
+    VariesInStack,
 )
-
-from headtohead.schema.sections import ConfigSection, FilePath, NotHashed, ParsedOptions, RecordedOptions, VariesInStack
 
 NOTHING_HELD_OUT = "nothing-held-out"
 """The split of every dataset that puts all pairs into train, and takes valid and test from them."""
@@ -152,9 +154,14 @@ class DataConfig(ConfigSection):
     )
 
 
-class ModelConfig(ConfigSection):
-    """The encoder-decoder without its plugins."""
+class ModelConfig(OmittingSection):
+    """The Transformer without its plugins."""
 
+    architecture: Annotated[Literal["encoder-decoder", "decoder-only"], OmittedAtDefault()] = Field(
+        "encoder-decoder",
+        description="encoder-decoder: the decoder attends to the encoded source; decoder-only: one causal stack reads "
+        "source and target as one sequence, with one vocabulary and labels on the target only",
+    )
     d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
     heads: int = Field(4, ge=1, le=1024, description="attention heads")
     d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network; 4x: 4 · d_model")
@@ -179,7 +186,9 @@ class ModelConfig(ConfigSection):
     mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()] = Field(
         "-inf", description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"
     )
-    encoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the encoder")
+    encoder_layers: int = Field(
+        2, ge=0, le=MAX_LAYERS, description="layers of the encoder; not used with architecture: decoder-only"
+    )
     decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder")
     dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout after the embedding")
     dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
@@ -188,6 +197,11 @@ class ModelConfig(ConfigSection):
     final_norm: bool = Field(
         True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
     )
+
+    @property
+    def layers_in_all(self) -> int:
+        """Number of layers of the whole model."""
+        return self.decoder_layers + (self.encoder_layers if self.architecture == "encoder-decoder" else 0)
 
 
 class ModelInput(ModelConfig):
@@ -406,7 +420,7 @@ class InitFrom(ConfigSection):
     weights: str = Field(description="sha256 of its checkpoint")
 
 
-class RunConfig(ConfigSection):
+class RunConfig(OmittingSection):
     """A complete configuration without its seed: a variant."""
 
     data: DataConfig
@@ -417,15 +431,7 @@ class RunConfig(ConfigSection):
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
-    init_from: InitFrom | None = None
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit ``init_from`` from records and run hashes of runs without it."""
-        content: dict[str, Any] = serialize(self)
-        if self.init_from is None:
-            content.pop("init_from", None)
-        return content
+    init_from: Annotated[InitFrom | None, OmittedAtDefault()] = None
 
     def for_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""

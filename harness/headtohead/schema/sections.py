@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializeAsAny
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 
 @dataclass(frozen=True)
@@ -17,6 +24,11 @@ class NotHashed:
 @dataclass(frozen=True)
 class VariesInStack:
     """Marks a field in which the runs of a stack may differ, and which ``tune`` may set."""
+
+
+@dataclass(frozen=True)
+class OmittedAtDefault:
+    """Leaves a field of an `OmittingSection` out of records and run hashes while it has its default."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,18 @@ class ConfigSection(BaseModel):
     """A mapping in an experiment file; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class OmittingSection(ConfigSection):
+    """A section with fields that are `OmittedAtDefault`."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = serialize(self)
+        for name, info in type(self).model_fields.items():
+            if OmittedAtDefault() in info.metadata and getattr(self, name) == info.default:
+                content.pop(name, None)
+        return content
 
 
 class Options(ConfigSection):

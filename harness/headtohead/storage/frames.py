@@ -23,7 +23,7 @@ from headtohead.storage.experiment import (
     read_reference_points,
 )
 from headtohead.storage.leases import observe
-from headtohead.storage.metrics import span
+from headtohead.storage.metrics import derived, span
 from headtohead.storage.record import read_record
 from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import RUN, RunRecord
@@ -175,7 +175,7 @@ def load_frames(experiment_dir: Path) -> Frames:
                 **variant.axes,
                 "flops_per_token": variant.counts.flops_per_token,
                 **{f"parameters/{part}": getattr(variant.counts, part) for part in PARAMETERS},
-                **(result.metrics if result else {}),
+                **(derived(result.buckets) | dict(result.metrics) if result else {}),
                 **(heads["metrics"] if heads else {}),
             }
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -13,6 +14,9 @@ SPLITS = {"test": "", "valid": "validation "}
 
 TASK = ("valid/", "test/", "heads/")
 """Beginnings of the names of metrics that a dataset can declare."""
+
+ZERO = 1e-12
+"""Smaller values are rounding errors."""
 
 ROUNDING = 1e-6
 """Tolerance of ranges: sacreBLEU returns 100.00000000000004 for equal texts."""
@@ -26,6 +30,31 @@ def find(name: str) -> Metric | None:
 
         known = find_metric(name)
     return known
+
+
+def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the metrics that runs do not store, over all test sentences, from the counts of a run's buckets."""
+    from headtohead.data.metrics import DERIVED
+
+    counts = [bucket.get("counts", {}) for bucket in buckets]
+    return {
+        f"test/{metric.name}": metric.pool(
+            [sum(own) for own in zip(*(of[metric.counts_of] for of in counts), strict=True)]
+        )
+        for metric in DERIVED
+        if metric.pool and counts and all(metric.counts_of in of for of in counts)
+    }
+
+
+def as_ratio(metric: str) -> str | None:
+    """Return the metric whose differences are the log of a ratio of the errors of ``metric``, or None.
+
+    >>> as_ratio("test/exact_match"), as_ratio("test/bleu")
+    ('test/log_error', None)
+    """
+    from headtohead.data.metrics import DERIVED
+
+    return next((f"test/{own.name}" for own in DERIVED if metric == f"test/{own.counts_of}"), None)
 
 
 def higher_is_better(name: str) -> bool:
@@ -105,13 +134,16 @@ def decimals(metric: str) -> int:
 def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0) -> str:
     """Format a value for reports; a missing value is an en dash.
 
-    A nonzero value that would round to zero is printed with its first significant digit.
+    A nonzero value that would round to zero is printed with its first significant digit, except a difference of a
+    metric with one decimal and a bound, such as BLEU: the sign shows that it is not zero.
     """
     if value is None or not math.isfinite(value):
         return "–"
+    value = 0.0 if abs(value) < ZERO else value
     precision = decimals(metric) + digits
-    if value != 0 and abs(value) < 0.5 * 10**-precision:
-        precision = min(12, -math.floor(math.log10(abs(value))))
+    is_coarse = precision == 1 and math.isfinite(span(metric)[1]) and (signed or value < 0)
+    if value != 0 and abs(value) < 0.5 * 10**-precision and not is_coarse:
+        precision = -math.floor(math.log10(abs(value)))
     text = f"{abs(value):,.{precision}f}"
     if value < 0:
         return f"−{text}"

@@ -101,7 +101,7 @@ class Subject:
     @cached_property
     def vocab_sizes(self) -> tuple[int, int]:
         """Sizes of the source and target vocabulary."""
-        shared = self.config.model.tie_embeddings == "all"
+        shared = self.config.model.tie_embeddings == "all" or "encoder" not in self.roles
         return (SOURCE_VOCAB_SIZE, SOURCE_VOCAB_SIZE if shared else TARGET_VOCAB_SIZE)
 
     @cached_property
@@ -188,6 +188,8 @@ class Subject:
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
         source, target = self.sentences.source.shape[-1], self.sentences.target.shape[-1]
+        if "encoder" not in self.roles:  # one sequence
+            return source + target, source + target
         queries = source if role == "encoder" else target
         return queries, target if role in self.target_key_roles else source
 
@@ -196,6 +198,8 @@ class Subject:
         queries, keys = self.times(role)
         sentences = self.sentences
         lengths = sentences.target_lengths if role in self.target_key_roles else sentences.source_lengths
+        if "encoder" not in self.roles:
+            lengths = sentences.source_lengths + sentences.target_lengths
         return full_mask(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
 
     def attention_context(self, role: str, shift: int = 0, mask: Tensor | None = None) -> AttentionContext:
@@ -316,9 +320,7 @@ def explicit_forward(
     model: Transformer, sentences: SentenceBatch, observe: Observe = lambda role, layer, name, value: None
 ) -> Tensor:
     """Return the logits of the explicit path; ``observe`` is called with each intermediate tensor."""
-    memory = model.encode(sentences.source, sentences.source_lengths, observe)
-    hidden = model.decode(sentences.target, sentences.target_lengths, memory, sentences.source_lengths, observe)
-    return model.project(hidden)
+    return model.project(model.hidden(model.batch_of(*vars(sentences).values()), observe))
 
 
 def gradients(model: nn.Module, output: Tensor, weights: Tensor | float = 1.0) -> dict[str, Tensor]:

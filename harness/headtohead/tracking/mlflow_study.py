@@ -22,6 +22,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
+from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
 from headtohead.tracking.run_page import (
     IN_PLAN_TAG,
@@ -192,6 +193,7 @@ class MlflowStudy(StudyLogger):
             store.client.update_run(parent, status="RUNNING")
         else:
             store.client.set_terminated(parent, "FINISHED", self.state.ended)
+        log_comparisons(store, self.to.experiment_id, self.study, self.report and self.report / "results.csv")
         store.analyze()
         return untested()
 

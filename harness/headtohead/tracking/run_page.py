@@ -21,6 +21,7 @@ from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
 from headtohead.storage.run import RunRecord
 from headtohead.storage.translations import Translation, joined_references, read_translations
+from headtohead.tracking.groups import GROUP_TAG
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def tags(
         "mlflow.runColor": study.colours.get(run.variant.slug),
         "h2h.experiment": study.name,
         "h2h.variant": run.variant.slug,
+        GROUP_TAG: study.groups[run.variant.slug],
         "h2h.seed": run.seed,
         "h2h.state": state,
         REASON_TAG: reason,

@@ -10,11 +10,13 @@ import base64
 import importlib.metadata
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
+from headtohead.tracking.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
+from headtohead.tracking.groups import GROUP_TAG, group_id, group_names
 from headtohead.tracking.run_page import text
 from headtohead.tracking.study import milliseconds
 
@@ -24,6 +26,7 @@ HOST = "127.0.0.1"
 PORT = 5000
 SHOWN_RUNS = 1000
 CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
+COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 
@@ -62,34 +65,39 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
         return {}
     primary, *others = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
-    axes = [] if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else list(plan.axes)
+    shown = () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
+    axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
     parallel: dict[str, Any] = {
         "type": "PARALLEL",
         "selectedParams": list(plan.axes),
         "selectedMetrics": [primary],
         "showAllRuns": True,
     }
-    scatters: list[dict[str, Any]] = [
-        {"type": "SCATTER", "xaxis": {"key": axis, "type": "PARAM"}, "yaxis": {"key": primary, "type": "METRIC"}}
-        for axis in axes
-    ]
     # The step of an attention image is the index of its probe sentence; views start with the first.
     images = [
         {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
         for key in (f"attention/{role}" for role in CROSS_FIRST)
     ]
-    curves, costs = [_curve(metric) for metric in CURVES], _bars(FAIRNESS)
+    difference, explained = DIFFERENCE + primary, "diff/… is the difference to the baseline"
+    rest = {"Curves": [_curve(metric) for metric in CURVES], "Fairness": _bars(FAIRNESS)}
+    answer = [*_bars([difference]), _curve(CURVE), _scatter(COST, primary), _curve(DIFFERENCE + CURVE)]
+    groups = {f"Answer: {explained}": answer, "Scores": _bars([primary, *others]), **rest}
+    # A chart by variant would cut the names of variants.
+    seeds = [_scatter(axis, metric) for axis in axes for metric in (difference, primary)]
+    study = {f"Seeds: {explained}": seeds, "Axes": [parallel], "Attention": images, **rest}
     heads = _bars(f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST)
-    study = {"Answer": [parallel, *scatters], "Curves": curves, "Attention": images, "Fairness": costs}
-    groups = {"Answer": _bars([primary, *others]), "Curves": curves, "Fairness": costs}
     first_seed = " and ".join(filter(None, [search, f"params.seed = '{plan.seeds[0]}'"]))
+    by_variant = _state(plan, groups, search, ("tag", GROUP_TAG, group_names(plan).values()))
     attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {"runListHidden": True}
     states = {
-        "study": ("1 · study: every run", _state(plan, study, search)),
-        "variants": ("2 · variants: mean over seeds", _state(plan, groups, search, "variant")),
+        "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
+        "runs": ("2 · seeds: every run", _state(plan, study, search)),
         **{
-            f"axis-{axis}": (f"3 · {axis}: mean over everything else", _state(plan, groups, search, axis))
-            for axis in axes
+            f"axis-{axis}": (
+                f"3 · {axis}: mean over everything else",
+                _state(plan, groups, search, ("param", axis, of)),
+            )
+            for axis, of in axes.items()
         },
         "attention": ("4 · attention: first seed", attention),
     }
@@ -101,12 +109,17 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     return tags
 
 
-def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | None = None) -> dict[str, Any]:
-    """Return the state of the page; ``group`` is a parameter; charts average over the runs with equal values of it."""
+def _state(
+    plan: ExperimentRecord, charts: Charts, search: str, group: tuple[str, str, Collection[str]] | None = None
+) -> dict[str, Any]:
+    """Return the state of the page; charts average over the runs with equal values of ``group``.
+
+    ``group`` is ``param`` or ``tag``, with its name and its values.
+    """
     metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     columns = [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
     columns += [f"metrics.`{metric}`" for metric in metrics]
-    values = {variant.slug if group == "variant" else variant.axes.get(group or "") for variant in plan.variants}
+    mode, key, values = group or ("", "", ())
     return {
         "searchFilter": search,
         "orderByKey": "params.`seed`",
@@ -115,7 +128,7 @@ def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | Non
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
-        "selectedColumns": [*columns, "tags.`h2h.state`", "attributes.`Duration`"],
+        "selectedColumns": [f"tags.`{VERDICT_TAG}`", *columns, "tags.`h2h.state`", "attributes.`Duration`"],
         "columnOrder": [],
         "columnWidths": {},
         "runsExpanded": {},
@@ -141,19 +154,20 @@ def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | Non
                 "name": section,
                 "display": True,
                 "isReordered": True,
-                "columns": 1 if section == "Attention" else 2 if len(cards) in {1, 2, 4} else 3,
-                "cardHeight": 500 if section == "Attention" else 360,
+                "columns": 1 if section in {"Attention", "Axes"} else 2,
+                "cardHeight": 500 if section == "Attention" else 340,
             }
             for section, cards in charts.items()
+            if cards
         ],
         "viewMaximized": False,
         "runListHidden": False,
         "isAccordionReordered": True,
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
-        "groupBy": group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": group, "mode": "param"}]},
+        "groupBy": group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]},
         # The list of collapsed groups, as coloured lines, is the legend of the charts.
-        "groupsExpanded": {f"param.{group}.{text(value)}": False for value in values} if group else {},
+        "groupsExpanded": {group_id(mode, key, value): False for value in values},
         "autoRefreshEnabled": True,
         "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }
@@ -163,6 +177,10 @@ def _bars(metrics: Iterable[str]) -> list[dict[str, Any]]:
     return [{"type": "BAR", "metricKey": metric} for metric in metrics]
 
 
+def _scatter(param: str, metric: str) -> dict[str, Any]:
+    return {"type": "SCATTER", "xaxis": {"key": param, "type": "PARAM"}, "yaxis": {"key": metric, "type": "METRIC"}}
+
+
 def _curve(metric: str) -> dict[str, Any]:
     return {
         "type": "LINE",
@@ -170,7 +188,7 @@ def _curve(metric: str) -> dict[str, Any]:
         "selectedMetricKeys": [metric],
         "lineSmoothness": 0,
         "xAxisScaleType": "linear",
-        "scaleType": "log" if metric.endswith("loss") else "linear",
+        "scaleType": "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear",
         "range": {},
         "xAxisKey": "step",
         "selectedXAxisMetricKey": "",

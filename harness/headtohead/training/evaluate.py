@@ -121,7 +121,7 @@ def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int
         )
 
     def translate_step_by_step(model: Transformer, batch: Batch) -> Tensor:
-        ids = translate(model, batch.source, batch.source_lengths, max_length, evaluate.beam, ends)
+        ids = translate(model, *model.prompts(batch), max_length, evaluate.beam, ends)
         return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step
@@ -193,10 +193,10 @@ def score(
     evaluate = model.config.evaluate
     size = 1 if model.position_is_row and not padded else evaluate.batch_size
     chosen = torch.tensor(rows)
-    if padded:
-        pairs, batches = split.padded_batches(size), list(chosen.split(size))
-    else:
+    pairs, batches = split.padded_batches(size), list(chosen.split(size))
+    if not padded:
         pairs = split.unpadded_batches(size, by_target=True)
+    if not padded or "encoder" not in model.roles:
         # The target must not be padded either if the decoder is teacher-forced.
         batches = split.unpadded_batches(size, by_target=evaluate.decode == "teacher-forced")
         batches = [part for batch in batches if len(part := batch[torch.isin(batch, chosen)])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -17,12 +17,14 @@ from torch import Tensor
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, make_batches, padded_length
+from headtohead.data.splits import PARTS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.dropout import Dropout, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.stack import ResumePoints
@@ -157,7 +159,7 @@ class StackTraining:
         self.smoothing = same_or_each([train.label_smoothing for train in trains])
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
-        lengths = training.host_source_lengths.numpy(), training.host_target_lengths.numpy()
+        lengths = training.prompt_lengths.numpy(), training.host_target_lengths.numpy()
         self.uniform_loss = math.log(len(data.target_vocabulary))
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
@@ -441,15 +443,22 @@ def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
     return Counter({shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()})
 
 
-def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -> dict[str, SplitTensors]:
+def split_tensors(
+    config: RunConfig, data: PreparedData, device: torch.device, parts: Collection[str] = PARTS
+) -> dict[str, SplitTensors]:
     """Return the parts as tensors, with training sentences padded as ``quirks.pad_to`` requires."""
     fixed = padded_length(config, data.record["longest"]) or 0
-    pads = data.source_vocabulary.pad, data.target_vocabulary.pad
     return {
         name: SplitTensors.of(
-            split, device, shift_targets=config.quirks.shift_targets, pads=pads, width=fixed if name == "train" else 0
+            split,
+            device,
+            shift_targets=config.quirks.shift_targets,
+            pads=(data.source_vocabulary.pad, data.target_vocabulary.pad),
+            width=fixed if name == "train" else 0,
+            joined="encoder" not in roles_of(config),
         )
         for name, split in data.splits.items()
+        if name in parts
     }
 
 

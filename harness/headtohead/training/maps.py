@@ -90,8 +90,7 @@ def _weights(
         if name == "weights":
             recorded[role].append(value[:, 0])
 
-    memory = model.encode(source_ids, source_lengths, observe)
-    hidden = model.decode(decoder_input_ids, read_lengths, memory, source_lengths, observe)
+    hidden = model.hidden(model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths), observe)
     differences = (model.project(hidden) - fused).abs().flatten(1).amax(1)
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
     return weights, differences.tolist()
@@ -104,7 +103,8 @@ def _record(
     styles = {attention.context.role: attention.style for attention in model.attentions}
     record: dict[str, Any] = {
         "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
-        "target_tokens": [data.target_vocabulary.label(i) for i in ids],
+        # A decoder-only model reads the source, too.
+        "target_tokens": [data.target_vocabulary.label(i) for i in (ids if model.encoder else source_ids + ids)],
         "heads": {role: _statistics(maps) for role, maps in weights.items()},
         "weights": {role: style.weights for role, style in styles.items()},
         "signed": any(style.weights == "signed" for style in styles.values()),

@@ -18,13 +18,14 @@ class SplitTensors:
     """All pairs of a split, padded to its longest sentence.
 
     Args:
-        source: Ids ``[row, time]``.
-        source_lengths: Source tokens, ``[row]``.
+        source: Ids ``[row, time]``, followed by the decoder inputs if ``joined``.
+        source_lengths: Tokens of ``source``, ``[row]``.
         target: Decoder inputs and labels, ``[row, 2, time]``, in a tensor so that a single lookup
             selects both.
         target_lengths: Labels, ``[row]``; 0 for a target with a single token and shifted labels.
         host_source_lengths: ``source_lengths`` on the CPU, where reading them does not wait for the device.
         host_target_lengths: ``target_lengths`` on the CPU.
+        prompt_lengths: Source tokens without decoder inputs, ``[row]``, on the CPU.
     """
 
     source: Tensor
@@ -33,6 +34,7 @@ class SplitTensors:
     target_lengths: Tensor
     host_source_lengths: Tensor
     host_target_lengths: Tensor
+    prompt_lengths: Tensor
 
     @classmethod
     def of(
@@ -43,6 +45,7 @@ class SplitTensors:
         shift_targets: bool = True,
         pads: tuple[int | None, int | None] = (0, 0),
         width: int = 0,
+        joined: bool = False,
     ) -> SplitTensors:
         """Return a split as tensors on a device.
 
@@ -52,8 +55,14 @@ class SplitTensors:
             shift_targets: Whether a target token predicts the next token instead of itself.
             pads: Padding ids of sources and decoder inputs; None, as in a vocabulary without padding token, is 0.
             width: Minimum padded length in tokens.
+            joined: Whether the model reads source and decoder input as one sequence.
         """
-        source, source_lengths = _pad(split.source, pads[0] or 0, width)
+        prompt_lengths = torch.tensor([len(ids) for ids in split.source])
+        sources = split.source
+        if joined:
+            read = [ids[: len(ids) - shift_targets] for ids in split.target]
+            sources = [np.concatenate(pair) for pair in zip(sources, read, strict=True)]
+        source, source_lengths = _pad(sources, pads[0] or 0, width)
         decoder_input_ids, lengths = _pad(split.target, pads[1] or 0, width)
         shift = int(shift_targets)
         labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
@@ -65,6 +74,7 @@ class SplitTensors:
             num_labels.to(device),
             source_lengths,
             num_labels,
+            prompt_lengths,
         )
 
     def __len__(self) -> int:
@@ -93,7 +103,7 @@ class SplitTensors:
 
         ``by_target`` requires equal target lengths too, as teacher forcing needs.
         """
-        lengths = self.host_source_lengths
+        lengths = self.prompt_lengths
         if by_target:
             lengths = lengths * (int(self.host_target_lengths.max()) + 1) + self.host_target_lengths
         return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]

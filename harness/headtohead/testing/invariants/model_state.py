@@ -31,7 +31,8 @@ def _closed_form(subject: Subject) -> int:
     """Return the number of parameters of a member by formula."""
     config, quirks = subject.config.model, subject.config.quirks
     width, vocab_sizes = config.d_model, subject.model.vocab_sizes
-    encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
+    encodes, decoder_layers = "encoder" in subject.roles, config.decoder_layers
+    encoder_layers = config.encoder_layers if encodes else 0
 
     def linear(inputs: int, outputs: int) -> int:
         return inputs * outputs + (outputs if config.bias else 0)
@@ -48,10 +49,10 @@ def _closed_form(subject: Subject) -> int:
     feed_forwards = encoder_layers + decoder_layers * per_decoder_layer
     feed_forward = linear(width, config.d_ff) + linear(config.d_ff, width)
     total += feed_forward * (1 if "feed-forward" in quirks.shared_modules else feed_forwards)
-    norms = feed_forwards + encoder_layers + 2 * decoder_layers + (2 if config.final_norm else 0)
+    norms = feed_forwards + encoder_layers + (1 + encodes) * decoder_layers + (1 + encodes) * config.final_norm
     total += 2 * width * (1 if "norm" in quirks.shared_modules else norms)
     total += vocab_sizes.target * width
-    total += vocab_sizes.source * width if config.tie_embeddings in ("none", "output") else 0
+    total += vocab_sizes.source * width if encodes and config.tie_embeddings in ("none", "output") else 0
     return total + (linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0)
 
 

@@ -1,0 +1,73 @@
+"""Studies whose variants differ in the architecture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from execution.conftest import Command
+from headtohead import files
+from headtohead.execution.loaded import load
+from made.study import Study
+
+AXIS = [{"product": {"model.architecture": ["encoder-decoder", "decoder-only"], "positional": ["rotary", "alibi"]}}]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command) -> Study:
+    """A finished study of two encodings in both architectures."""
+    study = Study(tmp_path_factory.mktemp("architectures"), cache, h2h_here)
+    study.write(
+        base={"evaluate": {"test_limit": 8}},
+        baseline={"positional": "rotary"},
+        design=AXIS,
+        question="Does an encoder help?",
+    )
+    study.run()
+    return study
+
+
+def test_architectures_are_an_axis(compared: Study) -> None:
+    assert set(compared.states().values()) == {"DONE"}
+    scores = compared.scores()
+    assert len(scores) == 8
+    of = {name: {*own} for name, own in scores.items()}
+    roles = {name: {metric.split("/")[1] for metric in own if metric.count("/") == 2} for name, own in of.items()}
+    for name, own in roles.items():
+        assert own == ({"decoder"} if "decoder-only" in name else {"encoder", "decoder", "cross"})
+    for own in of.values():
+        assert {"test/exact_match", "test/bleu", "test/chrf", "test/loss", "valid/loss", "train/loss"} <= own
+    stacks = {
+        tuple(sorted(files.read_json(path / "run.json")["execution"]["stack"])) for path in compared.directories()
+    }
+    assert sorted(map(len, stacks)) == [4, 4]
+    assert all(len({"decoder-only" in member for member in stack}) == 1 for stack in stacks)
+    assert "decoder-only" in compared.page()
+    assert "training" not in compared.run().stderr
+
+
+def test_a_decoder_only_run_scores_in_a_stack_as_alone(compared: Study) -> None:
+    together = {name.rpartition("-")[2]: own for name, own in compared.results().items() if "decoder-only" in name}
+    folder = compared.folder / "alone"
+    folder.mkdir()
+    alone = Study(folder, compared.cache, compared.here)
+    model = {**alone.content["base"]["model"], "architecture": "decoder-only"}
+    alone.write(base={"evaluate": {"test_limit": 8}, "model": model}, baseline={"positional": "alibi"}, seeds=[2])
+    alone.run("--runs", str(folder / "runs"))
+    ((name, (scores, _)),) = alone.results().items()
+    for metric, value in together[name.rpartition("-")[2]][0].items():
+        assert scores[metric] == pytest.approx(value, rel=1e-5, abs=1e-5), metric
+
+
+def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
+    path = next(path for path in compared.directories() if "decoder-only" in path.name)
+    run = load(path)
+    rows = [line.split("\t") for line in (path / "translations.tsv").read_text().splitlines()[1:]]
+    assert run.translate([row[0] for row in rows]) == [row[2] for row in rows]
+    maps = run.attention(rows[0][0])
+    assert [*maps.weights] == ["decoder"]
+    tokens = maps.record["target_tokens"]
+    assert tokens[: len(maps.record["source_tokens"]) + 1] == [*maps.record["source_tokens"], "<sos>"]
+    assert maps.weights["decoder"].shape[-2:] == (len(tokens), len(tokens))
+    assert maps.record["fused_difference"] < 1e-4

@@ -1,0 +1,173 @@
+"""A decoder-only model reads source and target as one sequence: labels, batches, prefill and generation."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from headtohead.config.builder import resolve
+from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.model.batch import IGNORE_INDEX
+from headtohead.model.decoding import BeamSearch, Ends, translate, translate_each
+from headtohead.model.loss import backward_loss
+from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import BeamConfig
+from headtohead.testing.subject import Subject, explicit_forward, forward
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.loop import split_tensors
+from made import case_table, refused
+
+
+def subject_of(**choices):
+    """Return a subject whose outputs end at different steps."""
+    subject = Subject(tiny_config(architecture="decoder-only", **choices), (4, 5))
+    with torch.no_grad():
+        subject.model.lm_head.weight *= 3.0
+        subject.model.lm_head.bias[..., EOS] += 1.5
+        subject.model.lm_head.bias[..., PAD] -= 100.0
+    return subject
+
+
+def prompts(members=2, rows=4, time=3):
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(4, 12, (members, rows, time), generator=generator)
+
+
+@torch.no_grad()
+def next_logits(model, member, ids):
+    """Return the logits after a sequence, from one pass of the whole stack without a cache."""
+    target = torch.tensor(ids).expand(model.members, 1, -1)
+    none, lengths = target[:, :, :0], torch.full((model.members, 1), len(ids))
+    return forward_ids(model, none, lengths * 0, target, lengths)[member, 0, -1]
+
+
+def forward_ids(model, *arguments):
+    return model(*arguments)
+
+
+def greedy_loop(model, member, prompt, tokens):
+    written = [*prompt, SOS]
+    for _ in range(tokens):
+        best = int(next_logits(model, member, written).argmax())
+        if best == EOS:
+            break
+        written.append(best)
+    return written[len(prompt) + 1 :]
+
+
+@case_table(
+    ("positional", "masking"),
+    [(name, mask) for mask in ("padding-causal", "none") for name in ("sinusoidal", "rotary", "alibi", "t5-relative")],
+    default=3,
+)
+def test_generation_after_prefill_equals_a_loop_of_full_passes(positional, masking):
+    subject, source = subject_of(positional=positional, masking=masking), prompts()
+    found = translate(subject.model, source, torch.full(source.shape[:2], source.shape[2]), 8, None)
+    wanted = [[greedy_loop(subject.model, member, row, 8) for row in source[member].tolist()] for member in (0, 1)]
+    assert [[[token for token in row if token != PAD] for row in rows] for rows in found.tolist()] == wanted
+    assert masking == "none" or len({len(row) for rows in wanted for row in rows}) > 1
+
+
+def test_a_beam_has_the_scores_of_full_passes():
+    subject, source = subject_of(), prompts()
+    search = BeamSearch(subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=4, length_penalty=0.0))
+    ids, scores = search.run()
+    for member in (0, 1):
+        for prompt, row, score in zip(source[member].tolist(), ids[member].tolist(), scores[member], strict=True):
+            words = [token for token in row if token != PAD]
+            ended = [*words, EOS] if len(words) < 6 else words
+            total = sum(
+                next_logits(subject.model, member, [*prompt, SOS, *words[:number]]).log_softmax(-1)[token]
+                for number, token in enumerate(ended)
+            )
+            torch.testing.assert_close(score, total)
+    plain = translate(subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=1, length_penalty=0.0))
+    assert torch.equal(plain, translate(subject.model, source, torch.full((2, 4), 3), 6, None))
+
+
+def test_sources_of_different_lengths_are_generated_in_separate_batches():
+    model = Subject(tiny_config(architecture="decoder-only"), (4,)).model
+    sources = [[4, 5], [6], [7, 8, 9], [5, 4]]
+    found = translate_each(model, sources, 6, None, Ends())
+    assert found == [greedy_loop(model, 0, source, 6) for source in sources]
+    ragged = torch.tensor([[[4, 5], [6, PAD]]])
+    with pytest.raises(ValueError, match="equal length only"):
+        translate(model, ragged, torch.tensor([[2, 1]]), 6, None)
+
+
+def batch_and_model(**choices):
+    config = tiny_config(architecture="decoder-only", **choices)
+    data = tiny_data(shared=True)
+    split = split_tensors(config, data, torch.device("cpu"))["train"]
+    model = Transformer(config, [1, 2], *(len(data.vocabulary(side)) for side in ("source", "target"))).double().eval()
+    rows = torch.tensor([[0, 7, 19], [3, 3, 41]])
+    return data, rows, split.batch(rows, *split.times(rows.flatten())), model
+
+
+def test_a_batch_has_each_source_followed_by_its_target_and_labels_of_the_target_only():
+    data, rows, batch, _ = batch_and_model()
+    train = data.splits["train"]
+    for member in (0, 1):
+        for number, row in enumerate(rows[member].tolist()):
+            source, target = train.source[row].tolist(), train.target[row].tolist()
+            length = int(batch.source_lengths[member, number])
+            assert batch.source[member, number, :length].tolist() == source + target[:-1]
+            labels = batch.labels[member, number].tolist()
+            assert [label for label in labels if label != IGNORE_INDEX] == target[1:]
+            assert int(batch.target_lengths[member, number]) == len(target) - 1
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "causal"])
+def test_training_batches_have_the_loss_of_plain_sequences(masking):
+    data, rows, batch, model = batch_and_model(masking=masking)
+    num_labels = batch.target_lengths.sum(1).double()
+    losses = backward_loss(model, batch, int(num_labels.max()), num_labels, 0.0)
+    gradient = model.target_embedding.weight.grad.clone()
+    model.zero_grad()
+    expected = torch.zeros(2, dtype=torch.float64)
+    for member in (0, 1):
+        for row in rows[member].tolist():
+            source, target = (ids[row].tolist() for ids in (data.splits["train"].source, data.splits["train"].target))
+            ids = torch.tensor(source + target).expand(2, 1, -1)
+            logits = forward_ids(model, ids[..., :0], torch.zeros(2, 1).long(), ids, torch.full((2, 1), len(ids[0, 0])))
+            own = logits[member, 0, len(source) : -1]  # labels: the target after <sos>
+            expected[member] += functional.cross_entropy(own, torch.tensor(target[1:]), reduction="sum")
+    expected = expected / num_labels
+    torch.testing.assert_close(losses, expected)
+    expected.sum().backward()
+    torch.testing.assert_close(gradient, model.target_embedding.weight.grad)
+
+
+def test_explicit_and_fused_path_agree_on_ragged_sentences():
+    subject = Subject(tiny_config(architecture="decoder-only", positional="rotary"))
+    difference = explicit_forward(subject.model, subject.sentences) - forward(subject.model, subject.sentences)
+    assert difference[subject.sentences.target_nonpad].abs().max() < 1e-12
+
+
+def test_the_model_has_no_encoder_and_one_table():
+    model = Subject(tiny_config(architecture="decoder-only", encoder_layers=3)).model
+    assert model.roles == ("decoder",)
+    assert not [name for name, _ in model.named_parameters() if "encoder" in name or "cross" in name]
+    assert [name for name, _ in model.named_parameters() if "embedding" in name] == ["target_embedding.weight"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (
+            {"model.architecture": "decoder-only", "data.vocabulary.shared": False},
+            "a decoder-only model has one vocabulary; leave data.vocabulary.shared out",
+        ),
+        ({"model.encoder_layers": 0}, "for none, set model.architecture: decoder-only"),
+        ({"model.architecture": "decoder"}, "expected 'encoder-decoder' or 'decoder-only', got 'decoder'"),
+    ],
+)
+def test_contradictions_are_refused(raw, reason):
+    assert reason in refused(resolve, {"train": {"epochs": 1}} | raw, current())
+
+
+def test_one_vocabulary_is_the_union_of_both_sides():
+    config = resolve({"train": {"epochs": 1}, "model.architecture": "decoder-only"}, current())
+    assert config.data.vocabulary.shared
+    together, apart = tiny_data(shared=True), tiny_data()
+    assert {*together.target_vocabulary.words} == {*apart.source_vocabulary.words, *apart.target_vocabulary.words}

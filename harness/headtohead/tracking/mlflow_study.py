@@ -47,7 +47,7 @@ from headtohead.tracking.study_page import (
     study_parameters,
     study_tags,
 )
-from headtohead.tracking.view import link, untested, views
+from headtohead.tracking.view import index_view, link, untested, views
 
 INDEX = "headtohead studies"
 STUDY_TAG = "h2h.study"
@@ -141,7 +141,8 @@ class MlflowStudy(StudyLogger):
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
-        for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
+        note = f"A run per study, with its answer and its report. [Table]({link(index, index=True).lstrip('/')})"
+        for name, value in {**KIND, NOTE_TAG: note, **index_view(self.study.record)}.items():
             store.client.set_experiment_tag(index, name, value)
 
     def describe(self, *, is_last: bool) -> None:
@@ -204,7 +205,8 @@ class MlflowStudy(StudyLogger):
     def _note(self) -> str:
         """Return the description of the summary run, with addresses relative to the page of the server."""
         index, parent, report = self.to.index, self.to.parent, self.report
-        found, text = {"all runs": link(self.to.experiment_id).lstrip("/")}, ""
+        pages = link(self.to.experiment_id), link(index, index=True)
+        found, text = dict(zip(("all runs", "all studies"), (page.lstrip("/") for page in pages), strict=True)), ""
         if report and (report / "report.md").is_file():
             found["full report"] = run_link(index, parent, "report/index.html")
             text = (report / "report.md").read_text(encoding="utf-8")

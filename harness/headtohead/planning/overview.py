@@ -17,7 +17,17 @@ from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
-COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "width", "path")
+COLUMNS = (
+    "variant",
+    "runs",
+    "parameters",
+    "non-embedding",
+    "attention",
+    "FLOPs/token",
+    "d_ff",
+    "attention width",
+    "path",
+)
 NUMBERS = range(2, 8)
 """Indices of the numeric columns."""
 

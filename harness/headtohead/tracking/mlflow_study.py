@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -22,6 +23,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
+from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
 from headtohead.tracking.run_page import (
@@ -50,6 +52,7 @@ from headtohead.tracking.study_page import (
 from headtohead.tracking.view import index_view, link, untested, views
 
 INDEX = "headtohead studies"
+ATTENTION = "attention"
 STUDY_TAG = "h2h.study"
 STALE_TAG = "h2h.stale"
 NOTE_TAG = "mlflow.note.content"
@@ -77,6 +80,8 @@ class MlflowStudy(StudyLogger):
     stale: str = field(init=False)
     sent: dict[str, float] = field(init=False)
     """The metrics of the summary run."""
+    pages: list[str] = field(default_factory=list)
+    """Addresses of the pages that compare attention, one per probe sentence."""
 
     def __post_init__(self) -> None:
         self.uri = self.uri or default_uri(self.study.path.parent)
@@ -183,6 +188,12 @@ class MlflowStudy(StudyLogger):
             client.log_artifact(parent, str(file), "report")
         if (report / "figures").is_dir():
             client.log_artifacts(parent, str(report / "figures"), "figures")
+        with self.scratch() as folder:
+            pages = dict(attention_pages(self.study))
+            for name, page in pages.items():
+                (folder / name).write_text(page, encoding="utf-8")
+            client.log_artifacts(parent, str(folder), ATTENTION)
+        self.pages = [run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
         description = self._warning + self._description(markdown_escape(headline(self.study, state, answer)))
         client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
 
@@ -220,13 +231,16 @@ class MlflowStudy(StudyLogger):
     def _description(self, answer: str) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
-        probes = "; ".join(f"{step}: {markdown_escape(probe.source)}" for step, probe in enumerate(plan.probes))
+        probes = "; ".join(
+            f"{step}: " + (f"[{source}]({page})" if page else source)
+            for step, (probe, page) in enumerate(zip_longest(plan.probes, self.pages))
+            if (source := markdown_escape(probe.source))
+        )
         paragraphs = [
             f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
             safe_markdown(plan.description or ""),
-            "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
-            f"axis, attention. [Open the view of all runs]({link(self.to.experiment_id)}).",
-            f"Steps of the attention images are probe sentences. {probes}",
+            f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",
+            f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
 

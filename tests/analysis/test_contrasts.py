@@ -1,6 +1,7 @@
 import itertools
 import json
 import math
+import random
 import statistics
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.schema.run_config import QuirksConfig
 from headtohead.statistics import paired_tests
+from headtohead.statistics.block_model import block_model
 from headtohead.storage.frames import load_frames
 from made.block_oracle import expected_test, scores_of
 
@@ -298,3 +300,38 @@ def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_pat
     family = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).families.interactions
     assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
     assert family.tested == 0
+
+
+def test_each_data_set_has_its_own_block_model(made, tmp_path):
+    """The scores of one dataset vary 30 times as much; an effect of a seed in one is not one in the other."""
+    scale = {"addition": 0.001, "copy": 0.03}
+
+    def score(axes, seed):
+        draws = [random.Random(f"{axes['data']} {name} {seed}").gauss(0, 1) for name in (axes["positional"], "seed")]
+        return 0.5 + scale[axes["data"]] * sum(draws)
+
+    axes = {"data": [*scale], "positional": ["sinusoidal", "rotary", "alibi", "none"]}
+    frames = load_frames(made.write_study(tmp_path, made.Study(axes=axes, score=score, maps=False)))
+    families = Analysis(frames, METRIC).families
+    scores = scores_of(frames, METRIC)
+    by_data = {name: {slug: own for slug, own in scores.items() if slug.startswith(name)} for name in scale}
+    tested = 0
+    for contrast in families.variants.contrasts:
+        (pair,) = contrast.pairs
+        own = by_data[contrast.left.partition("-")[0]]
+        if contrast.paired and {*pair} <= own.keys():
+            expected = expected_test(own, {pair[0]: 1, pair[1]: -1})
+            assert (contrast.paired.error, contrast.paired.p) == pytest.approx((expected.error, expected.p))
+            tested += 1
+    assert tested >= 3
+
+    average = by_name(families.factors)["positional: rotary − sinusoidal"]
+    models = [block_model([*own.values()]) for own in by_data.values()]
+    common = sum(2 / 4 * model.variance for model in models)
+    degrees = common**2 / sum((model.variance / 2) ** 2 / model.degrees for model in models)
+    prior, own = min(model.prior for model in models), statistics.variance(average.by_seed.values())
+    assert average.paired.error == pytest.approx(math.sqrt((prior * common + 5 * own) / (prior + 5) / 6))
+    assert average.paired.degrees == pytest.approx(max(5, min(prior + 5, degrees)))
+    for (found, _), data in zip(average.settings, scale, strict=True):
+        weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}
+        assert found.error == pytest.approx(expected_test(by_data[data], weights).error)

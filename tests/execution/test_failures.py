@@ -120,7 +120,7 @@ def test_out_of_memory_doubles_the_microbatches_and_keeps_the_batch_size(study: 
     )
     base = {"model": {"dropout": 0.0}, "train": {"steps": 6, "evaluate_every": 2}}
     study.write(plugin=plugin, base=base, baseline=OWN, seeds=1)
-    assert "out of memory; retrying with 2 micro-batches" in study.run().stderr
+    assert "out of memory; retrying with 2 microbatches" in study.run().stderr
     small = study.scores()
     study.write(plugin=own_positional("pass"), base=base, baseline=OWN, seeds=1)
     study.run("--fresh")
@@ -143,8 +143,8 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
         plugin=plugin,
         base={
             "model": {"dropout": 0.0, "d_ff": 16000},
-            "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
-            "evaluate": {"decode": "none"},
+            "train": {"steps": 2, "batch_tokens": 1000, "evaluate_every": 2},
+            "evaluate": {"decode": "none", "unpadded": False, "test_limit": 8},
         },
         baseline=OWN,
         metrics={"primary": "test/loss", "report": []},
@@ -260,7 +260,7 @@ def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None
         execution._split(folder, record, parts)
         assert (folder.exists, execution.left) == (True, record.hashes)
         execution.left = set()
-        execution._end_runs(folder, "FAILED", "a fault")
+        execution._set_states(folder, "FAILED", "a fault")
     assert execution.left == record.hashes
     assert set(study.states().values()) == {"TIMEOUT"}
     execution._split(folder, record, parts)

@@ -30,8 +30,8 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
 @case_table(
     ("launcher", "option", "message"),
     [
-        ("local", "address=head", "launcher 'local': address: unknown field 'address'"),
-        ("ray", "adress=x", "launcher 'ray': adress: unknown field 'adress'; did you mean 'address'?"),
+        ("local", "address=head", "launcher 'local': unknown field 'address'"),
+        ("ray", "adress=x", "launcher 'ray': unknown field 'adress'; did you mean 'address'?"),
         ("slurm", "minutes=0", "minutes: must be greater than or equal to 1, got 0"),
         ("slurm", "minutes", "expected NAME=VALUE"),
         ("slurm", "executor=lokal", "did you mean 'local'?"),

@@ -13,7 +13,7 @@ from headtohead.planning.metrics import reported_metrics
 from headtohead.plugins.dataset import Dataset
 from headtohead.schema.metric import Metric, measured
 from headtohead.schema.roles import ROLES
-from headtohead.storage.metrics import decimals, find, higher_is_better, readable, span
+from headtohead.storage.metrics import decimals, find, higher_is_better, readable, show, span
 
 BASE = "question: Which?\nbase: {data: {dataset: %s}, train: {epochs: 1}}\nmetrics: {%s}\n"
 ERRORS = Metric("errors", "wrong symbols", (0.0, 9.0), higher_is_better=False, decimals=2)
@@ -66,6 +66,21 @@ def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, regis
     assert (reported.primary, reported.report) == ("test/errors", ("valid/loss",))
     assert not higher_is_better("test/errors")
     assert (readable("test/errors"), span("test/errors"), decimals("test/errors")) == ("wrong symbols", (0.0, 9.0), 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "signed", "text"),
+    [
+        (-0.01, "test/bleu", True, "−0.0"),
+        (0.01, "test/bleu", True, "+0.0"),
+        (0.01, "test/bleu", False, "0.01"),
+        (0.0003, "test/exact_match", True, "+0.0003"),
+        (3e-17, "test/exact_match", False, "0.000"),
+        (0.04, "system/step_ms", True, "+0.04"),
+    ],
+)
+def test_small_values_are_printed_without_false_digits(value, metric, signed, text):
+    assert show(value, metric, signed=signed) == text
 
 
 def test_an_unknown_metric_has_no_direction():

@@ -83,6 +83,7 @@ def test_an_edited_file_replaces_the_study_without_options(study):
     study(text=TWO + "seeds: 3\n")
     assert "drop 3 of them" in refused(study, "model.d_ff=16", text=TWO, seeds=3)
     study("train.checkpoint_seconds=60", text=TWO + "seeds: 2\n")  # no result depends on it
+    study("train.epochs=1.0", text=TWO + "seeds: 2\n")  # the value of the file
 
 
 @pytest.mark.parametrize(("state", "protected"), [("DONE", True), ("RUNNING", True), ("KILLED", False)])

@@ -43,6 +43,7 @@ def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_temp
     (report / "answer.json").write_text(json.dumps(ANSWER))
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
+    (report / "results.csv").write_text("variant,verdict\nnone,worse\n")
     (report / "figures/contrasts.svg").write_text("<svg/>")
     ship(folder, store_uri)
     return MlflowClient(store_uri)
@@ -81,7 +82,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert "A caption." not in note
     assert "A note." in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
-    assert names == {"experiment.json", "report", "figures"}
+    assert names == {"experiment.json", "report", "figures", "attention"}
 
 
 def test_main_contrasts_can_be_searched_and_data_and_shared_configuration_are_listed(study: MlflowClient) -> None:
@@ -162,3 +163,18 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         packed = json.loads(experiment.tags[f"{TAG}study"])["state"].removeprefix("deflate;")
         state = json.loads(zlib.decompress(base64.b64decode(packed)))
         assert len(client.search_runs([experiment.experiment_id], state["searchFilter"])) == tags.count("yes")
+
+
+def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study: MlflowClient) -> None:
+    runs = study.search_runs([study.get_experiment_by_name("quickstart").experiment_id])
+    found = {(run.data.params["variant"], run.data.params["seed"]): run for run in runs}
+    own, baseline = found["none", "1"], found["rotary", "1"]
+    ids = [run.info.run_id for run in (own, baseline)]
+    assert own.data.tags["h2h.verdict"] == "worse"
+    for metric in ("test/exact_match", "valid/loss"):
+        values = [{point.step: point.value for point in study.get_metric_history(run, metric)} for run in ids]
+        differences = {point.step: point.value for point in study.get_metric_history(ids[0], f"diff/{metric}")}
+        first = min(differences)
+        assert differences[first] == pytest.approx(values[0][first] - values[1][first]), metric
+    assert len(differences) > 1
+    assert not any(name.startswith("diff/") for name in baseline.data.metrics)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.colors import to_rgb
 
 from headtohead.storage.contrasts import ChangeContrast
 from headtohead.storage.experiment import ExperimentRecord
+from headtohead.storage.palette import Palette
 from headtohead.tracking import view
+from headtohead.tracking.groups import COLOURS, group_names
 from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import link, views
 
@@ -41,21 +45,24 @@ def _states(plan: ExperimentRecord) -> dict[str, dict[str, Any]]:
 
 def test_the_study_its_variants_each_axis_and_attention_have_a_view(plan: ExperimentRecord) -> None:
     states = _states(plan)
-    assert list(states) == ["study", "variants", *(f"axis-{axis}" for axis in AXES), "attention"]
+    assert list(states) == ["study", "runs", *(f"axis-{axis}" for axis in AXES), "attention"]
     for state in states.values():
         sections = {section["uuid"] for section in state["compareRunSections"]}
         charts = state["compareRunCharts"]
         assert {chart["metricSectionId"] for chart in charts} == sections
         assert len({chart["uuid"] for chart in charts}) == len(charts)
-    charts = states["study"]["compareRunCharts"]
+    charts = states["runs"]["compareRunCharts"]
     (parallel,) = [chart for chart in charts if chart["type"] == "PARALLEL"]
     assert (parallel["selectedParams"], parallel["selectedMetrics"]) == (AXES, ["test/exact_match"])
-    assert [chart["xaxis"]["key"] for chart in charts if chart["type"] == "SCATTER"] == AXES
+    scatters = [(chart["xaxis"]["key"], chart["yaxis"]["key"]) for chart in charts if chart["type"] == "SCATTER"]
+    scores = ["diff/test/exact_match", "test/exact_match"]
+    assert scatters == [(axis, score) for axis in AXES for score in scores]
     assert {chart["metricKey"]: chart["scaleType"] for chart in charts if chart["type"] == "LINE"} == {
         "valid/loss": "log",
         "train/loss": "log",
         "valid/token_accuracy": "linear",
     }
+    assert states["runs"]["selectedColumns"][0] == "tags.`h2h.verdict`"
     images = [chart for chart in states["attention"]["compareRunCharts"] if chart["type"] == "IMAGE"]
     assert [chart["imageKeys"] for chart in images] == [
         [f"attention/{role}"] for role in ("cross", "decoder", "encoder")
@@ -66,11 +73,51 @@ def test_the_study_its_variants_each_axis_and_attention_have_a_view(plan: Experi
     assert masking["groupsExpanded"] == {"param.masking.padding-causal": False, "param.masking.causal": False}
 
 
+def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_variant(plan: ExperimentRecord) -> None:
+    state = _states(plan)["study"]
+    first = state["compareRunSections"][0]
+    charts = [chart for chart in state["compareRunCharts"] if chart["metricSectionId"] == first["uuid"]]
+    assert first["columns"] == 2
+    assert [chart.get("metricKey", chart.get("xaxis", {}).get("key")) for chart in charts] == [
+        "diff/test/exact_match",
+        "valid/loss",
+        "flops_per_token",
+        "diff/valid/loss",
+    ]
+    assert state["groupBy"]["groupByKeys"] == [{"groupByData": "h2h.group", "mode": "tag"}]
+    assert state["groupsExpanded"].keys() == {f"tag.h2h.group.{name}" for name in group_names(plan).values()}
+
+
+def test_groups_have_the_titles_of_the_variants_and_different_colours_near_those_of_the_report(
+    plan: ExperimentRecord,
+) -> None:
+    names = group_names(plan)
+    assert {slug: name.rstrip() for slug, name in names.items()} == {
+        slug: variant.title for slug, variant in plan.by_slug.items()
+    }
+    colours = {slug: _mlflow_colour(f"tag.h2h.group.{name}") for slug, name in names.items()}
+    assert len(set(colours.values())) == len(colours) > 4
+    palette = Palette(plan)
+    wanted = {slug: palette.colour(slug) for slug in names}
+    assert len({wanted[slug] for slug in names}) < len(names)
+    for slug, colour in list(colours.items())[:1]:
+        nearest = min(COLOURS, key=lambda known: math.dist(to_rgb(known), to_rgb(wanted[slug])))
+        assert colour == nearest
+
+
+def _mlflow_colour(group: str) -> str:
+    total = checksum = 0
+    for character in group:
+        total = (total + ord(character)) % 255
+        checksum = (checksum + total) % 255
+    return COLOURS[(total + 256 * checksum) % 29]
+
+
 def test_changes_between_two_configurations_have_no_view_by_axis(plan: ExperimentRecord) -> None:
     change = ChangeContrast(kind="added", name="a in start", change="a", variant="to", against="from")
     states = _states(plan.model_copy(update={"contrasts": (change,)}))
-    assert list(states) == ["study", "variants", "attention"]
-    assert "SCATTER" not in {chart["type"] for chart in states["study"]["compareRunCharts"]}
+    assert list(states) == ["study", "runs", "attention"]
+    assert "SCATTER" not in {chart["type"] for chart in states["runs"]["compareRunCharts"]}
 
 
 def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:

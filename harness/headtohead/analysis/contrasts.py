@@ -21,7 +21,7 @@ from headtohead.analysis.scores import Scores, Side, score_mismatch
 from headtohead.config.labels import listed
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
-from headtohead.statistics.differences import pair_differences, squared_weights
+from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, Interval
 from headtohead.statistics.verdicts import (
     BETTER,
@@ -323,26 +323,32 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     scale = max(abs(value) for by_seed in healthy.values() for value in by_seed.values())
     first, second = scored[0]
     is_same_score = (first.metric, first.lengths) == (second.metric, second.lengths)
-    model = scores.block_model(first.metric, first.lengths) if is_same_score else None
+    trained = [(frames.trained(left.slug), frames.trained(right.slug)) for left, right in scored]
 
-    def test(values: np.ndarray, weight: float, confidence: float = CONFIDENCE) -> Difference:
+    def test(values: np.ndarray, pairs: Sequence[tuple[str, str]], confidence: float = CONFIDENCE) -> Difference:
+        """Test the mean over settings of the differences of pairs of trained variants."""
         found = paired_tests.paired_differences(values, scale=scale, confidence=confidence)
+        weights = score_weights(pairs)
+        model = scores.block_model(first.metric, first.lengths, weights) if is_same_score else None
+        settings = len(pairs) // size
+        weight = sum(own**2 for own in weights.values()) / settings**2
         return model.moderated(found, weight, confidence) if model else found
 
+    size = 2 if is_interaction else 1
     if is_interaction:  # the second pair of each setting has its sides swapped
         differences = differences[::2] + differences[1::2]
-    trained = [(frames.trained(left.slug), frames.trained(right.slug)) for left, right in scored]
-    mean, weight = differences.mean(axis=0), squared_weights(trained) / len(differences) ** 2
-    settings = [test(row, weight * len(differences)) for row in differences] if len(differences) > 1 else []
+    mean = differences.mean(axis=0)
+    own_pairs = [trained[start : start + size] for start in range(0, len(trained), size)]
+    settings = [test(*own) for own in zip(differences, own_pairs, strict=True)] if len(differences) > 1 else []
     judgements = judge(settings, margin=scores.margin(contrast.metric), looks=frames.looks)
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
         pairs=tuple((left.slug, right.slug) for left, right in scored),
-        paired=test(mean, weight),
+        paired=test(mean, trained),
         reason="; ".join(filter(None, notes)) or None,
         settings=tuple(zip(settings, judgements, strict=True)),
-        agreement=agreement(expect, differences[0], lambda values: test(values, weight, 1 - level), level)
+        agreement=agreement(expect, differences[0], lambda values: test(values, trained, 1 - level), level)
         if expect
         else None,
     )

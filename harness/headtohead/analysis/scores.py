@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED, Metric
-from headtohead.statistics.block_model import BlockModel, block_model, larger_deviations
+from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
 from headtohead.statistics.collapse import collapsed, rate_interval, rates_p
 from headtohead.statistics.paired_tests import Interval, Summary, summarise
 from headtohead.storage import states
@@ -59,14 +59,32 @@ class Scores:
         return self._healthy_baseline(self.metric).sd
 
     @cached_property
-    def block_model(self) -> Callable[[str, tuple[int, int] | None], BlockModel | None]:
-        """Returns the block model of a metric, for given source lengths, from all variants with every seed."""
-        return cache(lambda metric, lengths: block_model([*self.complete_scores(metric, lengths).values()]))
-
-    def complete_scores(self, metric: str, lengths: tuple[int, int] | None = None) -> dict[str, list[float]]:
-        """Return the scores by seed of the trained variants with a score for every seed; NaN for collapsed runs."""
-        seeds, found = self.frames.seeds, {}
+    def data_sets(self) -> tuple[tuple[str, ...], ...]:
+        """The trained variants by data set; the variants of one share what a seed changes, so a seed is their block."""
+        groups: list[list[str]] = []
         for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
+            own = next((group for group in groups if same_data_set(self.frames, group[0], slug)), None)
+            own.append(slug) if own else groups.append([slug])
+        return tuple(map(tuple, groups))
+
+    def block_model(
+        self, metric: str, lengths: tuple[int, int] | None, weights: Mapping[str, float]
+    ) -> BlockModel | None:
+        """Return the block model of a sum of scores with these weights by trained variant, for given source lengths.
+
+        Each data set has its own, of all its variants with every seed.
+        """
+        shares = ((sum(weights.get(slug, 0) ** 2 for slug in group), group) for group in self.data_sets)
+        return combined([(share, self._model(metric, lengths, group)) for share, group in shares if share])
+
+    @cached_property
+    def _model(self) -> Callable[[str, tuple[int, int] | None, tuple[str, ...]], BlockModel | None]:
+        return cache(lambda metric, lengths, group: block_model([*self._complete(metric, lengths, group).values()]))
+
+    def _complete(self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]) -> dict[str, list[float]]:
+        """Return the scores by seed of the variants with a score for every seed; NaN for collapsed runs."""
+        seeds, found = self.frames.seeds, {}
+        for slug in group:
             row, failed = Side(slug, metric, lengths).scores(self.frames), self.collapsed.get(slug, ())
             if row.keys() >= {*seeds}:
                 found[slug] = [math.nan if seed in failed else row[seed] for seed in seeds]
@@ -74,18 +92,18 @@ class Scores:
 
     @cached_property
     def collapsed(self) -> Mapping[str, frozenset[int]]:
-        """The trained variants with collapsed runs, with their seeds, by the final validation losses."""
-        frames, loss = self.frames, "valid/loss"
-        losses = {
-            slug: own
-            for slug in dict.fromkeys(map(frames.trained, frames.by_slug))
-            if (own := frames.scores(slug, loss)) and not loss_mismatch(frames, slug, frames.baseline, loss)
-        }
-        flags = collapsed([[*own.values()] for own in losses.values()])
-        found = {
-            slug: frozenset(seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed)
-            for (slug, own), row in zip(losses.items(), flags, strict=True)
-        }
+        """The trained variants with collapsed runs, with their seeds, by the final validation losses of a data set."""
+        frames, loss, found = self.frames, "valid/loss", {}
+        for group in self.data_sets:
+            first = frames.trained(frames.baseline) if frames.trained(frames.baseline) in group else group[0]
+            losses = {
+                slug: own
+                for slug in group
+                if (own := frames.scores(slug, loss)) and not loss_mismatch(frames, slug, first, loss)
+            }
+            flags = collapsed([[*own.values()] for own in losses.values()])
+            for (slug, own), row in zip(losses.items(), flags, strict=True):
+                found[slug] = frozenset(seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed)
         return {slug: seeds for slug, seeds in found.items() if seeds}
 
     @cached_property
@@ -126,13 +144,16 @@ class Scores:
 
     @cached_property
     def variable(self) -> Mapping[str, float]:
-        """The variants with a significantly larger variance than the others, with the ratio of standard deviations.
+        """The variants with a significantly larger variance than the others of their data set, as a ratio of sds.
 
         There are none among two variants, whose test is the paired t-test.
         """
-        scores = {} if self.collapsed else self.complete_scores(self.metric)
-        ratios = larger_deviations([*scores.values()]) if len(scores) > 2 else [0.0] * len(scores)
-        return {slug: ratio for slug, ratio in zip(scores, ratios, strict=True) if ratio}
+        found: dict[str, float] = {}
+        for group in () if self.collapsed else self.data_sets:
+            scores = self._complete(self.metric, None, group)
+            ratios = larger_deviations([*scores.values()]) if len(scores) > 2 else [0.0] * len(scores)
+            found |= {slug: ratio for slug, ratio in zip(scores, ratios, strict=True) if ratio}
+        return found
 
     @cached_property
     def unranked(self) -> Mapping[str, str]:

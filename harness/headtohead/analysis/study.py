@@ -17,7 +17,7 @@ from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
-from headtohead.statistics.differences import pair_differences
+from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differences
 from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
@@ -232,9 +232,11 @@ class Analysis(Scores):
             value = " and ".join(label(axes[path]) for path in other.split(" and "))  # of a zip
             pairs.setdefault(value, []).append((left, right))
         scores = {slug: self.healthy(Side(slug, contrast.metric)) for pair in contrast.pairs for slug in pair}
-        model, by_value = self.block_model(contrast.metric, None), {}
+        by_value = {}
         for value, group in pairs.items():
             effect = paired_differences(pair_differences(scores, group)[1].mean(axis=0))
+            weights = score_weights([(frames.trained(left), frames.trained(right)) for left, right in group])
+            model = self.block_model(contrast.metric, None, weights)
             by_value[value] = model.moderated(effect, 2 / len(group)) if model else effect
         return SeparateEffects(other, by_value) if len(by_value) > 1 else None
 

@@ -188,7 +188,8 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
         raise HeadToHeadError(f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values")
     text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
     if file.tune:
-        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
+        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds and without"
+        text += " further values beyond an edge,"
     raise HeadToHeadError(
         f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer values, or raise the "
         f"limit: --max-runs {runs}"

@@ -111,7 +111,12 @@ def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) ->
     Raises:
         HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
     """
-    return checked(model, given, lambda path: SourceLocation(Source(subject), path))
+
+    def locate(path: FieldPath) -> SourceLocation:
+        """Return the option; the message names an unknown one."""
+        return SourceLocation(Source(subject), path if path and path[0] in model.model_fields else ())
+
+    return checked(model, given, locate)
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:

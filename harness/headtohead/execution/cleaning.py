@@ -22,7 +22,7 @@ from headtohead.storage.run import RUN, STATUS, RunRecord
 from headtohead.storage.run_files import delete_run_files, run_files
 
 Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
-REMOVED_STATES = states.RETRYABLE | {states.KILLED}
+REMOVED_STATES = states.FAILURES | {states.KILLED}
 PREPARED = "prepared"
 """Folder of the cache that is rebuilt when it is needed."""
 

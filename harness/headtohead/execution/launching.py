@@ -1,4 +1,4 @@
-"""Creation of a launcher from its name and options."""
+"""The launcher and the device that the options of a command name, and the precisions that the device lacks."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ class LocalLauncher(Launcher):
 def _lifetime() -> tuple[Connection, Connection]:
     """Return a pipe of which workers hold the read end; this process closes the write end only by ending.
 
-    A worker ends with its parent, but not with the round that started it: if the fork server is killed, the parent
-    cannot wait for its workers, and starts the next round while they train.
+    A worker ends with its parent, but not with the round (a call of `launch`) that started it: if the fork server is
+    killed, the parent cannot wait for its workers, and starts the next round while they train.
     """
     reader, writer = multiprocessing.get_context("forkserver").Pipe(duplex=False)
     return reader, writer

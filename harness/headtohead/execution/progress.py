@@ -104,7 +104,7 @@ def _describe_end(folder: StackFolder, code: int) -> str:
     if code == exits.BUSY:
         return f"{record.title}: waiting for another process that trains it"
     if code == exits.OOM and (left := len(folder.open_runs())):
-        parts = f"retrying with {record.num_microbatches} micro-batches"
+        parts = f"retrying with {record.num_microbatches} microbatches"
         return f"{record.title}: out of memory; {parts if left == 1 else f'its {left} runs start again in two stacks'}"
     others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
     return f"{record.title}: {'; '.join([runs, *others])}"
@@ -139,7 +139,7 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
     failed: dict[str, list[str]] = {}
     for name in directories:
         status = RunDirectory(experiment / name).status
-        if status.state in states.RETRYABLE:
+        if status.state in states.FAILURES:
             failed.setdefault(f"{status.state}: {status.reason or 'no reason was recorded'}", []).append(name)
     for reason, names in failed.items():
         shown = next((f"; log with the traceback: {shown_path(logs[name])}" for name in names if name in logs), "")
@@ -155,4 +155,4 @@ def next_step(counts: Mapping[str, int], command: str = "the same command") -> s
     """
     found = {state for state, count in counts.items() if count}
     steps = [f"{command} resumes"] if found - states.FINAL else []
-    return ", and ".join(steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.RETRYABLE))
+    return ", and ".join(steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.FAILURES))

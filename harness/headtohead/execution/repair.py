@@ -42,7 +42,7 @@ def with_failed_reset(plan: Plan) -> Plan:
     Raises:
         HeadToHeadError: If another process trains one of the runs; then nothing is changed.
     """
-    failed = [run for run in plan.selected if run.state in states.RETRYABLE and not run.reused_from]
+    failed = [run for run in plan.selected if run.state in states.FAILURES and not run.reused_from]
     if not failed:
         return plan
     paths = [inside(plan.directory, run.directory, tree=True) for run in failed]

@@ -38,7 +38,7 @@ from headtohead.storage.run_files import delete_run_files
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
 MAX_DEATHS = 3
-"""A stack stays KILLED after its process has died this many times."""
+"""After this many deaths of its process, a stack is not started again until the command is repeated."""
 
 ENDING_SECONDS = 10.0
 """How long a killed process may hold its leases: it exists until its memory is freed."""
@@ -297,10 +297,10 @@ class _Execution:
         elif code == exits.OOM:
             self._out_of_memory(folder, record)
         elif code == exits.TIMEOUT:
-            self._end_runs(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
+            self._set_states(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
             if len(record.configs) == 1:
-                self._end_runs(folder, states.FAILED, last)
+                self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
                 variants = groupby(sorted(record.members, key=lambda run: run.variant), lambda run: run.variant)
                 self._split(folder, record, [record.part(members) for _, members in variants])
@@ -308,20 +308,20 @@ class _Execution:
             # After an error of the GPU, a new process has a new context.
             died = signal.Signals(-code).name if code < 0 else f"exit code {code}"
             folder.change(deaths=record.deaths + 1)
-            self._end_runs(folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS)
+            self._set_states(folder, states.KILLED, f"the process died ({died})", ENDING_SECONDS)
             if record.deaths + 1 < MAX_DEATHS:
                 self.left |= record.hashes
 
     def _out_of_memory(self, folder: StackFolder, record: StackRecord) -> None:
-        """Halve the stack, or double the number of micro-batches of a single run.
+        """Halve the stack, or double the number of microbatches of a single run.
 
         The batch size does not change, so the results stay the same.
         """
         left, num_microbatches = len(folder.open_runs()), record.num_microbatches * 2
         if left == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
-            self._end_runs(folder, states.OOM, "out of memory with the maximum number of micro-batches")
+            self._set_states(folder, states.OOM, "out of memory with the maximum number of microbatches")
         elif left:
-            self._end_runs(folder, states.KILLED, f"out of memory in a stack of {left}")
+            self._set_states(folder, states.KILLED, f"out of memory in a stack of {left}")
             if left == 1:
                 folder.change(num_microbatches=num_microbatches)
                 self.left |= record.hashes
@@ -347,7 +347,7 @@ class _Execution:
                 lay_out(folder.experiment, part, lease, weights)
             delete_run_files(folder.path)
 
-    def _end_runs(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
+    def _set_states(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
         """Write the state of runs without a final state; wait for the leases of a dying process.
 
         Runs that another process trains are left for the next round.

@@ -4,7 +4,7 @@ The random numbers are counter-based (Salmon et al. 2011, "Parallel random numbe
 3"). The inputs are the member's key, the step, the dropout site and the index of the number.
 SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", constants of
 figure 16) turns them into 64 bits, of which 16 bits decide about an activation. A run therefore
-drops the same activations on every device, in any stack, with any number of micro-batches, and
+drops the same activations on every device, in any stack, with any number of microbatches, and
 after a resume.
 
 On CUDA, dropout is one kernel with the same random numbers (``dropout_triton.py``): it stores no mask, and the
@@ -117,7 +117,7 @@ class DropoutRNG(nn.Module):
     """The random numbers of dropout of a stack.
 
     Training calls ``set_step`` before each step, and ``start_microbatch`` and ``finish_microbatch``
-    around each micro-batch.
+    around each microbatch.
 
     Args:
         keys: A word of 64 bits per member.
@@ -149,14 +149,14 @@ class DropoutRNG(nn.Module):
         self.start_microbatch()
 
     def start_microbatch(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
-        """Start the next micro-batch of the step.
+        """Start the next microbatch of the step.
 
         Args:
             batch: Shape of the batch. ``finish_microbatch`` caches the requests of a shape, and
                 later batches of the shape generate their numbers in a single call.
-            first: Rows of each member's batch in earlier micro-batches. A divided batch then drops
+            first: Rows of each member's batch in earlier microbatches. A divided batch then drops
                 the same activations as the whole batch.
-            rows: Rows of this micro-batch.
+            rows: Rows of this microbatch.
         """
         self._first, self._rows, self._batch = first, rows, batch
         self._requests = []
@@ -164,7 +164,7 @@ class DropoutRNG(nn.Module):
         self._ready = None
 
     def finish_microbatch(self) -> None:
-        """End a micro-batch after its backward pass and cache the layout of its shape.
+        """End a microbatch after its backward pass and cache the layout of its shape.
 
         The cache outlives the step, so its tensors must not be allocated inside a CUDA graph
         capture. A captured step finds the layout of the eager step before it.

@@ -106,7 +106,7 @@ class Transformer(nn.Module):
         encodings = {role: self.positional(role) for role in self.roles}
         self._row_indexed = {role for role, encoding in encodings.items() if encoding.by_row}
         self.microbatch: tuple[int, int] | None = None
-        """First row of a micro-batch and rows of its whole batch, for which positions are sampled."""
+        """First row of a microbatch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}
         self.bounds = {role: list(build.bounds(role)) for role in self.roles}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
@@ -403,7 +403,7 @@ class Transformer(nn.Module):
             drawn = self._sampled[role] = positional.draw(batch, time)
             if drawn is not None:
                 require_shape(positional, "draw", drawn, member=self.members, batch=batch, time=time)
-        # The last micro-batch frees the positions: a step must leave no new tensor behind.
+        # The last microbatch frees the positions: a step must leave no new tensor behind.
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 

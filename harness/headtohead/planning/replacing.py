@@ -6,11 +6,12 @@ replace runs; options of a single call and another file of the same name may not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from headtohead.config.labels import Scalar
-from headtohead.config.loading import experiment_name
+from headtohead.config.loading import LoadedExperiment, Override, experiment_name
 from headtohead.config.project import next_command
 from headtohead.planning.plan import Plan, count_are
 from headtohead.planning.variants import is_runtime
@@ -39,7 +40,9 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
                 f"experiment '{own.name}' in '{plan.runs_root}' has the runs of the file '{recorded}'; "
                 f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
             )
-    changes_runs = loaded.seeds_option or not all(is_runtime(*override.path[:2]) for override in loaded.overrides)
+    changes_runs = loaded.seeds_option or not all(
+        is_runtime(*override.path[:2]) or _is_in_base(loaded, override) for override in loaded.overrides
+    )
     for own in plans if changes_runs else ():
         protected = list(_protected(own, plan.tuning.record.fields if plan.tuning and own is not plan else ()))
         if dropped := protected.count(False):
@@ -58,6 +61,14 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
         f"{count_are(len(changed), 'finished run')} STALE: {changes}; add --stale (stale=True in Python) to retrain, "
         f"or keep the old results in '{plan.name}' and train in a separate experiment: {' '.join(words)} --name LABEL"
     )
+
+
+def _is_in_base(loaded: LoadedExperiment, override: Override) -> bool:
+    """Return whether the file's ``base`` has the value of an override, which then changes nothing."""
+    value: Any = loaded.file.base
+    for part in override.path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return bool(value == override.value and value is not None)
 
 
 def dropped_note(plan: Plan) -> str | None:

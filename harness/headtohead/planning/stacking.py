@@ -73,7 +73,7 @@ def _tokens(config: RunConfig) -> int:
     return train.batch_tokens if train.batch_size is None else train.batch_size * 16
 
 
-def _inside(config: RunConfig) -> int:
+def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
     return model.layers_in_all * (10 * model.d_model + model.d_ff)
@@ -82,9 +82,9 @@ def _inside(config: RunConfig) -> int:
 def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
     """Return the runs of each stack.
 
-    Stacks of the same shape differ in size by at most 1. A stack is not larger than its estimated fastest
-    size and fits into memory. There are at least as many stacks as processes if there are enough runs. Similar
-    runs are put into the same stack; a variant with enough runs has a stack of its own.
+    Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
+    larger than its estimated fastest size and fits into memory. There are at least as many stacks as processes if there
+    are enough runs. Similar runs are put into the same stack; a variant with enough runs has a stack of its own.
 
     Args:
         plan: The plan of the runs.
@@ -105,7 +105,7 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
     seeds = Counter(map(plan.variant_of, runs))
     for run in runs:
-        is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _numbers(plan, run) >= OWN_STACK_NUMBERS
+        is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _activations(plan, run) >= OWN_STACK_NUMBERS
         groups.setdefault((shapes[plan.variant_of(run)], run.variant if is_separate else ""), []).append(run)
     for members in groups.values():
         members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
@@ -142,7 +142,7 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
     """
     if device != "cpu":
         return MAX_MEMBERS["cuda"]
-    numbers = parameters + _tokens(config) * _inside(config)
+    numbers = parameters + _tokens(config) * _activations_per_token(config)
     return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // numbers))
 
 
@@ -181,15 +181,15 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     return max(1, min(wanted, int(available // (number_bytes * numbers))))
 
 
-def _numbers(plan: Plan, run: PlannedRun) -> int:
-    """Return the approximate number of activations of a member in a training step."""
+def _activations(plan: Plan, run: PlannedRun) -> int:
+    """Return the approximate number of activations of a member in a training step, logits included."""
     config, data = plan.variant_of(run).config, plan.data_of(run)
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
-    return _tokens(config) * (_inside(config) + target_words)
+    return _tokens(config) * (_activations_per_token(config) + target_words)
 
 
 def _keep_busy(counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int) -> None:
-    """Add stacks while processes would be idle; with few rounds, also in the last round."""
+    """Divide the largest stacks until there are four per process, or the same smaller number for each process."""
     while counts:
         total = sum(counts.values())
         if total >= 4 * workers or (total >= workers and total % workers == 0):

@@ -164,14 +164,14 @@ class Component(nn.Module, Entry):
             mean: Mean.
             init: Replaces the normal: receives the tensor and the generator of a member, and returns the filled tensor.
         """
-        return per_member(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+        return mark_accepted(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
 
     def buffer(self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None) -> Tensor:
         """Return a tensor ``[member, *shape]`` that is not trained, and is saved with the weights.
 
         The arguments are those of ``parameter``.
         """
-        return per_member(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+        return mark_accepted(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
 
     def constant(self, values: Tensor) -> Tensor:
         """Return a tensor that all members share, for example a table of sinusoids.
@@ -180,7 +180,7 @@ class Component(nn.Module, Entry):
         device and dtype of the model.
         """
         has_data = self.context.generators[0] is not None
-        return per_member(nn.Buffer(values if has_data else values.to("meta"), persistent=False))
+        return mark_accepted(nn.Buffer(values if has_data else values.to("meta"), persistent=False))
 
     @classmethod
     def limit(cls, options: Options) -> int | None:
@@ -199,8 +199,8 @@ _SHAPE = "_headtohead_shape"
 """Attribute of the tensors that a component may register: their shape when they were created."""
 
 
-def per_member(tensor: AnyTensor) -> AnyTensor:
-    """Mark a tensor that depends on members correctly, so that ``require_members`` accepts it."""
+def mark_accepted(tensor: AnyTensor) -> AnyTensor:
+    """Store a tensor's shape on it, so that ``require_members`` accepts it: it has a member axis or is a constant."""
     setattr(tensor, _SHAPE, tensor.shape)
     return tensor
 

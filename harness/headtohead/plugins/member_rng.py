@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from headtohead.plugins.component import BuildContext, init_per_member, per_member
+from headtohead.plugins.component import BuildContext, init_per_member, mark_accepted
 
 Sample = Callable[[torch.Generator], Tensor]
 
@@ -25,7 +25,7 @@ class PerMemberRNG(nn.Module):
     def __init__(self, context: BuildContext) -> None:
         super().__init__()
         start = init_per_member(context.generators, (2,), _seed_and_count)
-        self.state = per_member(nn.Buffer(start.long()))
+        self.state = mark_accepted(nn.Buffer(start.long()))
 
     def forward(self, sample: Sample) -> Tensor:
         """Return ``[member, ...]``: the result of ``sample`` for each member's next generator.

@@ -88,14 +88,14 @@ class Positional(Component):
 
     @property
     def parts(self) -> Sequence[Positional]:
-        """This encoding, or the encodings of the members where they differ within a stack."""
+        """This encoding; if members of a stack have different encodings, each of these for its group of members."""
         return [self]
 
     def draw(self, batch: int, time: int) -> Tensor | None:
         """Return sampled positions ``[member, batch, time]`` for a training pass, or None.
 
         Called once per step in the roles encoder and decoder, before the other hooks and for the
-        whole batch; micro-batches use their rows of the result. Use ``PerMemberRNG`` for random
+        whole batch; microbatches use their rows of the result. Use ``PerMemberRNG`` for random
         numbers. Evaluation does not call it and uses the positions 0, 1, 2, ... It can be combined
         with ``embed``, ``rotate`` and ``bias``.
         """

@@ -10,6 +10,7 @@ variants' variances differ.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,12 +32,12 @@ class BlockModel:
 
     Attributes:
         variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
-        degrees: Degrees of freedom of ``variance``, (variants - 1) (seeds - 1).
+        degrees: Degrees of freedom of ``variance``, (variants - 1) (seeds - 1) of one data set.
         prior: Degrees of freedom that ``variance`` has in the variance of a contrast, 0 to `MOST_PRIOR_DEGREES`.
     """
 
     variance: float
-    degrees: int
+    degrees: float
     prior: float
 
     def moderated(self, found: Difference, weight: float, confidence: float = CONFIDENCE) -> Difference:
@@ -92,6 +93,30 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     squares = np.nansum(residuals**2, axis=1)
     prior = prior_degrees(squares / own_degrees * variants / (variants - 1), own_degrees)
     return BlockModel(float(squares.sum() / degrees), degrees, min(MOST_PRIOR_DEGREES, prior))
+
+
+def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | None:
+    """Return the block model of a difference over independent data sets, with its weights in each; None without one.
+
+    The variance is the weighted mean, its degrees of freedom are those of Satterthwaite (1946), and the prior degrees
+    are those of the data set with the fewest.
+
+    Args:
+        parts: The sum of the squared weights of the scores of each data set in the difference, with its block model.
+    """
+    models = [(weight, model) for weight, model in parts if model]
+    if not models or len(models) < len(parts):
+        return None
+    if len(models) == 1:
+        return models[0][1]
+    terms = [(weight * model.variance, model.degrees) for weight, model in models]
+    total = sum(term for term, _ in terms)
+    squares = sum(term**2 / degrees for term, degrees in terms)
+    return BlockModel(
+        variance=total / sum(weight for weight, _ in models),
+        degrees=total**2 / squares if squares else sum(degrees for _, degrees in terms),
+        prior=min(model.prior for _, model in models),
+    )
 
 
 def larger_deviations(scores: ArrayLike) -> list[float]:

@@ -25,10 +25,15 @@ def pair_differences(
     return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
 
 
-def squared_weights(pairs: Iterable[tuple[Hashable, Hashable]]) -> float:
-    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
-    weights: Counter[Hashable] = Counter()
+def score_weights(pairs: Iterable[tuple[Side, Side]]) -> Counter[Side]:
+    """Return the weights of the scores in the sum of the differences of pairs."""
+    weights: Counter[Side] = Counter()
     for left, right in pairs:
         weights.update({left: 1})
         weights.subtract({right: 1})
-    return float(sum(weight**2 for weight in weights.values()))
+    return weights
+
+
+def squared_weights(pairs: Iterable[tuple[Hashable, Hashable]]) -> float:
+    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
+    return float(sum(weight**2 for weight in score_weights(pairs).values()))

@@ -78,7 +78,7 @@ class Difference:
             single seed and no p-value. ``none``: there is no seed.
         n: Number of seeds; of separate seeds, the smaller number.
         mean: Mean difference.
-        error: Standard error of the mean difference.
+        error: Standard error of the mean difference, which `BlockModel.moderated` replaces with its interval and ``p``.
         degrees: Degrees of freedom of the t-test.
         low: Lower end of the t-interval.
         high: Upper end of the t-interval.

@@ -53,8 +53,8 @@ class Judgement:
         direction: The first of these that applies: ``identical`` (equal scores in every seed), ``better`` or
             ``worse`` (``holm_p`` at most ``ALPHA``), ``no verdict`` (no test, or too few seeds), ``undetected``.
         holm_p: Holm-adjusted p of the difference.
-        interval: Interval at the level of the contrast's Holm step. It excludes 0 if and only if ``holm_p`` is
-            at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
+        interval: Interval at the level of the contrast's Holm step (`holm_levels`). It excludes 0 if and only if
+            ``holm_p`` is at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
         size_test: The test of the size; None without a margin or a test.
     """
 

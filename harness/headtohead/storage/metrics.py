@@ -15,6 +15,9 @@ SPLITS = {"test": "", "valid": "validation "}
 TASK = ("valid/", "test/", "heads/")
 """Beginnings of the names of metrics that a dataset can declare."""
 
+ZERO = 1e-12
+"""Smaller values are rounding errors."""
+
 ROUNDING = 1e-6
 """Tolerance of ranges: sacreBLEU returns 100.00000000000004 for equal texts."""
 
@@ -131,13 +134,16 @@ def decimals(metric: str) -> int:
 def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0) -> str:
     """Format a value for reports; a missing value is an en dash.
 
-    A nonzero value that would round to zero is printed with its first significant digit.
+    A nonzero value that would round to zero is printed with its first significant digit, except a difference of a
+    metric with one decimal and a bound, such as BLEU: the sign shows that it is not zero.
     """
     if value is None or not math.isfinite(value):
         return "–"
+    value = 0.0 if abs(value) < ZERO else value
     precision = decimals(metric) + digits
-    if value != 0 and abs(value) < 0.5 * 10**-precision:
-        precision = min(12, -math.floor(math.log10(abs(value))))
+    is_coarse = precision == 1 and math.isfinite(span(metric)[1]) and (signed or value < 0)
+    if value != 0 and abs(value) < 0.5 * 10**-precision and not is_coarse:
+        precision = -math.floor(math.log10(abs(value)))
     text = f"{abs(value):,.{precision}f}"
     if value < 0:
         return f"−{text}"

@@ -10,6 +10,8 @@ DIVERGED = "DIVERGED"
 OOM = "OOM"
 TIMEOUT = "TIMEOUT"
 KILLED = "KILLED"
+"""The process died, or ran out of memory and is started again with a smaller stack or smaller microbatches."""
+
 INTERRUPTED = "INTERRUPTED"
 """Displayed for a run that is LEASED or RUNNING in status.json while no process holds its lease, and for a DONE run
 without one of its files.
@@ -26,13 +28,13 @@ PENDING = ACTIVE | {PLANNED}
 RESULTS = frozenset({DONE, DIVERGED})
 """States of runs with a result."""
 
-RETRYABLE = frozenset({FAILED, OOM, TIMEOUT})
+FAILURES = frozenset({FAILED, OOM, TIMEOUT})
 """States of failed runs, which are retrained only with ``--retry``."""
 
-FINAL = RESULTS | RETRYABLE
+FINAL = RESULTS | FAILURES
 """States in which a repeated command does not retrain the run."""
 
-ABNORMAL = RETRYABLE | {DIVERGED, KILLED, INTERRUPTED}
+ABNORMAL = FAILURES | {DIVERGED, KILLED, INTERRUPTED}
 """States of runs that stopped without being DONE; status lists them with their reason."""
 
 STORED = FINAL | PENDING | {KILLED}

@@ -27,6 +27,7 @@ from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
+from headtohead.tracking.groups import group_names
 
 FOLDER = ".loggers"
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
@@ -46,6 +47,11 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class TrackedStudy(ExperimentDirectory):
     """An experiment's folder, with its runs for tracking."""
+
+    @cached_property
+    def groups(self) -> dict[str, str]:
+        """The name of each variant's group in MLflow's charts, by slug."""
+        return group_names(self.record)
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -204,10 +210,13 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
+def locked(study: Path, name: str, seconds: float = 0.0, *, live: bool = False) -> AbstractContextManager[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError.
+
+    With ``live``, a second lock, which a process holds while it follows runs that train.
+    """
     error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
-    return files.locked(_file(study, f"{name}.lock"), seconds, error)
+    return files.locked(_file(study, f"{name}{'-live' * live}.lock"), seconds, error)
 
 
 def _file(study: Path, name: str) -> Path:

@@ -10,11 +10,13 @@ import base64
 import importlib.metadata
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
+from headtohead.tracking.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
+from headtohead.tracking.groups import GROUP_TAG, group_id, group_names
 from headtohead.tracking.run_page import text
 from headtohead.tracking.study import milliseconds
 
@@ -24,8 +26,13 @@ HOST = "127.0.0.1"
 PORT = 5000
 SHOWN_RUNS = 1000
 CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
+COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
+STUDY_COLUMNS = [
+    *("attributes.`Created`", "tags.`h2h.question`", "tags.`h2h.answer`", "tags.`h2h.verdicts`", "tags.`h2h.metric`"),
+    *("metrics.`study/baseline`", "metrics.`study/runs`", "tags.`h2h.states`", "metrics.`study/hours`"),
+]
 
 Charts = dict[str, list[dict[str, Any]]]
 """Charts by the name of their section."""
@@ -42,15 +49,17 @@ def untested() -> list[str]:
     ]
 
 
-def link(experiment_id: str, uri: str = "", port: int = PORT) -> str:
+def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = False) -> str:
     """Return the link that opens the charts of an experiment; the store is the server, or ``h2h ui`` starts one.
+
+    With ``index``, it opens the list of studies.
 
     Without a store, the link is relative to the server's address.
     """
     server = uri.rstrip("/") if uri.startswith("http") or not uri else f"http://{HOST}:{port}"
-    view = "" if untested() else "&viewStateShareKey=study"
-    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning{view}&compareRunsMode=CHART"
-    return server + path
+    view = "" if untested() else f"&viewStateShareKey={'studies' if index else 'study'}"
+    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning{view}"
+    return f"{server}{path}&compareRunsMode={'TABLE' if index else 'CHART'}"
 
 
 def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
@@ -62,51 +71,73 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
         return {}
     primary, *others = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
-    axes = [] if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else list(plan.axes)
+    shown = () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
+    axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
     parallel: dict[str, Any] = {
         "type": "PARALLEL",
         "selectedParams": list(plan.axes),
         "selectedMetrics": [primary],
         "showAllRuns": True,
     }
-    scatters: list[dict[str, Any]] = [
-        {"type": "SCATTER", "xaxis": {"key": axis, "type": "PARAM"}, "yaxis": {"key": primary, "type": "METRIC"}}
-        for axis in axes
-    ]
     # The step of an attention image is the index of its probe sentence; views start with the first.
     images = [
         {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
         for key in (f"attention/{role}" for role in CROSS_FIRST)
     ]
-    curves, costs = [_curve(metric) for metric in CURVES], _bars(FAIRNESS)
+    difference, explained = DIFFERENCE + primary, "diff/… is the difference to the baseline"
+    rest = {"Curves": [_curve(metric) for metric in CURVES], "Fairness": _bars(FAIRNESS)}
+    answer = [*_bars([difference]), _curve(CURVE), _scatter(COST, primary), _curve(DIFFERENCE + CURVE)]
+    groups = {f"Answer: {explained}": answer, "Scores": _bars([primary, *others]), **rest}
+    # A chart by variant would cut the names of variants.
+    seeds = [_scatter(axis, metric) for axis in axes for metric in (difference, primary)]
+    study = {f"Seeds: {explained}": seeds, "Axes": [parallel], "Attention": images, **rest}
     heads = _bars(f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST)
-    study = {"Answer": [parallel, *scatters], "Curves": curves, "Attention": images, "Fairness": costs}
-    groups = {"Answer": _bars([primary, *others]), "Curves": curves, "Fairness": costs}
     first_seed = " and ".join(filter(None, [search, f"params.seed = '{plan.seeds[0]}'"]))
+    by_variant = _state(plan, groups, search, ("tag", GROUP_TAG, group_names(plan).values()))
     attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {"runListHidden": True}
     states = {
-        "study": ("1 · study: every run", _state(plan, study, search)),
-        "variants": ("2 · variants: mean over seeds", _state(plan, groups, search, "variant")),
+        "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
+        "runs": ("2 · seeds: every run", _state(plan, study, search)),
         **{
-            f"axis-{axis}": (f"3 · {axis}: mean over everything else", _state(plan, groups, search, axis))
-            for axis in axes
+            f"axis-{axis}": (
+                f"3 · {axis}: mean over everything else",
+                _state(plan, groups, search, ("param", axis, of)),
+            )
+            for axis, of in axes.items()
         },
         "attention": ("4 · attention: first seed", attention),
     }
-    created, tags = milliseconds(plan.created), {}
-    for key, (name, state) in states.items():
-        packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-        content = {"name": name, "createdAt": created, "updatedAt": created, "state": "deflate;" + packed}
-        tags[f"{TAG}{key}"] = json.dumps(content, ensure_ascii=False)
-    return tags
+    return {f"{TAG}{key}": _packed(plan, name, state) for key, (name, state) in states.items()}
 
 
-def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | None = None) -> dict[str, Any]:
-    """Return the state of the page; ``group`` is a parameter; charts average over the runs with equal values of it."""
+def index_view(plan: ExperimentRecord) -> dict[str, str]:
+    """Return the experiment tag of the view of the list of studies, the newest first."""
+    order = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": STUDY_COLUMNS}
+    order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": {"tags.`h2h.question`": 260, "tags.`h2h.answer`": 420}}
+    return {} if untested() else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
+
+
+def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
+    """Return the value of the tag of a view."""
+    packed, created = (
+        base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode(),
+        milliseconds(plan.created),
+    )
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": "deflate;" + packed}
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _state(
+    plan: ExperimentRecord, charts: Charts, search: str, group: tuple[str, str, Collection[str]] | None = None
+) -> dict[str, Any]:
+    """Return the state of the page; charts average over the runs with equal values of ``group``.
+
+    ``group`` is ``param`` or ``tag``, with its name and its values.
+    """
     metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     columns = [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
     columns += [f"metrics.`{metric}`" for metric in metrics]
-    values = {variant.slug if group == "variant" else variant.axes.get(group or "") for variant in plan.variants}
+    mode, key, values = group or ("", "", ())
     return {
         "searchFilter": search,
         "orderByKey": "params.`seed`",
@@ -115,7 +146,7 @@ def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | Non
         "lifecycleFilter": "Active",
         "datasetsFilter": [],
         "modelVersionFilter": "All Runs",
-        "selectedColumns": [*columns, "tags.`h2h.state`", "attributes.`Duration`"],
+        "selectedColumns": [f"tags.`{VERDICT_TAG}`", *columns, "tags.`h2h.state`", "attributes.`Duration`"],
         "columnOrder": [],
         "columnWidths": {},
         "runsExpanded": {},
@@ -141,19 +172,20 @@ def _state(plan: ExperimentRecord, charts: Charts, search: str, group: str | Non
                 "name": section,
                 "display": True,
                 "isReordered": True,
-                "columns": 1 if section == "Attention" else 2 if len(cards) in {1, 2, 4} else 3,
-                "cardHeight": 500 if section == "Attention" else 360,
+                "columns": 1 if section in {"Attention", "Axes"} else 2,
+                "cardHeight": 500 if section == "Attention" else 340,
             }
             for section, cards in charts.items()
+            if cards
         ],
         "viewMaximized": False,
         "runListHidden": False,
         "isAccordionReordered": True,
         "useGroupedValuesInCharts": True,
         "hideEmptyCharts": True,
-        "groupBy": group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": group, "mode": "param"}]},
+        "groupBy": group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]},
         # The list of collapsed groups, as coloured lines, is the legend of the charts.
-        "groupsExpanded": {f"param.{group}.{text(value)}": False for value in values} if group else {},
+        "groupsExpanded": {group_id(mode, key, value): False for value in values},
         "autoRefreshEnabled": True,
         "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     }
@@ -163,6 +195,10 @@ def _bars(metrics: Iterable[str]) -> list[dict[str, Any]]:
     return [{"type": "BAR", "metricKey": metric} for metric in metrics]
 
 
+def _scatter(param: str, metric: str) -> dict[str, Any]:
+    return {"type": "SCATTER", "xaxis": {"key": param, "type": "PARAM"}, "yaxis": {"key": metric, "type": "METRIC"}}
+
+
 def _curve(metric: str) -> dict[str, Any]:
     return {
         "type": "LINE",
@@ -170,7 +206,7 @@ def _curve(metric: str) -> dict[str, Any]:
         "selectedMetricKeys": [metric],
         "lineSmoothness": 0,
         "xAxisScaleType": "linear",
-        "scaleType": "log" if metric.endswith("loss") else "linear",
+        "scaleType": "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear",
         "range": {},
         "xAxisKey": "step",
         "selectedXAxisMetricKey": "",

@@ -3,6 +3,8 @@
 Paper: J. Su et al. "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021,
 arXiv:2104.09864, section 3.2.2: components 2i and 2i+1 are rotated by p · theta^(-2i/d_k).
 Values are not rotated.
+Option ``fraction``: S. Black et al. "GPT-NeoX-20B", 2022, arXiv:2204.06745, section 2.1.1: the first r = fraction · d_k
+components are rotated, with r instead of d_k in the exponent; the others do not depend on the position.
 """
 
 import torch
@@ -14,9 +16,12 @@ from headtohead.plugin import Positional, Setting, find_geometry, hookimpl
 
 
 class RotaryOptions(BaseOptions):
-    """Base of the wavelengths."""
+    """Base of the wavelengths, and the part of the components that is rotated."""
 
     theta: float = Field(10000.0, gt=0, le=1e300, description="base of the geometric wavelengths")
+    fraction: float = Field(
+        1.0, gt=0, le=1, description="part of the key width that is rotated, rounded down to an even number, at least 2"
+    )
 
 
 def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -53,10 +58,14 @@ class Rotary(Positional):
         return None
 
     def formula(self) -> str:
-        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {self.options.theta:g}^{{−2i/d_k}}"
+        fraction, theta = self.options.fraction, self.options.theta
+        width, pairs = ("d_k", "") if fraction == 1 else ("r", f" for 2i < r = {fraction:g} · d_k")
+        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta:g}^{{−2i/{width}}}{pairs}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        return rotate_pairs(x, *self.cached(angles, positions, x.shape[-1], self.options.theta, x.dtype))
+        width = max(2, int(self.options.fraction * x.shape[-1] / 2) * 2)
+        rotated = rotate_pairs(x[..., :width], *self.cached(angles, positions, width, self.options.theta, x.dtype))
+        return rotated if width == x.shape[-1] else torch.cat([rotated, x[..., width:]], dim=-1)
 
 
 @hookimpl

@@ -1,0 +1,59 @@
+"""The verdict on the variant of each MLflow run, and its differences to the baseline with the same seed."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from headtohead.tracking.run_page import RUN_HASH_TAG
+from headtohead.tracking.store import Store
+from headtohead.tracking.study import TrackedRun, TrackedStudy
+
+VERDICT_TAG = "h2h.verdict"
+DIFFERENCE = "diff/"
+"""Prefix of the metrics that are a run's value minus that of the baseline's run with the same seed."""
+CURVE = "valid/loss"
+"""The metric that also has differences of each step."""
+
+
+def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table: Path | None) -> None:
+    """Log verdicts and differences to the finished runs of a study; unchanged ones are not logged again.
+
+    ``table`` is ``results.csv`` of the report, which has the verdicts; without it there are none.
+    """
+    from mlflow.entities import Metric, RunTag
+
+    verdicts, primary, logged = dict[str, str](), study.record.metrics.primary, {}
+    if table is not None and table.is_file():
+        with table.open(encoding="utf-8", newline="") as lines:
+            verdicts = {row["variant"]: row["verdict"] for row in csv.DictReader(lines)}
+    for found in store.runs(experiment_id, "attributes.status = 'FINISHED'"):
+        metrics, tags = found.data.metrics, found.data.tags
+        values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary), tags.get(VERDICT_TAG)
+        logged[tags.get(RUN_HASH_TAG)] = (found.info.run_id, found.info.end_time, *values)
+    finished = [run for run in study.runs() if run.run_hash in logged]
+    baselines = {run.seed: run for run in finished if run.variant.slug == study.record.baseline}
+    for run in finished:
+        run_id, time, score, earlier, verdict = logged[run.run_hash]
+        fresh = {VERDICT_TAG: new} if (new := verdicts.get(run.variant.slug)) not in (None, verdict) else {}
+        points, baseline = [], baselines.get(run.seed, run)
+        difference = score - logged[baseline.run_hash][2]
+        if baseline is not run and math.isfinite(difference) and difference != earlier:
+            points = _curve(run, baseline)
+            last = max((point[1] for point in points), default=0)
+            points.append((DIFFERENCE + primary, last, difference))
+        if fresh or points:
+            store.client.log_batch(
+                run_id,
+                metrics=[Metric(name, value, time, step) for name, step, value in points],
+                tags=[RunTag(name, value) for name, value in fresh.items()],
+            )
+
+
+def _curve(run: TrackedRun, baseline: TrackedRun) -> list[tuple[str, int, float]]:
+    """Return name, step and value of the differences of ``CURVE`` at the steps of both runs."""
+    own, other = (
+        {point.step: point.metrics[CURVE] for point in run.steps() if CURVE in point.metrics} for run in (run, baseline)
+    )
+    return [(DIFFERENCE + CURVE, step, own[step] - other[step]) for step in own if step in other]

@@ -40,7 +40,7 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 # A busy machine fails no property: neither a limit on one example's time nor on drawing it.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 # Tests that a shell starts in the background ignore Ctrl-C, and under nohup the end of the terminal. Commands
@@ -108,6 +108,13 @@ def h2h_here() -> Command:
         return Completed(arguments, done.exit_code, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def own_registry() -> Iterator[None]:
+    """Have the plugins of a new process in a test."""
+    with separate_registry():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -64,7 +64,7 @@ def test_no_pair_of_entries_has_an_unexpected_violation(attention):
     assert unexpected([row for row in rows if row not in default], attention, PER_PAIR) == {}
 
 
-@case_table("attention", FACTORS["attention"], default=1)
+@case_table("attention", sorted(FACTORS["attention"], key=lambda name: name != "sigmoid"), default=1)  # few rows
 def test_no_entry_has_an_unexpected_violation(attention):
     assert unexpected(array()[2], attention, PER_ENTRY - TRAINING) == {}
 

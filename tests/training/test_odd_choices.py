@@ -301,8 +301,10 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
     for decode in ("none", "teacher-forced"):
         with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"):
             read_by(evaluate={"decode": decode})(None)
-    stack, data, _ = outcome("tatoeba-en-es")
-    tokens = probe_maps(stack.model, data, "good night", None, 5)[0].record["target_tokens"]
+    config = resolve({"recipe": "tatoeba-en-es", **RECIPES["tatoeba-en-es"][0]}, current())
+    data = prepare(config.data, cache_root())
+    model = StackTraining(config, [1], data, CPU).model
+    tokens = probe_maps(model, data, "good night", None, 5)[0].record["target_tokens"]
     assert tokens[0] == "<sos>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -62,7 +63,7 @@ def command(
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     loaded = load(run, runs=runs)
     sampling = {"temperature": temperature, "seed": seed}
-    given = {name: value for name, value in sampling.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
     if given or tokens is not None or not loaded.record.data.get("longest", {}).get("source", 1):
         if beam is not None:
             raise HeadToHeadError("--beam is for translations; a text is continued by sampling")

@@ -76,6 +76,22 @@ def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
     assert maps.record["fused_difference"] < 1e-4
 
 
+def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> None:
+    path = next(path for path in compared.directories() if "decoder-only" in path.name)
+    source = (path / "translations.tsv").read_text().splitlines()[1].split("\t")[0]
+    plain = compared.h2h("generate", path.name, source).stdout
+    compared.h2h("export", path.name, "out")
+    assert compared.h2h("generate", "out", source).stdout == plain
+    assert "decoder, layer 0, head 0" in compared.h2h("attention", path.name, source).stdout
+    wrong = compared.h2h("attention", path.name, source, "--role", "cross", code=2).stderr
+    assert wrong == "h2h: the model has no cross attention; type --role decoder\n"
+    compared.h2h("ablate-heads", path.name)
+    heads = files.read_json(path / "heads.json")["heads"]
+    assert {head["role"] for head in heads} == {"decoder"}
+    assert any(head["without-one"]["loss"] for head in heads)
+    assert "1 + 1 / 1 layers" in compared.page()
+
+
 def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:
     (study.folder / "text.txt").write_text("the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8")
     base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 16}}

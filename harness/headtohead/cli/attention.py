@@ -21,16 +21,14 @@ SHADES = " ░▒▓█"
 @click.option(
     "--role",
     type=click.Choice(ROLES),
-    default="cross",
-    show_default=True,
-    help="Encoder self-attention, decoder self-attention or cross-attention.",
+    help="Encoder self-attention, decoder self-attention or cross-attention.  [default: cross, else decoder]",
 )
 @click.option("--layer", type=click.IntRange(0), help="Show only this layer, counted from 0.")
 @click.option("--head", type=click.IntRange(0), help="Show only this head, counted from 0.")
 @runs_option
 @plugin_option
 def command(
-    run: str, text: str, target: str | None, role: str, layer: int | None, head: int | None, runs: Path
+    run: str, text: str, target: str | None, role: str | None, layer: int | None, head: int | None, runs: Path
 ) -> None:
     """Show the attention weights of RUN for TEXT as a table with shading.
 
@@ -42,6 +40,9 @@ def command(
 
     load_plugins()
     maps = load(run, runs=runs).attention(text, target)
+    role = role or ("cross" if "cross" in maps.weights else "decoder")
+    if role not in maps.weights:
+        raise HeadToHeadError(f"the model has no {role} attention; type --role {' or '.join(maps.weights)}")
     weights = maps.weights[role]
     for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
         if chosen is not None and chosen >= count:

@@ -51,15 +51,17 @@ def setup_line(analysis: Analysis) -> str:
     languages = ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
+    sizes = [found.config.model for found in variants]
+    encoders = [f"{own.encoder_layers} + " * (own.layers_in_all > own.decoder_layers) for own in sizes]
+    layers = _text_of([f"{own}{size.decoder_layers}" for own, size in zip(encoders, sizes, strict=True)])
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
     steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
     parts = [
         languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
-        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {values['model.encoder_layers']} + "
-        f"{values['model.decoder_layers']} layers, feed-forward {_text_of([found.d_ff for found in variants])}, "
-        f"{parameters} parameters",
+        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {layers} layers, "
+        f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
         *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
@@ -210,7 +212,8 @@ def _values(analysis: Analysis) -> dict[str, str]:
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
-        for path, value in leaves(variant.config.model_dump()):
+        architecture = {"model.architecture": variant.config.model.architecture}  # records omit its default
+        for path, value in (dict(leaves(variant.config.model_dump())) | architecture).items():
             fields.setdefault(path, []).append(value)
     return {path: _text_of(values) for path, values in fields.items()}
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from made import case_table
 
 PREPARED = """
 import atexit, sys, threading, time
@@ -49,7 +50,7 @@ def test_the_exit_waits_for_running_threads() -> None:
     assert (done.returncode, done.stdout.endswith("worked\n")) == (0, True)
 
 
-@pytest.mark.parametrize("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"])
+@case_table("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1)
 def test_an_unexpected_error_is_one_line_with_exit_code_70_and_a_traceback_in_a_file(
     error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

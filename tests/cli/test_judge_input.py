@@ -193,6 +193,7 @@ def parquet(table: pd.DataFrame) -> bytes:
     return table.to_parquet(index=False)
 
 
+@pytest.mark.slow
 def test_parquet_columns_of_other_types_are_judged(tmp_path: Path, h2h_here: Command) -> None:
     table = frame().astype({"accuracy": "float32", "variant": "category", "seed": "int8"})
     table["created_at"] = pd.Timestamp("2024-01-01")

@@ -4,8 +4,6 @@ import re
 import pytest
 
 import headtohead
-from headtohead import api
-from headtohead.plugins import registry
 
 SMALL = """
 question: Does order matter?
@@ -152,11 +150,3 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp
     if "; return a tensor" not in message:
         advice += " (h2h run --try prints the traceback)"
     assert re.fullmatch(rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output), output
-
-
-def test_a_trial_raises_the_error_of_a_plugin(h2h, experiment, tmp_path):
-    (tmp_path / "mine.py").write_text(FAULTY.format(hook=BIAS + "1 / 0"))
-    experiment.write_text(SMALL.replace("none]", "mine]").replace("positional: none", "positional: mine"))
-    registry.use_files([tmp_path / "mine.py"])
-    with pytest.raises(ZeroDivisionError):
-        api.trial(experiment, log=lambda line: None)

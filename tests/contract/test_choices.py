@@ -86,7 +86,7 @@ KNOWN_VIOLATIONS = {
 }
 
 
-@case_table(("choices", "expected"), KNOWN_VIOLATIONS.values(), ids=list(KNOWN_VIOLATIONS), default=1)
+@case_table(("choices", "expected"), KNOWN_VIOLATIONS.values(), ids=list(KNOWN_VIOLATIONS), default=0)
 def test_a_setting_has_its_known_violations_and_verdicts_name_it(choices, expected):
     config = tiny_config(**choices)
     violations = {name: verdict for name, verdict in check(config).items() if verdict.state == "violated"}

@@ -53,7 +53,7 @@ def toy(tmp_path_factory):
     return prepare(config, tmp_path_factory.mktemp("cache"))
 
 
-@case_table("attention", ATTENTIONS, default=3)
+@case_table("attention", ATTENTIONS, default=2)
 def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(attention, toy):
     for row in (row for row in rows() if row["attention"] == attention):
         config = tiny_config(**row, decoder_layers=1, train={"batch_tokens": 128})

@@ -55,7 +55,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     return load_registry([path])
 
 
-@case_table(("page", "body"), samples(), ids=lambda value: str(value)[:40], default=2)
+@case_table(("page", "body"), samples(), ids=lambda value: str(value)[:40], default=1)
 def test_a_sample_experiment_plans(
     page: str, body: str, registry: Registry, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,8 +143,8 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
         plugin=plugin,
         base={
             "model": {"dropout": 0.0, "d_ff": 16000},
-            "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
-            "evaluate": {"decode": "none"},
+            "train": {"steps": 2, "batch_tokens": 1000, "evaluate_every": 2},
+            "evaluate": {"decode": "none", "unpadded": False, "test_limit": 8},
         },
         baseline=OWN,
         metrics={"primary": "test/loss", "report": []},

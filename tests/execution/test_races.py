@@ -208,12 +208,13 @@ class Race(Study):
         }
 
     def histories(self) -> dict[str, list[tuple[int, str, float]]]:
-        """Return every logged value, including repeated values."""
+        """Return every logged value of training, including repeated values."""
         return {
             path.name: [
                 (line["step"], name, value)
                 for line in map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
                 for name, value in line["values"].items()
+                if not name.startswith("system/")
             ]
             for path in self.directories()
         }
@@ -370,8 +371,9 @@ def disturb(race: Race, chance: random.Random, figures: Counter[str], *, takeove
 
 
 def wait_until_taken(race: Race, runs: list[str], pid: int, seconds: float) -> None:
+    """Wait until another process holds a run, or until a command has ended and takes over nothing."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not any(race.ended(number) for number in range(len(race.orders))):
         holders = race.holders()
         if any(holders.get(run, pid) != pid for run in runs):
             return

@@ -105,21 +105,6 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_scores_like_the_run_with_its_seed_as_a_number(study: Study) -> None:
-    def scores() -> dict[str, float]:
-        (run,) = (scores for name, scores in study.scores().items() if "-s2-" in name)
-        # Attention is measured on the probe sentences of the study.
-        return {metric: value for metric, value in run.items() if not metric.startswith("attention/")}
-
-    study.write(base={"data": {"seed": "per-run"}})
-    study.run()
-    drawn = scores()
-    study.write(base={"data": {"seed": 2}}, seeds=[2])
-    study.run("--fresh")
-    assert drawn == scores()
-
-
-@pytest.mark.slow
 def test_a_margin_that_is_changed_after_results_existed_is_labelled(study: Study) -> None:
     for margin, changes, late in (
         (0.02, {}, False),

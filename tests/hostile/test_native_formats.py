@@ -18,15 +18,17 @@ from headtohead.data import call_in_child, prepare, read_corpus
 from headtohead.data.subwords import load_tokenizer
 from headtohead.errors import HeadToHeadError
 from headtohead.testing.tiny import data_config
+from made import case_table
 
 
-@pytest.mark.parametrize(
+@case_table(
     ("function", "arguments", "message"),
     [
         ("os:abort", [], "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more"),
         ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 0.5 s"),
         ("operator:mul", [[0], 10**11], "data 'x' cannot be read: MemoryError"),
     ],
+    default=1,
 )
 def test_the_end_of_a_reader_is_one_line(function: str, arguments: list[Any], message: str) -> None:
     with pytest.raises(HeadToHeadError) as error:
@@ -153,8 +155,11 @@ ABORT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [(PANIC, "PanicException: "), (ABORT, "the reader ended with ")], ids=["panic", "abort"]
+@case_table(
+    ("change", "message"),
+    [(PANIC, "PanicException: "), (ABORT, "the reader ended with ")],
+    ids=["panic", "abort"],
+    default=1,
 )
 def test_a_tokenizer_that_ends_its_reader_is_one_line(
     change: dict[str, Any], message: str, tmp_path: Path, cache: Path, h2h_here: Any, refusal: Any

@@ -58,7 +58,7 @@ def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, **pipes)  # type: ignore[call-overload]
 
 
-@case_table("entry", ENTRIES, default=1)
+@case_table("entry", ENTRIES, default=0)
 def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, tmp_path: Path) -> None:
     with start(tmp_path, *ENTRIES[entry], "list", entry=entry) as process:
         output = process.communicate(timeout=240)[0]
@@ -94,6 +94,7 @@ program.entry()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -49,12 +49,21 @@ _without_plugins: dict[tuple[str, ...], registry.Registry] = {}
 
 @contextmanager
 def separate_registry() -> Iterator[None]:
-    """Have the plugins of a new process in the block."""
+    """Have the plugins of a new process in the block; others that it loads are removed from the registry afterwards."""
     path = tuple(sys.path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_current", _without_plugins.pop(path, None))
+        first = _without_plugins.pop(path, None)
+        entries = {family: dict(of_family) for family, of_family in first.entries.items()} if first else {}
+        names = {name for name, _ in first.manager.list_name_plugin()} if first else set()
+        patch.setattr(registry, "_current", first)
         yield
         used = registry._current
+        if used is first is not None:
+            for name in {name for name, _ in first.manager.list_name_plugin()} - names:
+                first.manager.unregister(name=name)
+            first.entries.update(entries)
+            for loaded in (first.files, first.modules, first.objects):
+                loaded.clear()
         if used and not (used.files or used.modules or used.objects):
             _without_plugins[path] = used
 

@@ -11,11 +11,12 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
 from headtohead.storage.attention_maps import entropy, mean_distance
@@ -327,12 +328,17 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
         "attempt": 1,
     }
     _dump(folder / "status.json", status)
-    _history(folder, study, variant["slug"], seed, score, study.steps if done else 300)
+    slug, sentences = variant["slug"], tuple(study.sentences)
+    history = _history(slug, seed, score, study.steps, study.steps if done else 300)
+    (folder / "metrics.jsonl").write_text(history, encoding="utf-8")
     if done:
         _dump(folder / "results.json", _results(variant, seed, score))
-        _translations(folder, study, variant["slug"], seed, score)
+        (folder / "translations.tsv").write_text(_translations(sentences, slug, seed, score), encoding="utf-8")
         if study.maps:
-            _maps(folder, study, variant["slug"], seed)
+            tensors, probes = _maps(sentences, slug, seed)
+            (folder / "attention").mkdir()
+            (folder / "attention" / "maps.safetensors").write_bytes(tensors)
+            (folder / "attention" / "probes.json").write_text(probes, encoding="utf-8")
         if study.weights:
             save_file({"embedding": np.full((1, 60, 16), seed, np.float32)}, folder / "checkpoint.safetensors")
             _dump(folder / "vocabulary.json", {"source": ["<pad>", "the"], "target": ["<pad>"]})
@@ -344,16 +350,17 @@ def record_checksums(run: Path) -> None:
     edit(run / "status.json", files=checksums(run))
 
 
-def _history(folder: Path, study: Study, slug: str, seed: int, score: float, last: int) -> None:
+@lru_cache(maxsize=512)
+def _history(slug: str, seed: int, score: float, steps: int, last: int) -> str:
     noise = _generator("history", slug, seed)
     lines = []
-    for step in range(study.steps // 18, last + 1, study.steps // 18):
+    for step in range(steps // 18, last + 1, steps // 18):
         loss = 0.05 + (1 - score) * 0.9 + 4.2 * math.exp(-step / 130) + noise.normal(0, 0.01)
         values: dict[str, float | None] = {"train/loss": loss * 1.04, "train/lr": 1e-3}
-        if step % (study.steps // 9) == 0:
+        if step % (steps // 9) == 0:
             values |= {"valid/loss": loss, "valid/perplexity": math.exp(loss), "valid/token_accuracy": 1 - loss / 6}
         lines.append(json.dumps({"step": step, "epoch": step / 120, "time": 1.7e9 + step / 60, "values": values}))
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
 def _results(variant: Json, seed: int, score: float) -> Json:
@@ -397,24 +404,27 @@ def _results(variant: Json, seed: int, score: float) -> Json:
     return {"metrics": metrics, "buckets": buckets, "signatures": signatures} | others
 
 
-def _translations(folder: Path, study: Study, slug: str, seed: int, score: float) -> None:
+@lru_cache(maxsize=512)
+def _translations(sentences: tuple[tuple[str, str], ...], slug: str, seed: int, score: float) -> str:
     noise = _generator("translations", slug, seed)
     correct = {int(index) for index in noise.permutation(250)[: round(250 * score)]}
     lines = ["source\treferences\thypothesis\texact"]
     for index in range(250):
-        source, target = study.sentences[index % len(study.sentences)]
+        source, target = sentences[index % len(sentences)]
         given = target if index in correct else " ".join(reversed(target.split()))
         lines.append(f"{source}\t{target}\t{given}\t{int(index in correct)}")
-    (folder / "translations.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join(lines) + "\n"
 
 
-def _maps(folder: Path, study: Study, slug: str, seed: int) -> None:
+@lru_cache(maxsize=512)
+def _maps(sentences: tuple[tuple[str, str], ...], slug: str, seed: int) -> tuple[bytes, str]:
+    """Return the content of the files of maps and of probes."""
     noise = _generator("maps", slug, seed)
     tensors, probes = {}, []
     for index, chosen in enumerate(PROBES):
-        if chosen >= len(study.sentences):
+        if chosen >= len(sentences):
             continue
-        source, target = study.sentences[chosen]
+        source, target = sentences[chosen]
         tokens = {"source": [*source.split(), "<eos>"], "target": ["<sos>", *target.split()]}
         heads = {}
         for role in ("encoder", "decoder", "cross"):
@@ -433,9 +443,7 @@ def _maps(folder: Path, study: Study, slug: str, seed: int) -> None:
         probe = {"source": source, "target": target, "target_from": "reference", "heads": heads, "signed": False}
         lists = {f"{side}_tokens": names for side, names in tokens.items()}
         probes.append(probe | lists | {"fused_difference": 1e-7})
-    (folder / "attention").mkdir()
-    save_file(tensors, folder / "attention" / "maps.safetensors")
-    _dump(folder / "attention" / "probes.json", probes)
+    return save(tensors), json.dumps(probes, ensure_ascii=False)
 
 
 def _dump(path: Path, content: Any) -> None:

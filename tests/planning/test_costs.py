@@ -54,12 +54,12 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
 
     found = Power("variant", "abcd", 6, 5, "test/bleu")
     detected = 0
-    for scores in np.random.default_rng(1).normal(0, math.sqrt(0.5), size=(1500, 5, 6)):
+    for scores in np.random.default_rng(1).normal(0, math.sqrt(0.5), size=(600, 5, 6)):
         scores[1] += found.effect
         model, difference = block_model(scores), paired(scores[1], scores[0])
         assert model is not None
         detected += model.moderated(difference, 2.0).p <= 0.05 / 4
-    assert detected / 1500 == pytest.approx(0.8, abs=0.04)
+    assert detected / 600 == pytest.approx(0.8, abs=0.04)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     ids=str,
 )
 def test_a_counter_that_knows_another_variant_counts_the_built_model(registry, change):
-    base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4}}
+    base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4, "layers": 1}}
     linear = base | {"attention": "linear", "positional": "none"}
     for known in (base, linear, linear | {"model.dropout_attention": 0.0}):
         counting.count(resolve(known, registry), *SIZES)

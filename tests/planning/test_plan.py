@@ -240,6 +240,15 @@ def test_contrasts_are_counted_once_and_not_within_equal_variants(plan):
     assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1), ("factor", 1)]
 
 
+def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
+    sides = "variant: {positional: none}, against: {positional: sinusoidal}"
+    found = plan(f"""
+        design: [{{one_at_a_time: {{positional: [none]}}}}]
+        contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
+    """)
+    assert [family.names for family in found.power] == [("none − baseline",), ("a", "b")]
+
+
 def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
     assert len({variant.data_hash for variant in found.variants}) == 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from headtohead.planning.overview import overview
-from made import refused
+from made import case_table, refused
 
 SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
@@ -146,15 +146,16 @@ def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finished)
     assert finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0].estimate == without
 
 
-@pytest.mark.parametrize(
+@case_table(
     ("field", "values", "best", "tried", "sweeps"),
     [
+        ("train.lr", "[0.003, 0.001]", 0.0003, [0.003, 0.001, 0.000333333, 0.000111111], 3),
+        ("model.dropout", "[0.3, 0.6]", 1.0, [0.3, 0.6], 1),
+        ("model.dropout", "[0, 0.3]", 0.0, [0.0, 0.3], 1),
         ("train.lr", "auto", 0.5e-3, [0.25e-3, 0.5e-3, 1e-3, 2e-3], 1),
         ("train.lr", "auto", 8e-3, [0.25e-3, 0.5e-3, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3], 4),
-        ("train.lr", "[0.003, 0.001]", 0.0003, [0.003, 0.001, 0.000333333, 0.000111111], 3),
-        ("model.dropout", "[0, 0.3]", 0.0, [0.0, 0.3], 1),
-        ("model.dropout", "[0.3, 0.6]", 1.0, [0.3, 0.6], 1),
     ],
+    default=3,
 )
 def test_a_best_value_at_the_edge_is_followed_by_a_further_value(finished, field, values, best, tried, sweeps):
     text = f"tune: {{{field}: {values}}}"

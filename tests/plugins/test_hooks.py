@@ -6,7 +6,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
-from headtohead.plugins import registry as plugin_registry
+from headtohead.plugins.registry import current
 from headtohead.testing import tiny_config
 
 PLUGIN = """
@@ -20,12 +20,13 @@ class Own({base}):
 def register_{family}s():
     return {{"own": Own}}
 """
+pytestmark = pytest.mark.usefixtures("own_registry")
 STYLE = "geometry, transform, scores, mix_scores, normalise, mix, fast_path, post_heads, read"
 
 
 def load(family, body):
     source = PLUGIN.format(base=family.capitalize(), family=family, body=body)
-    registry = plugin_registry.load_registry()
+    registry = current()
     registry.add_file(Path("mine.py"), source.encode())
     return registry
 
@@ -119,8 +120,8 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
         ),
     ],
 )
-def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(monkeypatch, family, body, message):
-    monkeypatch.setattr(plugin_registry, "_current", load(family, body))
+def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(family, body, message):
+    load(family, body)
     hook = body.removeprefix("def ").partition("(" if body.startswith("def") else " =")[0]
     with pytest.raises(HeadToHeadError) as error:
         count(tiny_config(**{family: "own"}), 9, 9, 5, 5)

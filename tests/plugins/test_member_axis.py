@@ -11,14 +11,15 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.plugin import Attention, Masking, PerMemberRNG, Positional, hookimpl
-from headtohead.plugins import registry as plugin_registry
+from headtohead.plugins.registry import register
 from headtohead.testing import tiny_config
 
 HEADS = 4  # of tiny_config
+pytestmark = pytest.mark.usefixtures("own_registry")
 FILE = re.escape(str(Path(__file__).relative_to(Path.cwd()) if Path(__file__).is_relative_to(Path.cwd()) else __file__))
 
 
-def build(monkeypatch, methods, seeds=range(HEADS), base=Attention):
+def build(methods, seeds=range(HEADS), base=Attention):
     """Build a model with a plugin class of the given methods, by default with as many members as heads."""
     own = type("Own", (base,), {"__module__": __name__, **methods})
     family = base.__name__.lower()
@@ -30,7 +31,7 @@ def build(monkeypatch, methods, seeds=range(HEADS), base=Attention):
         return {"own": own}
 
     setattr(Plugin, f"register_{family}s", hookimpl(entries, specname=f"register_{family}s"))
-    monkeypatch.setattr(plugin_registry, "_current", plugin_registry.load_registry(objects=[Plugin()]))
+    register(Plugin())
     return Transformer(tiny_config(**{family: "own"}), seeds, 12, 9)
 
 
@@ -76,13 +77,13 @@ UNREGISTERED = f"table holds a tensor or module that is not registered; {REMEDY}
         *((plain, PLAIN, *other) for other in ((Attention, [1]), (Attention, None), (Positional, range(HEADS)))),
     ],
 )
-def test_a_tensor_without_a_member_axis_is_refused_at_build(monkeypatch, make, message, base, seeds):
+def test_a_tensor_without_a_member_axis_is_refused_at_build(make, message, base, seeds):
     with pytest.raises(HeadToHeadError, match=rf"^{FILE}: Own\.{message}$"):
-        build(monkeypatch, {"build": make}, seeds, base)
+        build({"build": make}, seeds, base)
 
 
 @pytest.mark.parametrize("where", ["itself", "a part"])
-def test_a_parameter_that_a_hook_creates_later_is_refused_by_the_plan(monkeypatch, where):
+def test_a_parameter_that_a_hook_creates_later_is_refused_by_the_plan(where):
     def make(self):
         self.part = nn.Module()
 
@@ -92,29 +93,29 @@ def test_a_parameter_that_a_hook_creates_later_is_refused_by_the_plan(monkeypatc
             owner.late = nn.Parameter(torch.zeros(HEADS, device=heads.device))
         return heads * owner.late[:, None, None]
 
-    model = build(monkeypatch, {"build": make, "post_heads": post_heads})
+    model = build({"build": make, "post_heads": post_heads})
     with pytest.raises(HeadToHeadError, match=r"Own\.(part\.)?late is a plain tensor"):
         count(model.config, 12, 9, 6, 5)
 
 
-def test_a_masking_has_no_tensors(monkeypatch):
+def test_a_masking_has_no_tensors():
     def init(self, options):
         self.options, self.t = options, torch.zeros(3)
 
     with pytest.raises(HeadToHeadError, match=r"Own\.t holds a tensor .*; create it in mask, which has no other state"):
-        build(monkeypatch, {"__init__": init}, base=Masking)
+        build({"__init__": init}, base=Masking)
 
 
 @pytest.mark.parametrize("kind", ["parameter", "buffer"])
-def test_nan_at_initialisation_is_refused_at_build(monkeypatch, kind):
+def test_nan_at_initialisation_is_refused_at_build(kind):
     def make(self):
         self.g = getattr(self, kind)(3, init=lambda out, generator: out.normal_(generator=generator).log())
 
     with pytest.raises(HeadToHeadError, match=rf"^{FILE}: Own\.g has NaN or infinite numbers at initialisation$"):
-        build(monkeypatch, {"build": make})
+        build({"build": make})
 
 
-def test_parameters_buffers_constants_and_random_streams_are_accepted(monkeypatch):
+def test_parameters_buffers_constants_and_random_streams_are_accepted():
     def make(self):
         self.g = self.parameter(3, init=lambda out, generator: torch.rand(out.shape, generator=generator))
         self.more = nn.ParameterList([self.parameter(2)])
@@ -122,10 +123,10 @@ def test_parameters_buffers_constants_and_random_streams_are_accepted(monkeypatc
         self.mask = self.constant(torch.full((2, 2), -torch.inf))
         self.rng = PerMemberRNG(self.context)
 
-    model = build(monkeypatch, {"build": make})
+    model = build({"build": make})
     style = model.encoder[0].attention.style
     assert [list(tensor.shape) for tensor in (style.g, style.more[0], style.fixed)] == [[4, 3], [4, 2], [4, 4]]
     assert len(style.g.unique()) == style.g.numel()
     assert sorted(style.state_dict()) == ["fixed", "g", "more.0", "rng.state"]
     assert model.double().encoder[0].attention.style.mask.dtype == torch.float64
-    assert build(monkeypatch, {"build": make}, None).encoder[0].attention.style.mask.is_meta
+    assert build({"build": make}, None).encoder[0].attention.style.mask.is_meta

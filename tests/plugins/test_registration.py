@@ -10,7 +10,6 @@ from types import ModuleType
 import pytest
 
 from headtohead import HeadToHeadError, register
-from headtohead.plugins import registry
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.registry import current, use_files
 
@@ -31,9 +30,7 @@ class Plugin:
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_current", None)
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def module(text: str, name: str = "cell") -> ModuleType:

@@ -10,6 +10,8 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, cell_colours
+from headtohead.figures.sheet import CELL, tiles
+from headtohead.figures.style import MUTED
 from headtohead.tracking.artifacts import contact_sheet, write_image
 from headtohead.tracking.store import open_store
 
@@ -45,23 +47,42 @@ def maps(layers: int = 2, heads: int = 3, queries: int = 4, keys: int = 5) -> np
     return result
 
 
-def test_every_weight_is_a_square_of_one_colour_at_its_position() -> None:
+def test_every_weight_is_a_square_of_one_colour_at_its_position_beside_its_tokens() -> None:
     weights = maps()
-    pixels = np.asarray(contact_sheet(weights, signed=False))
-    colours = cell_colours(weights, ColourRange(0.0, 1.0))
-    cell = (pixels.shape[1] - 2 * 3) // (3 * 5)
-    for layer, head, query, key in np.ndindex(weights.shape):
-        top, left = layer * (4 * cell + 2) + query * cell, head * (5 * cell + 2) + key * cell
-        tile = pixels[top : top + cell, left : left + cell]
-        assert (tile == colours[layer, head, query, key]).all()
+    rows, columns = ["<sos>", "un", "deux", "trois"], ["a", "b", "c", "d", "sœurs"]
+    sheet = np.asarray(contact_sheet(weights, rows, columns))
+    tile = np.asarray(tiles(weights, rows, columns)[0])
+    height, width = tile.shape[:2]
+    across = sheet.shape[1] // width
+    assert sheet.shape == (height * 6 // across, width * across, 3)
+    colours = cell_colours(weights, ColourRange(-1.0, 1.0))
+    frame = np.argwhere((tile == _pixel(MUTED)).all(axis=2))
+    (top, left), (bottom, right) = frame.min(axis=0) + 1, frame.max(axis=0)
+    assert (bottom - top, right - left) == (4 * CELL, 5 * CELL)
+    for number, (layer, head) in enumerate(np.ndindex(2, 3)):
+        own = sheet[number // across * height :, number % across * width :][top:bottom, left:right]
+        expected = colours[layer, head].repeat(CELL, axis=0).repeat(CELL, axis=1)
+        assert (own == expected).all()
+    for labels in (tile[top:bottom, : left - 1], tile[bottom + 1 :, left:right], tile[: top - 1]):
+        assert labels.min() < 100
 
 
-def test_signed_maps_are_orange_white_and_blue_and_masked_cells_grey() -> None:
-    pixels = np.asarray(contact_sheet(np.array([[[[-2.0, 0.0, 2.0]]]], dtype=np.float32), signed=True))
-    colours = [pixels[0, x].tolist() for x in (0, pixels.shape[1] // 2, pixels.shape[1] - 3)]
-    assert colours == [_pixel(ORANGE), [255, 255, 255], _pixel(BLUE)]
-    masked = contact_sheet(np.full((1, 1, 2, 2), np.nan, dtype=np.float32), signed=False)
-    assert np.asarray(masked)[0, 0].tolist() == _pixel(HIDDEN)
+def test_sheets_fit_a_square_frame_and_large_ones_have_small_cells_without_tokens() -> None:
+    short = contact_sheet(maps(1, 4, 2, 9), ["a", "b"], list("abcdefghi"))
+    assert 0.5 < short.width / short.height < 2
+    tokens = [f"token{number}" for number in range(40)]
+    large = contact_sheet(maps(6, 8, 40, 40), tokens, tokens)
+    assert large.width * large.height < 2_000_000
+    assert large.size == (8 * (40 * 3 + 10), 6 * (40 * 3 + 10))
+
+
+def test_negative_weights_are_orange_and_masked_cells_grey() -> None:
+    weights = np.array([[[[-2.0, 0.0, 2.0, np.nan]]]], dtype=np.float32)
+    pixels = np.asarray(contact_sheet(weights, [""], [""] * 4))
+    row = pixels[CELL + 4 + CELL // 2]
+    start = 4
+    found = [row[start + CELL * column + CELL // 2].tolist() for column in range(4)]
+    assert found == [_pixel(ORANGE), [255, 255, 255], _pixel(BLUE), _pixel(HIDDEN)]
 
 
 def _pixel(colour: object) -> list[int]:

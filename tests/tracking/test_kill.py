@@ -1,4 +1,4 @@
-"""A shipper that is killed before any of its calls and restarted creates each run once."""
+"""A shipper that is killed before any kind of call and restarted creates each run once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# For call 1, 2, 3 …: an empty store, a child that kills itself with SIGKILL as it makes that call,
-# a second child that ships undisturbed. Prints how many calls there are. The parent ships once
-# before it forks, so that its children find everything imported.
-KILLED_AT_EVERY_CALL = """
+# Before the first and the last call of each name: an empty store, a child that kills itself with SIGKILL as it makes
+# that call, a second child that ships undisturbed. Prints the numbers of these calls. The parent ships once before it
+# forks, so that its children find everything imported.
+KILLED_AT_CALLS = """
 import os, shutil, signal, sys
 from pathlib import Path
 from headtohead.tracking.store import load_mlflow
@@ -32,15 +32,15 @@ CALLS = ("create_experiment", "create_run", "log_batch", "log_artifact", "log_ar
 runs, template, stores = map(Path, sys.argv[1:])
 
 def arm(fatal):
-    made = 0
+    made = []
     for name in CALLS:
-        def call(*arguments, _original=getattr(MlflowClient, name), **named):
-            nonlocal made
-            made += 1
-            if made == fatal:
+        def call(*arguments, _name=name, _original=getattr(MlflowClient, name), **named):
+            made.append(_name)
+            if len(made) == fatal:
                 os.kill(os.getpid(), signal.SIGKILL)
             return _original(*arguments, **named)
         setattr(MlflowClient, name, call)
+    return made
 
 def child(fatal, uri):
     process = os.fork()
@@ -56,32 +56,34 @@ def empty_store(name):
     shutil.copyfile(template, folder / "mlflow.db")
     return f"sqlite:///{folder}/mlflow.db"
 
+made = arm(None)
 ship(runs, empty_store("first"))
-for fatal in range(1, 100):
+names = tuple(made)
+moments = {names.index(name) for name in names} | {len(names) - 1 - names[::-1].index(name) for name in names}
+for fatal in sorted(moment + 1 for moment in moments):
     uri = empty_store(str(fatal))
-    if child(fatal, uri) == 0:
-        print(fatal - 1)
-        break
+    assert child(fatal, uri) == -signal.SIGKILL
     assert child(0, uri) == 0
+    print(fatal)
 """
 
 
-def test_a_shipper_killed_before_any_call_and_restarted_creates_each_run_once(
+def test_a_shipper_killed_before_any_kind_of_call_and_restarted_creates_each_run_once(
     make_experiment: MakeExperiment, tmp_path: Path, store_template: Path
 ) -> None:
     folder = make_experiment(axes={"positional": ["rotary"]})
     stores = tmp_path / "stores"
     done = subprocess.run(
-        [sys.executable, "-c", KILLED_AT_EVERY_CALL, folder, store_template, stores],
+        [sys.executable, "-c", KILLED_AT_CALLS, folder, store_template, stores],
         check=True,
         capture_output=True,
         text=True,
     )
-    calls = int(done.stdout)
-    assert calls > 10
-    for call in range(1, calls + 1):
+    calls = done.stdout.split()
+    assert len(calls) >= 8
+    for call in calls:
         _assert_one_of_each(f"sqlite:///{stores}/{call}/mlflow.db")
-    assert ship(folder, f"sqlite:///{stores}/1/mlflow.db").unchanged == 1
+    assert ship(folder, f"sqlite:///{stores}/{calls[0]}/mlflow.db").unchanged == 1
 
 
 def _assert_one_of_each(uri: str) -> None:

@@ -82,7 +82,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert "A caption." not in note
     assert "A note." in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
-    assert names == {"experiment.json", "report", "figures"}
+    assert names == {"experiment.json", "report", "figures", "attention"}
 
 
 def test_main_contrasts_can_be_searched_and_data_and_shared_configuration_are_listed(study: MlflowClient) -> None:

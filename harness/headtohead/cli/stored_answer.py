@@ -74,7 +74,7 @@ class StoredAnswer:
 
     def store(self) -> None:
         """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
-        code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__file__", None))}
+        code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__dict__", {}).get("__file__"))}
         own, cached = self.own, str(self.folder.absolute())
         paths = {path for path in {*_opened, *code} if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))}
         # Commands of other experiments write to the store and prepare data.

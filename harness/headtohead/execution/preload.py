@@ -6,10 +6,11 @@ import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 import sacrebleu.metrics  # noqa: E402
+import torch.fx.experimental.symbolic_shapes  # noqa: E402  used by torch.autograd.backward, takes half a second
 
 import headtohead.execution.worker  # noqa: E402
 import headtohead.plugins.registry  # noqa: E402
 
 headtohead.plugins.registry.current()
 
-__all__ = ["sacrebleu"]
+__all__ = ["sacrebleu", "torch"]

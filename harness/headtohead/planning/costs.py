@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import itemgetter
 
 from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
@@ -87,11 +86,10 @@ def match_variants(
     def widened(config: RunConfig, d_ff: int) -> RunConfig:
         return config.model_copy(update={"model": config.model.model_copy(update={"d_ff": d_ff})})
 
-    largest: dict[Match, tuple[float, str]] = {}
-    for variant in variants:
-        if variant.match != "none":
-            own = measure(variant.config, variant.match), variant.slug
-            largest[variant.match] = max(largest.get(variant.match, own), own, key=itemgetter(0))
+    largest = {
+        match: max((measure(variant.config, match), variant.slug) for variant in variants if variant.match == match)
+        for match in sorted({variant.match for variant in variants} - {"none"})
+    }
     matched, notes = [], []
     factors: dict[Match, list[float]] = {match: [] for match in largest}
     for variant in variants:

@@ -352,7 +352,7 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     if not measured:
         widths = {slug: variant.config.model.d_model for slug, variant in plan.by_slug.items()}
         rates = {slug: cores * min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
-        basis = f"rough: no finished run, {cores} cores"
+        basis = f"rough: no finished run, {cores} idle cores"
     else:
         threads = round(statistics.median(threads for _, threads in measured))
         # Every process gets a stack if there are enough runs.
@@ -377,16 +377,19 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
         if value is not None and math.isfinite(value):
             scores[run.variant][run.seed] = value
     trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
-    families: dict[str, dict[Pairs, str]] = {}
+    families: dict[str, dict[tuple[Pairs, str], str]] = {}
     for contrast in plan.contrasts:
         sides = tuple((trained[left], trained[right]) for left, right in contrast.pairs)
         if any(left != right for left, right in sides):
-            families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
-    margin = plan.loaded.file.margin
+            measured = contrast.model_dump_json(include={"metric", "against_metric", "lengths", "against_lengths"})
+            families.setdefault(contrast.kind, {}).setdefault((sides, measured), contrast.name)
+    given = plan.loaded.file.margin
+    margin = given.get(metric) if isinstance(given, dict) else given
+    variants = len({*trained.values()}) // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained})
     powers = []
     for family, tested in families.items():
         means, weights = [], []
-        for sides in tested:
+        for sides, _ in tested:
             # Pairs of equal variants enter an interaction as zeros.
             averaged = sides if family == "interaction" else [(left, right) for left, right in sides if left != right]
             differences = pair_differences(scores, averaged)[1]
@@ -396,20 +399,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             weights.append(squared_weights(averaged) / len(differences) ** 2)
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
         sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
-        powers.append(
-            Power(
-                family,
-                tuple(tested.values()),
-                seeds,
-                variants=len({*trained.values()})
-                // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained}),
-                metric=metric,
-                weight=max(weights),
-                margin=margin.get(metric) if isinstance(margin, dict) else margin,
-                sd=statistics.median(sds) if sds else None,
-                looks=plan.looks,
-            )
-        )
+        sd, names = statistics.median(sds) if sds else None, tuple(tested.values())
+        powers.append(Power(family, names, seeds, variants, metric, max(weights), margin, sd, plan.looks))
     return tuple(powers)
 
 

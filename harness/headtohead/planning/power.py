@@ -71,8 +71,8 @@ class Power:
     @property
     def summary(self) -> str:
         """The contrasts, their MDE, and the standard deviation at which it is the margin, in one line of text."""
-        names = [*self.names[:MOST_NAMES], f"{self.contrasts - MOST_NAMES} more"]
-        listed = "; ".join(names if self.contrasts > MOST_NAMES + 1 else self.names)
+        more = self.contrasts - MOST_NAMES
+        listed = "; ".join(self.names if more <= 1 else [*self.names[:MOST_NAMES], f"{more} more"])
         if self.seeds < 2:
             return f"{self.family}: {listed}"
         found = f"{counted(self.contrasts, f'{self.family} contrast')}: {self.effect_in_runs:.2f} s"

@@ -32,8 +32,8 @@ METHOD = (
     "Direction: a t-test at 5 % after Holm's correction within a family: variants against the baseline, factor "
     "contrasts, interactions, contrasts that the file declares, or the changes between two configurations. Its "
     "interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. The "
-    "sign-flip p is not adjusted. The effect is the mean difference divided by its standard deviation, "
-    "Hedges-corrected.",
+    "sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
+    "difference divided by its standard deviation, Hedges-corrected.",
     "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
     "their level. Without a margin there is no verdict on the size. An undetected difference does not show equality.",
 )
@@ -182,7 +182,7 @@ def statistics_section(report: Report) -> Section:
     families += len(report.analysis.targets) + (report.analysis.two_way is not None)
     error = (
         f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
-        f"of studies without differences; any wrong direction in at most {5 * families} %."
+        f"of studies without differences; any wrong direction of the report in at most {5 * families} %."
     )
     lines = [*METHOD, *looks, *([error] if families > 1 else []), *([few] if seeds < SIGN_FLIP_SEEDS else [])]
     return Section("Statistics", lines=lines)

@@ -7,15 +7,17 @@ files that its ``log_image`` writes; a test compares the format, which has chang
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from headtohead.figures.heat_map import ColourRange, cell_colours
+from headtohead.figures.sheet import CELL, grid, tiles
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
@@ -23,8 +25,9 @@ from headtohead.tracking.study import TrackedRun
 
 RAW = "run"
 TABLE = "translations.json"
-SHEET_PIXELS = 256
-GAP = 2
+MAX_PIXELS = 2_000_000
+MAX_SIDE = 1024
+"""Approximate maximum of width and height of sheets without tokens."""
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
@@ -41,10 +44,8 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
             shutil.copyfile(path, into / RAW / name)
     tags = {}
     for probe in load_maps(run.path):
-        kinds = probe.probe.get("weights", {})
         for role, maps in probe.weights.items():
-            signed = kinds[role] == "signed" if role in kinds else probe.probe["signed"]
-            sheet = contact_sheet(maps, signed=signed)
+            sheet = contact_sheet(maps, *probe.tokens(role))
             write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
             tags["mlflow.loggedImages"] = "True"
     if translations := read_translations(run.path):
@@ -67,16 +68,17 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
     small.save(folder / f"{stem}+compressed.webp", lossless=True, quality=0, method=0)
 
 
-def contact_sheet(maps: NDArray[np.float32], *, signed: bool) -> Image.Image:
-    """Draw ``maps`` [layer, head, query, key], enlarged without smoothing to about 256 pixels.
+def contact_sheet(maps: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Image.Image:
+    """Draw ``maps`` [layer, head, query, key] with their tokens, as square as possible, for MLflow's square frames.
 
-    A row per layer and a column per head with white gaps, without labels, for MLflow's image grid.
+    A row has heads of a single layer. Sheets above ``MAX_PIXELS`` have small cells without tokens.
     """
     layers, heads, queries, keys = maps.shape
-    cell = min((SHEET_PIXELS - GAP * heads) // (heads * keys), (SHEET_PIXELS - GAP * layers) // (layers * queries))
-    cell = max(1, cell)
-    largest = max(float(np.abs(np.nan_to_num(maps)).max(initial=0.0)), 1e-9)
-    colours = cell_colours(maps, ColourRange(-largest, largest) if signed else ColourRange(0.0, 1.0))
-    tiles = np.full((layers, heads, queries * cell + GAP, keys * cell + GAP, 3), 255, np.uint8)
-    tiles[:, :, : queries * cell, : keys * cell] = colours.repeat(cell, axis=2).repeat(cell, axis=3)
-    return Image.fromarray(tiles.transpose(0, 2, 1, 3, 4).reshape(layers * tiles.shape[2], heads * tiles.shape[3], 3))
+    drawn = tiles(maps[:1, :1], rows, columns)
+    width, height = drawn[0].size
+    is_large = layers * heads * width * height > MAX_PIXELS
+    cell = max(1, min(MAX_SIDE // (heads * keys), MAX_SIDE // (layers * queries)))
+    drawn = tiles(maps, rows, columns, cell=min(cell, CELL - 1) if is_large else CELL)
+    width, height = drawn[0].size
+    divisors = [number for number in range(1, heads + 1) if heads % number == 0]
+    return grid(drawn, min(divisors, key=lambda n: abs(math.log(n * width / (layers * heads / n * height)))))

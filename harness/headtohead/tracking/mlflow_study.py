@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -22,6 +23,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
 from headtohead.storage.staleness import stale_changes
+from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
 from headtohead.tracking.run_page import (
@@ -31,9 +33,10 @@ from headtohead.tracking.run_page import (
     TAG_LIMIT,
     changed_parameters,
     dataset_input,
+    run_link,
     user,
 )
-from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
+from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.study_page import (
     Answer,
@@ -46,9 +49,10 @@ from headtohead.tracking.study_page import (
     study_parameters,
     study_tags,
 )
-from headtohead.tracking.view import link, untested, views
+from headtohead.tracking.view import index_view, link, untested, views
 
 INDEX = "headtohead studies"
+ATTENTION = "attention"
 STUDY_TAG = "h2h.study"
 STALE_TAG = "h2h.stale"
 NOTE_TAG = "mlflow.note.content"
@@ -76,6 +80,8 @@ class MlflowStudy(StudyLogger):
     stale: str = field(init=False)
     sent: dict[str, float] = field(init=False)
     """The metrics of the summary run."""
+    pages: list[str] = field(default_factory=list)
+    """Addresses of the pages that compare attention, one per probe sentence."""
 
     def __post_init__(self) -> None:
         self.uri = self.uri or default_uri(self.study.path.parent)
@@ -110,7 +116,8 @@ class MlflowStudy(StudyLogger):
 
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
-        to, index = Destination(store, store.experiment(self.study.name)), store.experiment(INDEX)
+        own, index = (store.experiment(mlflow_experiment(name)) for name in (self.study.name, INDEX))
+        to = Destination(store, own, index=index)
         planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
@@ -127,7 +134,7 @@ class MlflowStudy(StudyLogger):
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
-        self.to, to.parent, to.index = to, known[0].info.run_id, index
+        self.to, to.parent = to, known[0].info.run_id
         self.sent = dict(known[0].data.metrics)
         experiment_tags = {
             NOTE_TAG: self._description(""),
@@ -139,7 +146,8 @@ class MlflowStudy(StudyLogger):
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
-        for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
+        note = f"A run per study, with its answer and its report. [Table]({link(index, index=True).lstrip('/')})"
+        for name, value in {**KIND, NOTE_TAG: note, **index_view(self.study.record)}.items():
             store.client.set_experiment_tag(index, name, value)
 
     def describe(self, *, is_last: bool) -> None:
@@ -180,6 +188,12 @@ class MlflowStudy(StudyLogger):
             client.log_artifact(parent, str(file), "report")
         if (report / "figures").is_dir():
             client.log_artifacts(parent, str(report / "figures"), "figures")
+        with self.scratch() as folder:
+            pages = dict(attention_pages(self.study))
+            for name, page in pages.items():
+                (folder / name).write_text(page, encoding="utf-8")
+            client.log_artifacts(parent, str(folder), ATTENTION)
+        self.pages = [run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
         description = self._warning + self._description(markdown_escape(headline(self.study, state, answer)))
         client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
 
@@ -202,7 +216,8 @@ class MlflowStudy(StudyLogger):
     def _note(self) -> str:
         """Return the description of the summary run, with addresses relative to the page of the server."""
         index, parent, report = self.to.index, self.to.parent, self.report
-        found, text = {"all runs": link(self.to.experiment_id).lstrip("/")}, ""
+        pages = link(self.to.experiment_id), link(index, index=True)
+        found, text = dict(zip(("all runs", "all studies"), (page.lstrip("/") for page in pages), strict=True)), ""
         if report and (report / "report.md").is_file():
             found["full report"] = run_link(index, parent, "report/index.html")
             text = (report / "report.md").read_text(encoding="utf-8")
@@ -216,21 +231,18 @@ class MlflowStudy(StudyLogger):
     def _description(self, answer: str) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
-        probes = "; ".join(f"{step}: {markdown_escape(probe.source)}" for step, probe in enumerate(plan.probes))
+        probes = "; ".join(
+            f"{step}: " + (f"[{source}]({page})" if page else source)
+            for step, (probe, page) in enumerate(zip_longest(plan.probes, self.pages))
+            if (source := markdown_escape(probe.source))
+        )
         paragraphs = [
             f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
             safe_markdown(plan.description or ""),
-            "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
-            f"axis, attention. [Open the view of all runs]({link(self.to.experiment_id)}).",
-            f"Steps of the attention images are probe sentences. {probes}",
+            f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",
+            f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
-
-
-def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
-    """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
-    page = f"/artifacts/{artifact}" if artifact else ""
-    return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
 
 
 def _quoted(text: str) -> str:

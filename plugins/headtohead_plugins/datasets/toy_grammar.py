@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -75,8 +76,9 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"toy-grammar": ToyGrammar}
 
 
-def _texts(seed: int, size: int) -> list[tuple[str, str]]:
-    """Return ``size`` distinct pairs; a family that would exceed ``size`` is skipped."""
+@lru_cache(maxsize=8)
+def _texts(seed: int, size: int) -> tuple[tuple[str, str], ...]:
+    """Return ``size`` distinct pairs, the same for every split; a family that would exceed ``size`` is skipped."""
     pairs: dict[str, str] = {}
     idle = 0
     for family in sampling.families(seed):
@@ -85,7 +87,7 @@ def _texts(seed: int, size: int) -> list[tuple[str, str]]:
             pairs.update(new)
             idle = 0
         if len(pairs) == size:
-            return list(pairs.items())
+            return tuple(pairs.items())
         idle += 1
         if idle > MAX_IDLE_FAMILIES:
             raise HeadToHeadError(f"toy-grammar cannot generate {size} distinct pairs; lower size")

@@ -64,7 +64,7 @@ TRUTH: dict[str, Callable[[str], str]] = {
     "lookup": looked_up,
     "addition": carried,
 }
-SIZE = 1500
+SIZE = 600
 LONGEST = {"copy": 10, "reverse": 10, "sort": 10, "lookup": 5, "addition": 4}
 SAME: dict[str, Key] = {
     "copy": str,

@@ -95,3 +95,19 @@ def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> 
     assert "bits per byte" in study.page()
     probes = files.read_json(path / "attention" / "probes.json")
     assert [probe["source"] for probe in probes] == ["", ""]
+
+
+def test_a_text_run_continues_a_prompt(study: Study) -> None:
+    (study.folder / "text.txt").write_text("abcdefgh\n" * 400, encoding="utf-8")
+    base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 12}}
+    base["train"] = {**base["train"], "steps": 150, "lr": 0.02}
+    base["model"] = {**base["model"], "d_model": 16, "dropout": 0.0}
+    study.file.write_text(yaml.safe_dump({"question": "Is it learned?", "base": base, "seeds": 1}, sort_keys=False))
+    study.run()
+    (path,) = study.directories()
+    done = study.h2h("generate", path.name, "--prompt", "cde", "--tokens", "20", "--temperature", "0")
+    assert done.stdout == ("abcdefgh\n" * 4)[2:25] + "\n"
+    sampled = [study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout for seed in "112"]
+    assert sampled[0] == sampled[1] != sampled[2]
+    assert len(sampled[0]) == 202
+    assert "--beam is for translations" in study.h2h("generate", path.name, "a", "--beam", "2", code=2).stderr

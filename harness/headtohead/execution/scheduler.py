@@ -205,11 +205,11 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
     """
     data, config = plan.data_of(run), plan.variant_of(run).config
     try:
-        sides = [data.tokenise(probe.source, "source")] if "encoder" in roles_of(config) else []
+        source = data.tokenise(probe.source, "source")
+        sides = [source] if "encoder" in roles_of(config) else []
         sides += [] if probe.target is None else [data.tokenise(probe.target, "target")]
         if not all(sides):
             return None
-        source = data.tokenise(probe.source, "source")
     except UndefinedError:
         return None
     if probe.target is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,6 +115,16 @@ class Dataset(Entry):
                 is a single line.
         """
         raise NotImplementedError
+
+    @classmethod
+    def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
+        """Return the tokens of a prompt in a vocabulary; for datasets without sources."""
+        return text.split()
+
+    @classmethod
+    def readable(cls, tokens: str) -> str:
+        """Return the text of tokens that are separated by spaces; for datasets without sources."""
+        return tokens
 
     @classmethod
     def given_parts(cls, options: Options) -> frozenset[str]:

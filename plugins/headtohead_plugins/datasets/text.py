@@ -13,7 +13,7 @@ byte-level byte-pair encoding).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -79,6 +79,21 @@ class Text(Dataset):
         "model": {"architecture": "decoder-only"},
         "evaluate": {"decode": "none"},
     }
+
+    @classmethod
+    def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
+        """Return the longest tokens of the vocabulary from left to right; other characters become unknown tokens."""
+        rest, found, longest = written(text.encode()), [], max(map(len, words))
+        while rest:
+            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:1])
+            found.append(token)
+            rest = rest[len(token) :]
+        return found
+
+    @classmethod
+    def readable(cls, tokens: str) -> str:
+        """Return the text of tokens in the alphabet."""
+        return readable(tokens)
 
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:

@@ -230,10 +230,9 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
         )
         value = f"{show(margin.value, metric)} {readable(metric)}"
-        yield (
-            f"The margin, the smallest difference that matters, is {value}{late}. A contrast's first interval is that "
-            "of its direction, the second that of its size; Holm's correction sets the level of each."
-        )
+        levels = "first interval is of its direction, the second of its size; Holm's correction sets their levels"
+        both = f" A contrast's {levels}." * bool(analysis.margin(metric))
+        yield f"The margin, the smallest difference that matters, is {value}{late}.{both}"
     if status := analysis.looks:
         yield (
             f"The study is judged at {listed([*map(str, status.looks.seeds)])} seeds. Each of these looks tests at "

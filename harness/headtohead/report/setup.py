@@ -48,19 +48,24 @@ def setup_line(analysis: Analysis) -> str:
     data, variants, values = analysis.frames.record.data, list(analysis.frames.by_slug.values()), _values(analysis)
     counts = data.get("counts", {})
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
-    languages = ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
+    languages = [language for language in data.get("languages") or () if language != "none"]
+    corpus = ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
+    examples = "block" if len(languages) == 1 else "pair"
     batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
-    sizes = [found.config.model for found in variants]
-    encoders = [f"{own.encoder_layers} + " * (own.layers_in_all > own.decoder_layers) for own in sizes]
-    layers = _text_of([f"{own}{size.decoder_layers}" for own, size in zip(encoders, sizes, strict=True)])
+    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}s"
+    layers = [
+        f"{model.decoder_layers} layers (decoder-only)"
+        if model.architecture == "decoder-only"
+        else f"{model.encoder_layers} + {model.decoder_layers} layers"
+        for model in (found.config.model for found in variants)
+    ]
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
     steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
     parts = [
-        languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
-        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {layers} layers, "
+        corpus + f", {' and '.join(pairs)} {examples}s" * bool(pairs),
+        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {_text_of(layers)}, "
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",

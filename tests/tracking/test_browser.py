@@ -69,7 +69,8 @@ def server(
                 body = json.dumps({"experiment_ids": ["1", "2"], "max_results": 50}).encode()
                 search = urllib.request.Request(f"{address}/api/2.0/mlflow/runs/search", body)
                 search.add_header("Content-Type", "application/json")
-                runs = json.load(urllib.request.urlopen(search, timeout=20))["runs"]
+                with urllib.request.urlopen(search, timeout=20) as answer:
+                    runs = json.load(answer)["runs"]
                 break
             except OSError:
                 assert time.monotonic() < end
@@ -112,6 +113,8 @@ def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:
             found = json.loads((await call("Runtime.evaluate", expression=script))["result"]["value"])
         picture.write_bytes(base64.b64decode((await call("Page.captureScreenshot"))["data"]))
         connection.close()
+        while await connection.read_message() is not None:
+            pass
         return found
 
     try:

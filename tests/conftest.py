@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -40,7 +42,7 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 # A busy machine fails no property: neither a limit on one example's time nor on drawing it.
-settings.register_profile("tests", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("tests", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 # Tests that a shell starts in the background ignore Ctrl-C, and under nohup the end of the terminal. Commands
@@ -84,9 +86,9 @@ def real() -> Callable[[str], Path]:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was loaded, and look for garbage among what tests make, ten times less often than by default."""
+    """Keep what was loaded, and look for garbage among what tests make, less often than by default."""
     gc.freeze()
-    gc.set_threshold(7000, 10, 10)
+    gc.set_threshold(30_000, 20, 20)
     gc.enable()
 
 
@@ -136,17 +138,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One empty store, created the slow way once for all workers and copied for every test that needs one."""
-    from headtohead.tracking.store import open_store
+def store_template(request: pytest.FixtureRequest) -> Path:
+    """One empty store, created the slow way once for a version of MLflow and copied for every test that needs one."""
+    from headtohead.tracking import store as code
 
-    folder = tmp_path_factory.getbasetemp()
-    store = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "template" / "mlflow.db"
-    store.parent.mkdir(exist_ok=True)
+    source = hashlib.sha256(Path(code.__file__).read_bytes()).hexdigest()[:8]
+    store = request.config.cache.mkdir(f"store-{version('mlflow')}-{source}") / "mlflow.db"
     with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
         if not (store.parent / "complete").exists():
-            open_store(f"sqlite:///{store}", create=True)
+            code.open_store(f"sqlite:///{store}", create=True)
             (store.parent / "complete").touch()
     return store
 

@@ -105,10 +105,13 @@ def scores(path: Path, renamed: dict[str, str]) -> dict[tuple[str, str], dict[st
 def compare(
     before: dict[tuple[str, str], dict[str, str]], after: dict[tuple[str, str], dict[str, str]]
 ) -> Iterator[str]:
-    """Yield a line for every run or value that one side lacks or that differs."""
+    """Yield a line for every run that one side lacks and every value of ``before`` that differs or is gone.
+
+    Scores that only the later version has are not compared.
+    """
     for variant, seed in sorted(before.keys() | after.keys()):
         old, new = before.get((variant, seed), {}), after.get((variant, seed), {})
-        for column in sorted(old.keys() | new.keys()):
+        for column in sorted(old or new):
             if old.get(column) != new.get(column):
                 yield f"{variant}, seed {seed}, {column}: {old.get(column)} before, {new.get(column)} after"
 

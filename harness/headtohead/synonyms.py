@@ -118,7 +118,7 @@ _OTHER_NAMES = {
     "check": "lint test verify",
     "ui": "dashboard mlflow",
     "ablate-heads": "ablate ablation prune_heads",
-    "translate": "decode generate infer predict",
+    "generate": "decode translate infer predict sample",
     "judge": "compare significance ttest",
     "--workers": "jobs n_jobs num_workers parallel processes",
     "--seeds": "n_seeds num_seeds seed",

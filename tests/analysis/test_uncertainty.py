@@ -105,7 +105,7 @@ def test_a_negative_estimate_of_a_variance_is_not_estimable(made, tmp_path):
     analysis = analysed(made.write_study(tmp_path, study))
     assert analysis.uncertainty.variant_sd is None
     table = uncertainty_section(Report(analysis)).frame.set_index("source")["standard deviation"]
-    assert table["variant"] == "not estimable"
+    assert table["true means of the variants"] == "not estimable"
 
 
 def test_components_are_standard_deviations_by_source(made, tmp_path):

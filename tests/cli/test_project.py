@@ -77,7 +77,7 @@ def test_a_name_is_looked_up_in_the_project_of_the_working_directory(project: Pa
     deep = project / "elsewhere" / "deep"
     assert "1 runs: 1 DONE" in h2h_here(deep, "status", "tiny").stdout
     run = next((project / "runs" / "tiny").glob("*-s1-*")).name
-    done = h2h_here(deep, "translate", run, "word1", H2H_CACHE=str(project / "cache"))
+    done = h2h_here(deep, "generate", run, "word1", H2H_CACHE=str(project / "cache"))
     assert done.returncode == 0, done.stderr
 
 

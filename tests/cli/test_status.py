@@ -62,7 +62,7 @@ def test_a_missing_folder_of_runs_is_bad_input(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["show", "{}"], ["translate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
+    "words", [["show", "{}"], ["generate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
 )
 @pytest.mark.parametrize("given", ["study", "study.yaml"])
 def test_commands_that_take_a_run_recognise_an_experiment(study, words, given):

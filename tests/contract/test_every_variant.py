@@ -16,6 +16,7 @@ from headtohead.testing.invariants import PER_ENTRY, TRAINING
 from made import case_table
 from made.array import choices, compatibility, covering, every_value, factors
 
+pytestmark = pytest.mark.timeout(600)  # of the slow tier: the module starts early
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
 FACTORS = factors(REGISTRY)

@@ -58,6 +58,7 @@ def test_stored_outputs_are_small_and_free_of_errors_and_folders(name: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_new_execution_has_no_errors_and_the_stored_kinds_of_output(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
 from execution.conftest import Command
 from headtohead import files
@@ -71,3 +74,40 @@ def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
     assert tokens[: len(maps.record["source_tokens"]) + 1] == [*maps.record["source_tokens"], "<sos>"]
     assert maps.weights["decoder"].shape[-2:] == (len(tokens), len(tokens))
     assert maps.record["fused_difference"] < 1e-4
+
+
+def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:
+    (study.folder / "text.txt").write_text("the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8")
+    base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 16}}
+    study.file.write_text(yaml.safe_dump({"question": "How many bits?", "base": base, "seeds": 1}, sort_keys=False))
+    study.run()
+    (path,) = study.directories()
+    metrics = files.read_json(path / "results.json")["metrics"]
+    run = load(path)
+    nats, size = 0.0, 0.0
+    for ids in run.data.splits["test"].target:
+        target = torch.tensor([ids.tolist()])
+        logits = run.logits(target[:, :0], target[:, :-1])[0]
+        nats -= float(logits.log_softmax(-1).gather(-1, target[0, 1:, None]).sum())
+        size += sum(len(run.data.target_vocabulary.words[index]) for index in ids[1:])
+    assert metrics["test/bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
+    assert metrics["test/bits_per_byte"] < metrics["test/loss"] / math.log(2)  # é has two bytes
+    assert "bits per byte" in study.page()
+    probes = files.read_json(path / "attention" / "probes.json")
+    assert [probe["source"] for probe in probes] == ["", ""]
+
+
+def test_a_text_run_continues_a_prompt(study: Study) -> None:
+    (study.folder / "text.txt").write_text("abcdefgh\n" * 400, encoding="utf-8")
+    base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 12}}
+    base["train"] = {**base["train"], "steps": 150, "lr": 0.02}
+    base["model"] = {**base["model"], "d_model": 16, "dropout": 0.0}
+    study.file.write_text(yaml.safe_dump({"question": "Is it learned?", "base": base, "seeds": 1}, sort_keys=False))
+    study.run()
+    (path,) = study.directories()
+    done = study.h2h("generate", path.name, "--prompt", "cde", "--tokens", "20", "--temperature", "0")
+    assert done.stdout == ("abcdefgh\n" * 4)[2:25] + "\n"
+    sampled = [study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout for seed in "112"]
+    assert sampled[0] == sampled[1] != sampled[2]
+    assert len(sampled[0]) == 202
+    assert "--beam is for translations" in study.h2h("generate", path.name, "a", "--beam", "2", code=2).stderr

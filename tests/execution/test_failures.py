@@ -305,7 +305,7 @@ def test_variants_of_one_shape_train_in_one_stack_with_the_scores_of_separate_tr
     (folder,) = stack_folders(study.experiment)
     assert sorted(Counter(member.variant for member in folder.record.members).values()) == [2] * 5
     own = next(path for path in study.directories() if "alibi" not in path.name)
-    study.h2h("translate", own.name, "the cat sleeps")
+    study.h2h("generate", own.name, "the cat sleeps")
     assert "bit-for-bit equal" in study.h2h("reproduce", own.name).stdout
     together = study.scores()
     assert "training 10 runs in 10 stacks" in study.run("--fresh", "--workers", "10").stderr

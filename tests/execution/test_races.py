@@ -208,12 +208,13 @@ class Race(Study):
         }
 
     def histories(self) -> dict[str, list[tuple[int, str, float]]]:
-        """Return every logged value, including repeated values."""
+        """Return every logged value of training, including repeated values."""
         return {
             path.name: [
                 (line["step"], name, value)
                 for line in map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
                 for name, value in line["values"].items()
+                if not name.startswith("system/")
             ]
             for path in self.directories()
         }

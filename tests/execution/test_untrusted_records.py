@@ -88,7 +88,7 @@ def test_pickles_in_place_of_tensors_are_refused(
     (run / file).parent.mkdir(exist_ok=True)
     (run / file).write_bytes(pickle.dumps([Payload(marker)]))
     record_checksums(run)
-    for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["reproduce", run.name]):
+    for typed in (["generate", run.name, "the cat"], ["report", "tiny"], ["reproduce", run.name]):
         received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
         assert not marker.exists(), typed
 

@@ -42,7 +42,7 @@ ABLATE, REPORT = ("ablate-heads", "RUN", "--no-decode", "--fresh"), ("report", "
 
 READERS = {
     "checkpoint.safetensors": (
-        ("translate", "RUN", "the cat"),
+        ("generate", "RUN", "the cat"),
         ("attention", "RUN", "the cat"),
         ("reproduce", "RUN"),
         ABLATE,
@@ -164,7 +164,7 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
     status = study.call("status", "small").stdout
     assert "4 runs: 3 DONE, 1 INTERRUPTED" in status
     assert f"{first.name} INTERRUPTED at step 8: {file} is missing" in status
-    line = refusal(study.call("translate", "RUN", "the cat"))
+    line = refusal(study.call("generate", "RUN", "the cat"))
     assert line == f"run '{first.name}': {file} is missing; h2h run small.yaml --repair retrains the run"
     assert "3 of 4 runs have a result" in study.call("report", "small").stdout
     report = (study.folder / "reports/small/report.md").read_text()

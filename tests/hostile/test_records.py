@@ -37,7 +37,7 @@ FILES = {
     "lease": ".leases/{run}.json",
 }
 REPORT, PLAN, RUN_AGAIN, SYNC = ("report", "small"), ("plan", "small.yaml"), ("run", "small.yaml"), ("sync", "small")
-STATUS, ABLATE, TRANSLATE = ("status", "small"), ("ablate-heads", "RUN"), ("translate", "RUN", "the cat")
+STATUS, ABLATE, TRANSLATE = ("status", "small"), ("ablate-heads", "RUN"), ("generate", "RUN", "the cat")
 ABLATE_AGAIN, TRACE = (*ABLATE, "--fresh", "--no-decode"), ("trace", "RUN", "the cat", "--target", "le chat")
 READERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "experiment": (STATUS, REPORT, PLAN, ABLATE, RUN_AGAIN, SYNC),

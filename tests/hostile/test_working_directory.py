@@ -94,6 +94,7 @@ program.entry()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

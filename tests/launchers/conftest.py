@@ -15,7 +15,7 @@ from headtohead.storage.stack import stack_folders
 from made.study import TINY, Completed, Study
 
 # Long enough after the first evaluation that a test can kill a worker that still trains.
-TRAIN = TINY["base"]["train"] | {"steps": 300, "evaluate_every": 40, "checkpoint_seconds": 0.1}
+TRAIN = TINY["base"]["train"] | {"steps": 600, "evaluate_every": 40, "checkpoint_seconds": 0.1}
 TWO_STACKS = TINY | {"base": TINY["base"] | {"train": TRAIN}, "design": [{"one_at_a_time": {"model.d_ff": [20]}}]}
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,9 +24,12 @@ from made.study import wait_for
 if TYPE_CHECKING:
     from .conftest import ClusterStudy
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    # Not imported: every worker of the default tier would do so when it collects the tests.
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'headtohead[ray]'"),
+]
 STORE = str(80 * 2**20)  # bytes of each node's object store; Ray requires at least 75 MiB
 
 

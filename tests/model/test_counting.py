@@ -171,7 +171,7 @@ def devices(monkeypatch):
     return seen
 
 
-@case_table("name", VARIANTS, default=4)
+@case_table("name", VARIANTS, default=2)
 def test_flops_of_small_and_large_models_equal_those_of_torchs_counter(name, devices, monkeypatch):
     small = count(tiny_config(**VARIANTS[name]), SOURCE_WORDS, TARGET_WORDS, S, T)
     assert small.flops_per_token * T == by_torch(name) > 0

@@ -33,7 +33,7 @@ design:
   - one_at_a_time: {positional: [none]}
 seeds: 2
 """
-ANSWER = "Difference in exact match, none against baseline: 0.000, identical."
+ANSWER = "Difference in exact match, positional none against the baseline (sinusoidal): 0.000, identical."
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     assert html.count("<svg") == 2
     rows = {row[0]: row[1] for row in Page("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows}
     assert rows["variant"] == "exact match"
-    assert rows["none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
+    assert rows["positional none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
 
 
 def test_an_unfinished_study_shows_its_progress() -> None:

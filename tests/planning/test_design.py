@@ -135,7 +135,7 @@ def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
         {
             "axes": {"positional": "none", "attention": "single-head"},
             "slug": "none-single-head",
-            "title": "none · single-head",
+            "title": "positional none · single-head",
             "reason": "why",
             "source": "exclude",
         }

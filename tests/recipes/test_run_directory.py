@@ -73,7 +73,7 @@ def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_pat
     assert code == 0
     page = (tmp_path / "reports" / "imported" / "report.md").read_text(encoding="utf-8")
     assert "positions by batch row" in page
-    code, out, err = h2h("translate", "first", "cat is small")
+    code, out, err = h2h("generate", "first", "cat is small")
     assert code == 0
     assert out.count("\n") == 1
     assert err.splitlines() == [

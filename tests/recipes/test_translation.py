@@ -203,7 +203,7 @@ def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
     assert (
         "note: it was imported without --data: it has no vocabularies, works on ids alone and cannot translate" in out
     )
-    assert refused(h2h, "translate", "three", "hello") == (
+    assert refused(h2h, "generate", "three", "hello") == (
         "run 'three' has no vocabularies; repeat h2h import-checkpoint with --data "
         "and the file of sentence pairs it was trained on"
     )

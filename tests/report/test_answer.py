@@ -39,9 +39,9 @@ def study(made, tmp_path):
 def test_the_answer_counts_the_verdicts_and_has_a_clause_per_contrast_largest_first(quickstart):
     text = answered(quickstart)
     assert text.startswith(
-        "Differences in exact match: 2 worse, 1 better, 1 undetected. none against sinusoidal: −0.447, worse ("
+        "Differences in exact match: 2 worse, 1 better, 1 undetected. positional none against sinusoidal: −0.447, wors"
     )
-    names = re.findall(r"(?:^|; |\. )([\w-]+ against [\w-]+): ", text)
+    names = re.findall(r"(?:^|; |\. )(?:positional )?([\w-]+ against [\w-]+): ", text)
     assert [name.split()[0] for name in names] == ["none", "causal", "rotary", "independent-heads"]
     analysis = Analysis(load_frames(quickstart))
     for planted in (("−0.447", "+0.447"), ("98.75 %", "95 %")):
@@ -50,7 +50,7 @@ def test_the_answer_counts_the_verdicts_and_has_a_clause_per_contrast_largest_fi
 
 def test_a_single_contrast_has_no_summary(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
-    assert text.startswith("Difference in loss, none against sinusoidal: +0.40")
+    assert text.startswith("Difference in loss, positional none against sinusoidal: +0.40")
     assert re.search(r", worse \(95 % interval [^;]*\)\.$", text)
 
 
@@ -88,7 +88,7 @@ def test_contrasts_without_a_test_have_the_reason(study):
     axes = {"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]}
     text = answered(study(axes=axes, states={("rotary-causal", 1): "DIVERGED"}))
     assert text.count("not ranked: rotary · causal: 1 diverged of 6 seeds") == 2
-    assert re.search("none against sinusoidal: −0\\.4.*, worse", text)
+    assert re.search("positional none against sinusoidal: −0\\.4.*, worse", text)
 
 
 def test_a_study_without_contrasts_states_why(study):
@@ -283,7 +283,8 @@ def contradictions(analysis, text):
 @case_table("number", range(8), default=3)
 def test_no_clause_contradicts_the_analysis(study, number):
     analysis = Analysis(load_frames(study(**random_study(number))))
-    text = answer(analysis)
+    baseline = analysis.frames.by_slug[analysis.frames.baseline].title
+    text = answer(analysis).replace(f"the baseline ({baseline})", "baseline")
     assert contradictions(analysis, text) == []
     planted = text.replace(", worse", ", better")
     assert (contradictions(analysis, planted) != []) == (planted != text)

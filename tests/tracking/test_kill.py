@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 # Before the first and the last call of each name: an empty store, a child that kills itself with SIGKILL as it makes
 # that call, a second child that ships undisturbed. Prints the numbers of these calls. The parent ships once before it

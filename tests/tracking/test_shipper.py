@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from filelock import FileLock
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
@@ -20,11 +21,13 @@ from headtohead.errors import HeadToHeadError
 from headtohead.tracking import shipper as process
 from headtohead.tracking import shipping
 from headtohead.tracking.shipping import Shipper, ship
-from headtohead.tracking.study import TrackedStudy
+from headtohead.tracking.study import InUseError, TrackedStudy
 from made.study import wait_for
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
+ENDED = threading.Event()
+ENDED.set()
 
 
 SHIP_AT_THE_SAME_TIME = """
@@ -80,7 +83,7 @@ def test_runs_are_shipped_while_others_train(
             file.write(f'{{"step": {step}, "epoch": 1, "time": {step}, "values": {{"train/loss": {loss}}}}}\n')
     shipper.next_live = 0.0
     _poll(shipper)
-    assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.125
+    assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.5
     # The next attempt begins at step 0, with other values.
     lines = (running.path / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
     (running.path / "metrics.jsonl").write_text("".join(lines).replace('"time": ', '"time": 1').replace("loss", "lose"))
@@ -109,13 +112,38 @@ def test_the_delay_doubles_while_the_store_is_down(make_experiment: MakeExperime
 
 
 def test_a_server_down_for_the_whole_study_loses_nothing(
-    make_experiment: MakeExperiment, store_uri: str, down: str
+    make_experiment: MakeExperiment, store_uri: str, down: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ended = make_experiment(seeds=(1, 2), axes=AXES), threading.Event()
-    ended.set()
+    folder = make_experiment(seeds=(1, 2), axes=AXES)
+    monkeypatch.setenv("H2H_SHIPPING_SECONDS", "0")
     with pytest.raises(HeadToHeadError, match=r"Connection refused.*; no run is lost"):
-        process.follow(Shipper(folder, uri=down), ended)
+        process.follow(Shipper(folder, uri=down), ENDED)
     assert ship(folder, store_uri).shipped == 4
+
+
+def test_the_last_pass_is_repeated_while_the_parent_waits(make_experiment: MakeExperiment, tmp_path: Path) -> None:
+    in_the_way, folder = tmp_path / "store", make_experiment(axes=AXES)
+    in_the_way.write_text("")
+    threading.Timer(1.5, in_the_way.unlink).start()
+    uri = f"sqlite:///{in_the_way}/mlflow.db"
+    assert process.follow(Shipper(folder, uri=uri), ENDED)
+    assert len(_runs(uri)) == 2
+
+
+def test_a_study_that_another_process_follows_is_not_waited_for(
+    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process makes a last pass of its own; one that makes its last pass is waited for."""
+    folder = make_experiment(axes=AXES)
+    monkeypatch.setattr(shipping, "LIVE_LOCK_SECONDS", 0.0)
+    loggers = folder / ".loggers"
+    loggers.mkdir()
+    with FileLock(loggers / "mlflow-live.lock"), pytest.raises(InUseError):
+        process.follow(Shipper(folder, uri=store_uri), ENDED)
+    last_pass = FileLock(loggers / "mlflow.lock", thread_local=False)
+    last_pass.acquire()
+    threading.Timer(1.0, last_pass.release).start()
+    assert process.follow(Shipper(folder, uri=store_uri), ENDED)
 
 
 @pytest.fixture

@@ -329,7 +329,7 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
     assert stack.loss_sums.isfinite().tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("compared", [10, 2**22])
+@case_table("compared", [10, 2**22], default=1)
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
     monkeypatch.setattr("headtohead.training.backends.COMPARED_AT_ONCE", compared)

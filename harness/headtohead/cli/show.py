@@ -58,4 +58,4 @@ def command(run: str, runs: Path, form: str) -> None:
     echo_text("".join(f"  {line}\n" for line in written.splitlines()))
     if results:
         name = directory.path.name
-        echo("", f'load: headtohead.load("{name}") in Python, or h2h translate {name} "a sentence"')
+        echo("", f'load: headtohead.load("{name}") in Python, or h2h generate {name} "a sentence"')

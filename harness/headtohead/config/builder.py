@@ -245,6 +245,7 @@ class ConfigBuilder:
         self._check_option_names()
         options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
+        raw = {name: {**dataset.defaults.get(name, {}), **section} for name, section in raw.items()}
         words = written.get("vocabulary", {})
         if raw["model"].get("architecture") == "decoder-only" and isinstance(words, Mapping):
             raw["data"]["vocabulary"] = {"shared": True, **words}

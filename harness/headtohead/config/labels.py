@@ -106,9 +106,9 @@ def slug_word(value: Scalar) -> str:
 
 
 def title_of(axes: Mapping[str, Scalar]) -> str:
-    """Join axis values for display: ``rotary · split-heads · d_model 64``."""
+    """Join axis values for display: ``rotary · split-heads · d_model 64``; a value that is no name has its field."""
     parts = [
-        str(value) if axis in NAMED_AXES else f"{axis.removeprefix('model.')} {text(value)}"
+        str(value) if axis in NAMED_AXES and value != "none" else f"{axis.removeprefix('model.')} {text(value)}"
         for axis, value in axes.items()
     ]
     return " · ".join(parts) or "baseline"

@@ -140,7 +140,7 @@ class _Preparation:
         groups = []
         for pair in corpus.pairs:
             source, target = self.normalise(pair.source), self.normalise(pair.target)
-            if source and target:
+            if target and (source or not corpus.has_sources):
                 self.text["source"].append(source)
                 self.text["target"].append(target)
                 self.chosen.append(pair.split)
@@ -151,8 +151,8 @@ class _Preparation:
         if config.split in ("row", NOTHING_HELD_OUT):
             self.labels: Labels = np.arange(len(groups), dtype=np.int64)
         else:
-            shared = [self.text["target"]] if corpus.targets_join else []
-            self.labels = components(self.text["source"], *shared, groups)
+            sides = [self.text["source"]] * corpus.has_sources + [self.text["target"]] * corpus.targets_join
+            self.labels = components(*sides, groups)
         translations: dict[str, dict[str, None]] = {}
         for source, target in zip(self.text["source"], self.text["target"], strict=True):
             translations.setdefault(source, {})[target] = None
@@ -237,7 +237,8 @@ class _Preparation:
         return {side: subwords.learn(texts[side], size, vocabulary.min_count) for side in SIDES}
 
     def _split(self, part: str, rows: Labels, ids: Mapping[Side, list[list[int]]]) -> Split:
-        indices = [index for index in range(len(rows)) if all(ids[side][index] for side in SIDES)]
+        required: tuple[Side, ...] = SIDES if self.corpus.has_sources else ("target",)
+        indices = [index for index in range(len(rows)) if all(ids[side][index] for side in required)]
         if len(indices) < len(rows):
             self.dropped["no_known_word"] = self.dropped.get("no_known_word", 0) + len(rows) - len(indices)
         if not indices:
@@ -248,7 +249,7 @@ class _Preparation:
         arrays = {side: [np.array(ids[side][index], dtype=np.int32) for index in indices] for side in SIDES}
         text = {side: [self.text[side][rows[index]] for index in indices] for side in SIDES}
         references = [
-            (own, *(other for other in self.references[source] if other != own and part != "train"))
+            (own, *(other for other in self.references[source] if source and other != own and part != "train"))
             for source, own in zip(text["source"], text["target"], strict=True)
         ]
         return Split(arrays["source"], arrays["target"], text["source"], text["target"], references)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headtohead.config.entries import parsed_options
 from headtohead.config.project import runs_folder
-from headtohead.data import PreparedData, Side, cache_root, prepare
+from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
 from headtohead.model.decoding import Ends, translate_each
@@ -177,6 +177,40 @@ class LoadedRun:
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
         with products_of(self.model):
             return [self.data.target_vocabulary.decode(ids) for ids in self.decode(encoded, beam)]
+
+    @torch.no_grad()
+    def continue_text(self, prompt: str, tokens: int, temperature: float = 1.0, seed: int = 1) -> str:
+        """Return a prompt with a continuation, of a run whose data have no sources.
+
+        Each token is sampled from the distribution after at most as many tokens as a training block has.
+
+        Args:
+            prompt: Raw text.
+            tokens: Number of sampled tokens.
+            temperature: Divisor of the logits; 0 takes the most probable token.
+            seed: Seed of the samples.
+
+        Raises:
+            HeadToHeadError: If the data of the run have sources, or the vocabulary has no token of the prompt.
+        """
+        longest, dataset = self.record.data.get("longest", {}), current().dataset(self.config.data.dataset)
+        if longest.get("source", 1):
+            raise HeadToHeadError(f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed")
+        words = self.data.target_vocabulary
+        ids = words.encode(dataset.tokens_of(prompt, words.words))
+        if not ids:
+            raise HeadToHeadError("the prompt is empty; type at least one character that occurs in the training text")
+        generator = torch.Generator().manual_seed(seed)
+        with products_of(self.model):
+            for _ in range(tokens):
+                context = torch.tensor([[ids[1 - longest["target"] :]]])
+                logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))
+                last = logits[0, 0, -1].float()
+                last[[words.words.index(word) for word in SPECIALS if word in words.words]] = -torch.inf
+                if temperature:
+                    chosen = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
+                ids.append(int(chosen if temperature else last.argmax()))
+        return dataset.readable(words.decode(ids))
 
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the generated target ids of a single source.

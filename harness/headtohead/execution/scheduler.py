@@ -25,6 +25,7 @@ from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
+from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
@@ -202,10 +203,12 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
 
     Returns None if a sentence is empty or has a refused word, or if there is no reference and the run cannot translate.
     """
-    data, decode = plan.data_of(run), plan.variant_of(run).config.evaluate.decode
+    data, config = plan.data_of(run), plan.variant_of(run).config
     try:
         source = data.tokenise(probe.source, "source")
-        if not source or (probe.target is not None and not data.tokenise(probe.target, "target")):
+        sides = [source] if "encoder" in roles_of(config) else []
+        sides += [] if probe.target is None else [data.tokenise(probe.target, "target")]
+        if not all(sides):
             return None
     except UndefinedError:
         return None
@@ -215,7 +218,7 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(source) and list(ids) == source:
                 return probe.model_copy(update={"target": target, "target_from": "reference"})
-    can_translate = decode in {*STEPWISE, "non-autoregressive"}
+    can_translate = config.evaluate.decode in {*STEPWISE, "non-autoregressive"}
     return probe.model_copy(update={"target_from": "translation"}) if can_translate else None
 
 

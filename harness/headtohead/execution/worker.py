@@ -35,10 +35,13 @@ from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
-from headtohead.training.memory import is_device_error, is_out_of_memory, keep_freed_memory
+from headtohead.training.memory import is_device_error, is_out_of_memory, keep_freed_memory, machine_load
 from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
+_UNSAVED = ("test", "system")
+"""Metrics in histories that are not those of the saved weights."""
+
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +130,7 @@ class Worker:
         self.last_progress = 0.0
         self.losses: dict[int, float] = {}
         """The training loss of each member at its last evaluation."""
+        self.load_step, self.load = -1, machine_load(self.device)
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
@@ -246,7 +250,9 @@ class Worker:
             finite = {
                 name: value for name, value in evaluation.metrics.items() if value == value and abs(value) < 1e300
             }
-            run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
+            if evaluation.step != self.load_step:  # a sample per evaluation, for all members
+                self.load_step, self.load = evaluation.step, machine_load(self.device)
+            run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite | self.load)
             log.debug("%s: step %d: %s", run.path.name, evaluation.step, finite)
             if "train/loss" in finite:
                 self.losses[index] = finite["train/loss"]
@@ -310,9 +316,11 @@ class Worker:
         return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
-        """Return the last metrics of the saved weights, without test metrics."""
+        """Return the last metrics of the saved weights, without test metrics and the load of the machine."""
         metrics: dict[str, float | None] = {}
         for line in self.runs[index].history():
             if line is not None and best_step in {None, line.step}:
-                metrics |= {name: value for name, value in line.values.items() if not name.startswith("test/")}
+                metrics |= {
+                    name: value for name, value in line.values.items() if not name.startswith(("test/", "system/"))
+                }
         return metrics

@@ -6,6 +6,7 @@ which takes longer than everything else in a small plan. torch's ``FlopCounterMo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -45,7 +46,7 @@ def count(
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
-    lengths = max(1, round(source_length)), max(1, round(target_length))
+    lengths = max(min(1, math.ceil(source_length)), round(source_length)), max(1, round(target_length))
     # A cell of a notebook that is executed again registers another class under the same name.
     classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.

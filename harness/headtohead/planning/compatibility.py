@@ -61,6 +61,8 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     train, decode = config.train, config.evaluate.decode
     if "encoder" not in roles_of(config) and (reason := _needs_encoder(config)):
         return f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
+    if longest.get("source") == 0 and "encoder" in roles_of(config):
+        return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
     if config.quirks.pad_to != "batch" and train.batch_size is None:
         return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:

@@ -56,6 +56,10 @@ QUANTILES = (0.5, 0.9)
 """Quantiles of the source length in the test set at which the default probes are taken."""
 
 
+PROBE_TOKENS = 24
+"""Tokens of a probe from a text without sources."""
+
+
 def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
     if given is not None:
@@ -64,4 +68,9 @@ def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tu
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
-    return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
+    return tuple(
+        ProbeSentence(source=test.source_text[row], target=None)
+        if test.source_text[row]
+        else ProbeSentence(source="", target=" ".join(test.target_text[row].split()[:PROBE_TOKENS]))
+        for row in rows
+    )

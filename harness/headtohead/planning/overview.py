@@ -17,17 +17,8 @@ from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
-COLUMNS = (
-    "variant",
-    "runs",
-    "parameters",
-    "non-embedding",
-    "attention",
-    "FLOPs/token",
-    "d_ff",
-    "attention width",
-    "path",
-)
+_COUNTS = ("parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "attention width")
+COLUMNS = ("variant", "runs", *_COUNTS, "path")
 NUMBERS = range(2, 8)
 """Indices of the numeric columns."""
 
@@ -95,10 +86,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining"
         yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
         if tuning.coarse:
-            yield (
-                f"tune may miss the best setting: {tuning.coarse}; at least 4 values (auto lists 4), tune_seeds: 2 and "
-                "no tune_epochs are enough"
-            )
+            enough = "4 values (or auto), tune_seeds: 2 and no tune_epochs are enough"
+            yield f"tune may miss the best setting: {tuning.coarse}; {enough}"
     trained = [variant for variant in plan.variants if variant.record.equal_to is None]
     if looks:
         first, last = looks.seeds[0], looks.seeds[-1]

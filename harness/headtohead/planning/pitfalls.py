@@ -45,7 +45,8 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     by_row = _roles_by_row(config, registry)
     future = [role for role in roles if role != "encoder" and _lacks(config, registry, role, "hides-future")]
     padded = [role for role in roles if role != "decoder" and _lacks(config, registry, role, "hides-padding")]
-    no_start = data.target_boundaries == "none" and decode in {*STEPWISE, "none"}
+    intended = registry.dataset(data.dataset).defaults.get("data", {}).get("target_boundaries")
+    no_start = data.target_boundaries == "none" != intended and decode in {*STEPWISE, "none"}
     padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
     styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles]

@@ -383,7 +383,9 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
         if any(left != right for left, right in sides):
             measured = contrast.model_dump_json(include={"metric", "against_metric", "lengths", "against_lengths"})
             families.setdefault(contrast.kind, {}).setdefault((sides, measured), contrast.name)
-    margin = plan.loaded.file.margin
+    given = plan.loaded.file.margin
+    margin = given.get(metric) if isinstance(given, dict) else given
+    variants = len({*trained.values()}) // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained})
     powers = []
     for family, tested in families.items():
         means, weights = [], []
@@ -397,20 +399,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             weights.append(squared_weights(averaged) / len(differences) ** 2)
         seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
         sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
-        powers.append(
-            Power(
-                family,
-                tuple(tested.values()),
-                seeds,
-                variants=len({*trained.values()})
-                // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained}),
-                metric=metric,
-                weight=max(weights),
-                margin=margin.get(metric) if isinstance(margin, dict) else margin,
-                sd=statistics.median(sds) if sds else None,
-                looks=plan.looks,
-            )
-        )
+        sd, names = statistics.median(sds) if sds else None, tuple(tested.values())
+        powers.append(Power(family, names, seeds, variants, metric, max(weights), margin, sd, plan.looks))
     return tuple(powers)
 
 

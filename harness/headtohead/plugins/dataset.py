@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from headtohead.plugins.entry import Entry, Options
 from headtohead.schema.metric import Metric
@@ -54,6 +54,7 @@ class Corpus:
             ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
+        has_sources: False for text without sources, which only a decoder-only model reads.
         data_hash: sha256 of the pairs; by default computed from text, group and split, in order.
     """
 
@@ -64,6 +65,7 @@ class Corpus:
     notes: tuple[str, ...] = field(default=())
     vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
     targets_join: bool = True
+    has_sources: bool = True
     data_hash: str = ""
 
     def __post_init__(self) -> None:
@@ -92,6 +94,9 @@ class Dataset(Entry):
     normalise: ClassVar[str] = "unicode"
     """Default of ``data.normalise`` for this dataset."""
 
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Values of fields by section, such as ``{"evaluate": {"decode": "none"}}``, where a file gives none."""
+
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
         """Return the corpus, read from files or generated.
@@ -110,6 +115,16 @@ class Dataset(Entry):
                 is a single line.
         """
         raise NotImplementedError
+
+    @classmethod
+    def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
+        """Return the tokens of a prompt in a vocabulary; for datasets without sources."""
+        return text.split()
+
+    @classmethod
+    def readable(cls, tokens: str) -> str:
+        """Return the text of tokens that are separated by spaces; for datasets without sources."""
+        return tokens
 
     @classmethod
     def given_parts(cls, options: Options) -> frozenset[str]:

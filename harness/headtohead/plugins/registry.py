@@ -84,6 +84,7 @@ BUILT_IN = (
     "headtohead_plugins.datasets.symbols",
     "headtohead_plugins.datasets.lookup",
     "headtohead_plugins.datasets.addition",
+    "headtohead_plugins.datasets.text",
     "headtohead_notebooks.recipes",
     "headtohead_plugins.launchers.local",
     "headtohead_plugins.launchers.ray",

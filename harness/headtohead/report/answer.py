@@ -46,7 +46,8 @@ def answer(analysis: Analysis) -> str:
     clauses += [f"{len(by_size) - MOST_CLAUSES} more in the table"] * (len(by_size) > MOST_CLAUSES)
     unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)
     start = f"Difference{unit}, " if len(by_size) == 1 else f"Differences{unit}: {_counts(counts)}. "
-    return f"{opening}{start}{'; '.join(clauses)}."
+    named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
+    return f"{opening}{start}{'; '.join(clauses).replace('against baseline', named, 1)}."
 
 
 def clause(analysis: Analysis, contrast: Contrast) -> str:

@@ -111,9 +111,9 @@ def factor_section(report: Report) -> Section | None:
         more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
     return Section(
         "Axis by axis",
-        f"Two values of an axis: the difference in {report.metric}, averaged within each seed over the settings of the "
-        f"other axes; below their number, the range over these settings. Holm's correction over "
-        f"{counted(family.tested, 'contrast')}.",
+        f"The difference in {report.metric} between two values of an axis, averaged within each seed over the settings "
+        "of the other axes. Last column: the number of these settings, and the range of their differences. Holm's "
+        f"correction over {counted(family.tested, 'contrast')}.",
         frame=contrast_table(ordered, names, more),
         figure="interactions",
         caption="Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the "
@@ -128,8 +128,8 @@ def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
     note = f" The {omitted} interactions with the largest p are omitted." * bool(omitted)
     section = Section(
         "Interactions",
-        "Whether the effect of an axis depends on another axis: the difference between two values at one value of "
-        f"the other axis, minus that at the other value, paired by seed.{note}",
+        "Whether the effect of an axis depends on another axis, paired by seed. “A: a2 − a1, by B: b2 − b1” is the "
+        f"difference a2 − a1 with b2, minus the difference a2 − a1 with b1.{note}",
         frame=contrast_table(
             shown,
             [{"interaction": contrast.name} for contrast in shown],
@@ -198,20 +198,20 @@ def uncertainty_section(report: Report) -> Section | None:
     analysis, metric, found = report.analysis, report.analysis.metric, report.analysis.uncertainty
     if found is None:
         return None
-    sds = {"variant": found.variant_sd}
+    sds = {"true means of the variants": found.variant_sd}
     if found.has_draws:
         sds["training seed, draw of the data and its test sentences"] = found.seed_sd
         scope = "Intervals include training seeds, draws of the data and test sentences."
     else:
         count = f" ({found.num_sentences:,})" if found.num_sentences else ""
-        sds |= {"training seed": found.seed_sd, f"test sentences{count}": found.sentence_sd}
+        sds |= {"training seed": found.seed_sd, f"sample of the test sentences{count}": found.sentence_sd}
         scope = "Intervals over seeds hold for this draw of the data and these test sentences."
     lines, (correlation, interval) = [], found.correlation
     if found.reason:
         lines.append(f"Test sentences are not analysed: {found.reason}.")
     if not math.isnan(interval.low):
         icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
-        lines.append(f"Intra-class correlation of seeds: {icc}. Pairing by seed removes this fraction of the variance.")
+        lines.append(f"Intra-class correlation of seeds: {icc}. Pairing removes this fraction of the seeds' variance.")
 
     def estimate(value: CrossedEstimate | None) -> str:
         if value is None:
@@ -223,7 +223,7 @@ def uncertainty_section(report: Report) -> Section | None:
         {
             "contrast": contrast_name(analysis, row.contrast),
             "over seeds": difference(row.contrast.paired, metric),
-            **({} if found.reason else {"with sentences": estimate(row.with_sentences)}),
+            **({} if found.reason else {"over seeds and test sentences": estimate(row.with_sentences)}),
         }
         for row in found.contrasts
     ]

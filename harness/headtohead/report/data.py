@@ -76,7 +76,7 @@ def reference_section(report: Report) -> Section | None:
     return Section(
         "Reference points",
         f"Translations without a model of the baseline's {points.sentences:,} test sentences, beside the best variant "
-        "and the baseline. Vocabulary upper bound: the reference as the target vocabulary reproduces it. Nearest "
+        "and the baseline. Vocabulary upper bound: the reference with unknown words replaced or dropped. Nearest "
         "neighbour: the translation of the training sentence with the most similar source (cosine of TF-IDF vectors). "
         "Most frequent target: that of the training data, for every sentence.",
         frame=table(_points(report, points, [*best, frames.baseline])),

@@ -206,9 +206,10 @@ def _still_learning(analysis: Analysis) -> str:
     text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
     if gap := found.smallest_gap:
         steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
+        baseline = analysis.frames.by_slug[analysis.frames.baseline].title
         text += (
             f" Validation loss of {contrast_name(analysis, gap.contrast)}: {shown}; at the pace of the last fifth, the "
-            f"baseline needs {steps} of further training to improve by as much."
+            f"baseline ({baseline}) needs {steps} of further training to improve by as much."
         )
     return text
 
@@ -229,7 +230,9 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
         )
         value = f"{show(margin.value, metric)} {readable(metric)}"
-        yield f"The margin, the smallest difference that matters, is {value}{late}."
+        levels = "first interval is of its direction, the second of its size; Holm's correction sets their levels"
+        both = f" A contrast's {levels}." * bool(analysis.margin(metric))
+        yield f"The margin, the smallest difference that matters, is {value}{late}.{both}"
     if status := analysis.looks:
         yield (
             f"The study is judged at {listed([*map(str, status.looks.seeds)])} seeds. Each of these looks tests at "
@@ -238,7 +241,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         )
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
-        yield f"The baseline's standard deviation over {seeds} is {show(sd, metric)} {readable(metric)}."
+        title = frames.by_slug[frames.baseline].title
+        yield f"The baseline, {title}, has a standard deviation of {show(sd, metric)} {readable(metric)} over {seeds}."
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]
     values += [("device or precision", f"{found.device} {found.dtype}") for found in executions]

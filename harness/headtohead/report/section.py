@@ -109,12 +109,13 @@ def difference(paired: Difference | None, metric: str) -> str:
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
-    """Return a short name of a contrast, such as ``none against sinusoidal``."""
+    """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
     if contrast.kind not in ("factor", "variant"):
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
-        axis = f"{contrast.axis} " if contrast.axis not in NAMED_AXES else ""
+        is_named = contrast.axis in NAMED_AXES and "none" not in (contrast.left, contrast.right)
+        axis = "" if is_named else f"{contrast.axis} "
         return f"{axis}{contrast.left} against {contrast.right}{within}"
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
     other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title

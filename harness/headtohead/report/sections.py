@@ -39,7 +39,7 @@ def opening_section(report: Report) -> Section:
         figure="contrasts",
         caption=f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected "
         "difference."
-        + " Triangles: outside the magnified range." * bool(magnified_range(rows))
+        + " Triangles: seeds outside the range of the magnified panel." * bool(magnified_range(rows))
         + f" The {len(rows)} largest differences." * (len(rows) < sum(is_own))
         + " Contrasts in other metrics are in the table." * (not all(is_own)),
         lines=[remark.text for remark in report.remarks if remark.severity == "note"],
@@ -56,7 +56,8 @@ def attention_section(report: Report) -> Section | None:
         "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
         "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
         "different models. On the page, the entropy of a head is in nats and its distance in tokens.",
-        f"The maps come from the explicit path; its output differs from the fast path by at most {largest:.1e}."
+        "The maps come from an implementation that returns the weights; its output differs from that of training by at "
+        f"most {largest:.1e}."
         if largest is not None and largest == largest
         else "",
         f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),

@@ -32,8 +32,8 @@ METHOD = (
     "Direction: a t-test at 5 % after Holm's correction within a family: variants against the baseline, factor "
     "contrasts, interactions, contrasts that the file declares, or the changes between two configurations. Its "
     "interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. The "
-    "sign-flip p is not adjusted. The effect is the mean difference divided by its standard deviation, "
-    "Hedges-corrected.",
+    "sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
+    "difference divided by its standard deviation, Hedges-corrected.",
     "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
     "their level. Without a margin there is no verdict on the size. An undetected difference does not show equality.",
 )
@@ -48,18 +48,25 @@ def setup_line(analysis: Analysis) -> str:
     data, variants, values = analysis.frames.record.data, list(analysis.frames.by_slug.values()), _values(analysis)
     counts = data.get("counts", {})
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
-    languages = ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())]))
+    languages = [language for language in data.get("languages") or () if language != "none"]
+    corpus = ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
+    examples = "block" if len(languages) == 1 else "pair"
     batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} pairs"
+    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}s"
+    layers = [
+        f"{model.decoder_layers} layers (decoder-only)"
+        if model.architecture == "decoder-only"
+        else f"{model.encoder_layers} + {model.decoder_layers} layers"
+        for model in (found.config.model for found in variants)
+    ]
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
     steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
     parts = [
-        languages + f", {' and '.join(pairs)} pairs" * bool(pairs),
-        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {values['model.encoder_layers']} + "
-        f"{values['model.decoder_layers']} layers, feed-forward {_text_of([found.d_ff for found in variants])}, "
-        f"{parameters} parameters",
+        corpus + f", {' and '.join(pairs)} {examples}s" * bool(pairs),
+        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {_text_of(layers)}, "
+        f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
         *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
@@ -182,7 +189,7 @@ def statistics_section(report: Report) -> Section:
     families += len(report.analysis.targets) + (report.analysis.two_way is not None)
     error = (
         f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
-        f"of studies without differences; any wrong direction in at most {5 * families} %."
+        f"of studies without differences; any wrong direction of the report in at most {5 * families} %."
     )
     lines = [*METHOD, *looks, *([error] if families > 1 else []), *([few] if seeds < SIGN_FLIP_SEEDS else [])]
     return Section("Statistics", lines=lines)

@@ -14,6 +14,10 @@ from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import readable, show, show_p
 from headtohead.storage.progress import duration
 
+PACE = (
+    "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
+)
+
 
 def training_section(report: Report) -> Section:
     """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
@@ -45,13 +49,13 @@ def training_section(report: Report) -> Section:
     return Section(
         "Training",
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Still learning: over the last fifth "
-        "of the steps the loss, fitted by a line, falls by more than 1 %, 0.01 nats and two standard errors over seeds."
+        "of the steps the loss, fitted by a line, falls by more than each of 1 %, 0.01 nats and two standard errors."
         f"{note if found.decaying else ''}",
         figure="curves",
         caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
         "reached are omitted." + report.shown(MOST_LINES),
         frame=table(rows),
-        parts=[Section("Differences in steps", frame=table(gaps))] if gaps else [],
+        parts=[Section("Differences in steps", PACE, frame=table(gaps))] if gaps else [],
     )
 
 

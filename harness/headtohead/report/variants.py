@@ -62,14 +62,16 @@ def variant_section(report: Report) -> Section:
         ),
         Section(
             "Further metrics",
-            "Described, not tested. Losses are blank if vocabulary or labels differ from the baseline's.",
+            "Means with 95 % intervals over seeds, not tested. Losses are blank if vocabulary or labels are not the "
+            "baseline's.",
             frame=table(further) if metrics else None,
         ),
     ]
     by_data = " on the same data" * (DATA_AXIS in report.record.axes)
     note = (
         f" Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
-        "stacks of the same size on an equally busy machine. FLOPs are those of a forward pass per target token."
+        "stacks of the same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are "
+        "those of a forward pass per target token."
     )
     unlisted = len(analysis.order) - len(report.listed)
     return Section(

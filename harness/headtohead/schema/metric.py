@@ -24,6 +24,7 @@ class Metric:
         unit: Unit for axes and tables, or empty.
         per_example: Returns the counts ``[example, count]`` of outputs and their references; None for metrics that the
             training loop measures.
+        per_target: Returns a count of a target text, the second count beside the example's loss in nats.
         pool: Returns the score of counts that are summed over examples; None if it is not computed from counts.
         counts_of: Of a metric that runs do not store, the name of the metric whose stored counts ``pool`` uses.
         signature: Returns the version and settings of an external implementation for the references of a test set.
@@ -36,6 +37,7 @@ class Metric:
     decimals: int = 3
     unit: str = ""
     per_example: Callable[[Sequence[str], tuple[tuple[str, ...], ...]], Any] | None = None
+    per_target: Callable[[str], float] | None = None
     pool: Callable[[Sequence[float]], float] | None = None
     counts_of: str = ""
     signature: Callable[[tuple[tuple[str, ...], ...]], str] | None = None

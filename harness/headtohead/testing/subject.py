@@ -127,6 +127,13 @@ class Subject:
         """Random sentences of unequal lengths; no token occurs twice in a source sentence."""
         return self.random_sentences(self.lengths)
 
+    @cached_property
+    def decoded_sentences(self) -> SentenceBatch:
+        """The subject's sentences; for a decoder-only model, which decodes sources of equal length, random ones."""
+        if "encoder" in self.roles:
+            return self.sentences
+        return self.random_sentences(tuple(tuple((LONGEST[0], own[1]) for own in pairs) for pairs in self.lengths))
+
     def random_sentences(self, lengths: Lengths) -> SentenceBatch:
         """Return random sentences of the given lengths, the same in every call."""
         generator = torch.Generator().manual_seed(11)

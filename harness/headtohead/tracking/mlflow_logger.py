@@ -101,7 +101,7 @@ class MlflowLogger(Logger):
         last = max((step for step, _, _ in self.last.values()), default=0)
         if state in states.RESULTS:
             self._add_results(directory.final_metrics, last, ended)
-        elif state == states.KILLED:
+        elif state == states.KILLED and (last == status.steps or directory.record.config.train.early_stopping):
             # The process may have died after its last step, which the next attempt logs, with the results.
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with self.study.scratch() as folder:
@@ -143,7 +143,8 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            tags = run_page.tags(self.study.study, self.directory, record, state, reason, self.to.parent) | tags
+            places = {"parent": self.to.parent, "index": self.to.index}
+            tags = run_page.tags(self.study.study, self.directory, record, state, reason, **places) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
             tags |= run_page.changed_parameters(existing.params, params)
             for name in (REASON_TAG, PARAMS_CHANGED_TAG):

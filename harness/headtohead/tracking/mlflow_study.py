@@ -33,9 +33,10 @@ from headtohead.tracking.run_page import (
     TAG_LIMIT,
     changed_parameters,
     dataset_input,
+    run_link,
     user,
 )
-from headtohead.tracking.store import Store, load_mlflow, locked, open_store, store_errors
+from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.study_page import (
     Answer,
@@ -48,7 +49,7 @@ from headtohead.tracking.study_page import (
     study_parameters,
     study_tags,
 )
-from headtohead.tracking.view import link, untested, views
+from headtohead.tracking.view import index_view, link, untested, views
 
 INDEX = "headtohead studies"
 ATTENTION = "attention"
@@ -115,7 +116,8 @@ class MlflowStudy(StudyLogger):
 
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
-        to, index = Destination(store, store.experiment(self.study.name)), store.experiment(INDEX)
+        own, index = (store.experiment(mlflow_experiment(name)) for name in (self.study.name, INDEX))
+        to = Destination(store, own, index=index)
         planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
@@ -132,7 +134,7 @@ class MlflowStudy(StudyLogger):
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
-        self.to, to.parent, to.index = to, known[0].info.run_id, index
+        self.to, to.parent = to, known[0].info.run_id
         self.sent = dict(known[0].data.metrics)
         experiment_tags = {
             NOTE_TAG: self._description(""),
@@ -144,7 +146,8 @@ class MlflowStudy(StudyLogger):
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
-        for name, value in {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}.items():
+        note = f"A run per study, with its answer and its report. [Table]({link(index, index=True).lstrip('/')})"
+        for name, value in {**KIND, NOTE_TAG: note, **index_view(self.study.record)}.items():
             store.client.set_experiment_tag(index, name, value)
 
     def describe(self, *, is_last: bool) -> None:
@@ -213,7 +216,8 @@ class MlflowStudy(StudyLogger):
     def _note(self) -> str:
         """Return the description of the summary run, with addresses relative to the page of the server."""
         index, parent, report = self.to.index, self.to.parent, self.report
-        found, text = {"all runs": link(self.to.experiment_id).lstrip("/")}, ""
+        pages = link(self.to.experiment_id), link(index, index=True)
+        found, text = dict(zip(("all runs", "all studies"), (page.lstrip("/") for page in pages), strict=True)), ""
         if report and (report / "report.md").is_file():
             found["full report"] = run_link(index, parent, "report/index.html")
             text = (report / "report.md").read_text(encoding="utf-8")
@@ -239,12 +243,6 @@ class MlflowStudy(StudyLogger):
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
-
-
-def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
-    """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
-    page = f"/artifacts/{artifact}" if artifact else ""
-    return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,9 @@ import functools
 import getpass
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.builder import FAMILIES
@@ -14,9 +16,11 @@ from headtohead.config.labels import title_of
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
+from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
 from headtohead.storage.run import RunRecord
+from headtohead.storage.translations import Translation, joined_references, read_translations
 from headtohead.tracking.groups import GROUP_TAG
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
@@ -40,7 +44,7 @@ def run_name(study: TrackedStudy, run: TrackedRun) -> str:
     axes, of_baseline = run.variant.axes, study.record.by_slug[study.record.baseline].axes
     ordered = sorted(axes, key=lambda axis: axes[axis] == of_baseline.get(axis))
     title = title_of({axis: axes[axis] for axis in ordered})
-    return f"{title if len(title) <= MAX_NAME else title[: MAX_NAME - 1] + '…'} · s{run.seed}"
+    return f"{shortened(title, MAX_NAME)} · s{run.seed}"
 
 
 def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, str]:
@@ -86,16 +90,19 @@ def changed_parameters(existing: Mapping[str, str], params: Mapping[str, str]) -
 
 
 def tags(
-    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, parent: str
+    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, *, parent: str, index: str
 ) -> dict[str, str]:
-    """Return MLflow's tags and ours; writing them repeatedly is safe."""
+    """Return MLflow's tags and ours; writing them repeatedly is safe.
+
+    ``parent`` is the study's MLflow run, in the MLflow experiment ``index``.
+    """
     status = run.status
     values: dict[str, Any] = {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
-        "mlflow.note.content": note(study, run, record, state, reason),
+        "mlflow.note.content": note(study, run, record, state, reason, run_link(index, parent)),
         RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
         "mlflow.runColor": study.colours.get(run.variant.slug),
@@ -117,12 +124,14 @@ def tags(
     return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
 
 
-def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None) -> str:
-    """Return the run's description in Markdown: question, variant, pitfalls, data and the command to reproduce it."""
+def note(
+    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, study_link: str
+) -> str:
+    """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
     escape, data = markdown_escape, record.data
     baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
     lines = [
-        f"**Question:** {escape(study.record.question)}",
+        f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
         f"**Variant:** {escape(run.variant.title)}{baseline}, seed {run.seed}",
         *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
     ]
@@ -134,7 +143,32 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
     leaky = "; **leaky split**" if data.get("leaky") else ""
     lines.append("**Data:** " + escape(f"{data['dataset']}, split {data['split']} ({counts})") + leaky)
     command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
-    return "\n\n".join([*lines, f"**Reproduce:** {markdown_code(command)}"])
+    lines.append(f"**Reproduce:** {markdown_code(command)}")
+    if state == states.DONE and (worst := worst_translations(run.path)):
+        rows = ([row.source, joined_references(row.references), row.hypothesis] for row in worst)
+        table = ["| source | reference | translation |", "|---|---|---|"]
+        table += [f"| {' | '.join(escape(shortened(cell)) for cell in cells)} |" for cells in rows]
+        lines += [
+            f"**The {len(worst)} worst translations** (fewest words in common with a reference)",
+            "\n".join(table),
+        ]
+    return "\n\n".join(lines)
+
+
+def worst_translations(run: Path, most: int = 10) -> list[Translation]:
+    """Return the translations with the lowest F1 of their words and those of the best reference, the worst first."""
+
+    def overlap(row: Translation) -> float:
+        words = Counter(row.hypothesis.split())
+        references = (Counter(reference.split()) for reference in row.references)
+        return max((words & own).total() / max(1, words.total() + own.total()) for own in references)
+
+    return sorted((row for row in read_translations(run) if not row.exact), key=overlap)[:most]
+
+
+def shortened(cell: str, width: int = 160) -> str:
+    """Return a text with at most ``width`` characters."""
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
 
 
 def dataset_input(data: DataRecord) -> DatasetInput:
@@ -150,6 +184,12 @@ def dataset_input(data: DataRecord) -> DatasetInput:
         profile=json.dumps({**data["counts"], "vocabulary": data["vocabulary"]}),
     )
     return DatasetInput(dataset, [InputTag("mlflow.data.context", "train, valid, test")])
+
+
+def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
+    """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
+    page = f"/artifacts/{artifact}" if artifact else ""
+    return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
 
 
 def user() -> str:

@@ -19,7 +19,7 @@ import psutil
 from headtohead import children
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking.mlflow_study import INDEX, STUDY_TAG
-from headtohead.tracking.store import ARTIFACTS, SETTINGS, database_of, open_store, store_errors
+from headtohead.tracking.store import ARTIFACTS, SETTINGS, database_of, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.view import HOST, PORT, link
 
 START_SECONDS = 60.0
@@ -32,9 +32,9 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
     with store_errors(uri):
         experiments = store.client.search_experiments(order_by=["creation_time DESC"])
     return {
-        experiment.name: link(experiment.experiment_id, uri, port)
+        experiment.name: link(experiment.experiment_id, uri, port, index=STUDY_TAG not in experiment.tags)
         for experiment in experiments
-        if STUDY_TAG in experiment.tags and experiment.name != INDEX
+        if STUDY_TAG in experiment.tags or experiment.name == mlflow_experiment(INDEX)
     }
 
 

@@ -28,7 +28,7 @@ from headtohead.escaping import VisibleFormatter
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
+from headtohead.tracking.shipping import MLFLOW, Shipper, locked_pass
 from headtohead.tracking.study import InUseError, locked
 
 QUIET_SECONDS = 2.0
@@ -133,13 +133,28 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
     """
     while not ended.is_set():
         with suppress(InUseError), locked(shipper.folder, shipper.name):
-            while not ended.wait(POLL_SECONDS):
-                if (shipper.folder / EXPERIMENT).is_file():
-                    shipper.poll()
-            return shipper.finish()
+            with locked(shipper.folder, shipper.name, live=True):
+                while not ended.wait(POLL_SECONDS):
+                    if (shipper.folder / EXPERIMENT).is_file():
+                        shipper.poll()
+            return _finish(shipper)
         ended.wait(POLL_SECONDS)
-    with locked(shipper.folder, shipper.name, LOCK_SECONDS):
-        return shipper.finish()
+    with locked_pass(shipper.folder, shipper.name):
+        return _finish(shipper)
+
+
+def _finish(shipper: Shipper) -> bool:
+    """Make the last pass, after an error of the tracker again for as long as the parent waits."""
+    until, pause = time.monotonic() + shipping_seconds(), POLL_SECONDS
+    while True:
+        try:
+            return shipper.finish()
+        except HeadToHeadError as error:
+            if time.monotonic() + pause > until:
+                raise
+            log.warning("%s; next attempt in %.0f s", error, pause)
+        time.sleep(pause)
+        pause *= 2
 
 
 def main(folder_name: str, logger: str, reports_name: str) -> int:

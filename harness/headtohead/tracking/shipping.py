@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,15 +22,18 @@ from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, Track
 MLFLOW = "mlflow"
 """Name of the logger that headtohead itself provides and that is used by default."""
 
-LIVE_SECONDS = 5.0
-"""Minimum time between passes over active runs."""
+LIVE_SECONDS, MAX_LIVE_SECONDS = 5.0, 12.0
+"""Minimum and maximum time between passes over active runs."""
 
 # Maximum fraction of a core for passes over active runs, and for polling. With many runs, both are less frequent.
 LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
 
-LOCK_SECONDS = 10.0
-"""Waiting time for another process that logs the same study to the same tracker."""
+LOCK_SECONDS, LIVE_LOCK_SECONDS = 10.0, 3.0
+"""Waiting time for the last pass of another process over the same study, and for the end of the runs it follows."""
+
+NEWEST_SECONDS = 2.0
+"""Age from which no further metrics of a run's newest step follow, except those of its results."""
 
 log = logging.getLogger("headtohead.shipper")
 
@@ -102,7 +105,8 @@ class Shipper:
                 log.info(report.line())
                 reason = report.failures[-1] if report.failures else None
                 if is_live:
-                    self.next_live = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE) + time.monotonic()
+                    pause = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
+                    self.next_live = min(MAX_LIVE_SECONDS, pause) + time.monotonic()
         except HeadToHeadError as error:
             reason = str(error)
         self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause)) if reason else 0.0
@@ -210,8 +214,10 @@ class Shipper:
             # An earlier process has logged these steps, but test metrics can follow a step that it logged.
             earlier = {name for step in steps if step.step <= opened.last for name in step.metrics}
             opened.names = {name for name in earlier if not name.startswith("test/")}
-        # Further metrics of the newest step may follow.
-        for step, seconds, metrics in steps if is_final else steps[:-1]:
+        newest = steps[-1] if steps else None
+        if not is_final and newest and (newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS):
+            steps.pop()  # further metrics of this step may follow
+        for step, seconds, metrics in steps:
             if step > opened.last:
                 opened.logger.log(step, seconds, metrics)
                 opened.last = step
@@ -239,13 +245,27 @@ def require(name: str) -> None:
         current().logger(name).require()
 
 
+@contextmanager
+def locked_pass(study: Path, name: str) -> Iterator[None]:
+    """Hold the right to make a pass over a study.
+
+    Raises:
+        InUseError: If another process follows its runs, or its last pass takes too long.
+    """
+    with locked(study, name, LIVE_LOCK_SECONDS, live=True):
+        pass
+    with locked(study, name, LOCK_SECONDS):
+        yield
+
+
 def ship(
     experiment_dir: Path, uri: str | None = None, *, logger: str = MLFLOW, reports: Path | None = None
 ) -> ShipReport:
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
     The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged. If
-    another process logs the experiment and does not end within `LOCK_SECONDS`, the report lists this as a failure.
+    another process logs the experiment while it trains, or its last pass does not end within `LOCK_SECONDS`, the report
+    lists this as a failure.
 
     Args:
         experiment_dir: The experiment's folder.
@@ -260,7 +280,7 @@ def ship(
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
     try:
-        with locked(experiment_dir, logger, LOCK_SECONDS):
+        with locked_pass(experiment_dir, logger):
             return Shipper(experiment_dir, logger, uri, reports).ship()
     except InUseError as error:
         return ShipReport(experiment_dir.name, failures=[str(error)])

@@ -103,6 +103,12 @@ class Store:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
 
 
+def mlflow_experiment(name: str) -> str:
+    """Return the name of a study's MLflow experiment, in the folder ``H2H_MLFLOW_FOLDER`` of a Databricks workspace."""
+    folder = os.environ.get("H2H_MLFLOW_FOLDER", "").rstrip("/")
+    return f"{folder}/{name}" if folder else name
+
+
 def load_mlflow() -> ModuleType:
     """Import mlflow with `SETTINGS`; environment variables set by the user take precedence."""
     for name, value in SETTINGS.items():

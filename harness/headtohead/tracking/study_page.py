@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,17 +27,12 @@ BEST_BY = "valid/loss"
 """Metric of the best run; the lowest value is the best."""
 
 
-class _Interval(TypedDict):
-    low: Number
-    high: Number
-
-
 class _Contrast(TypedDict):
     label: str
     main: bool
     direction: str
     difference: Number | None
-    interval: _Interval | None
+    interval: Mapping[str, Number] | None
     holm_p: Number | None
 
 
@@ -45,7 +40,7 @@ class Answer(TypedDict):
     """The fields of ``answer.json`` that the page shows."""
 
     answer: str
-    scores: dict[str, Number]
+    scores: Mapping[str, Number]
     contrasts: list[_Contrast]
 
 
@@ -74,7 +69,7 @@ class StudyState:
 
 
 def read_state(study: TrackedStudy, *, is_last: bool) -> StudyState:
-    """Return the state of a study; with ``is_last`` also its results, and active runs without a process are KILLED."""
+    """Return the state of a study; with ``is_last``, of its results too, and runs without a process are KILLED."""
     counts, ended, hours = Counter[str](), [], 0.0
     scores: list[tuple[float, int, TrackedRun]] = []
     for number, run in enumerate(study.runs()):
@@ -119,34 +114,27 @@ def headline(study: TrackedStudy, state: StudyState, answer: Answer | None) -> s
 
 def study_metrics(study: TrackedStudy, state: StudyState, answer: Answer | None) -> dict[str, float]:
     """Return numbers of runs, hours and the baseline's score; of each main contrast, difference, interval and p."""
-    metrics = {"study/runs": state.counts.total(), "study/runs_done": state.counts[states.DONE]}
-    if answer is None:
-        return {name: float(value) for name, value in metrics.items()}
-    found: dict[str, float | None] = {**metrics, "study/hours": state.hours}
-    found["study/baseline"] = answer["scores"].get(study.record.baseline)
-    main = main_contrasts(answer)
-    found |= {f"study/{name}": count for name, count in _verdicts(answer).items() if name in ("better", "worse")}
-    for name, contrast in main.items():
-        interval = contrast["interval"]
-        found[f"diff/{name}"] = contrast["difference"]
-        found |= {f"low/{name}": interval["low"], f"high/{name}": interval["high"]} if interval else {}
-        found[f"p/{name}"] = contrast["holm_p"]
+    found: dict[str, float | None] = {"study/runs": state.counts.total(), "study/runs_done": state.counts[states.DONE]}
+    if answer is not None:
+        found |= {"study/hours": state.hours, "study/baseline": answer["scores"].get(study.record.baseline)}
+        found |= {f"study/{name}": _verdicts(answer)[name] for name in ("better", "worse")}
+        for name, contrast in main_contrasts(answer).items():
+            interval = contrast["interval"] or {}
+            found |= {f"diff/{name}": contrast["difference"], f"p/{name}": contrast["holm_p"]}
+            found |= {f"{end}/{name}": interval.get(end) for end in ("low", "high")}
     return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     """Return the main contrasts by a name for MLflow: the left side if no other contrast has it, else both sides."""
-    main = [contrast for contrast in answer["contrasts"] if contrast["main"]]
-    lefts = Counter(contrast["label"].partition(" against ")[0] for contrast in main)
-    names = [contrast["label"].partition(" against ")[0] for contrast in main]
-    return {
-        mlflow_name(name if lefts[name] == 1 else contrast["label"]): contrast
-        for name, contrast in zip(names, main, strict=True)
-    }
+    main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
+    lefts = Counter(label.partition(" against ")[0] for label in main)
+    short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
+    return {mlflow_name(short.get(label, label)): contrast for label, contrast in main.items()}
 
 
 def _verdicts(answer: Answer) -> Counter[str]:
-    return Counter(contrast["direction"] for contrast in answer["contrasts"] if contrast["main"])
+    return Counter(contrast["direction"] for contrast in main_contrasts(answer).values())
 
 
 def study_tags(study: TrackedStudy, state: StudyState, answer: Answer | None, stale: str) -> dict[str, str]:

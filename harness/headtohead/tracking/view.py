@@ -31,6 +31,10 @@ CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
 COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
+STUDY_COLUMNS = [
+    *("attributes.`Created`", "tags.`h2h.question`", "tags.`h2h.answer`", "tags.`h2h.verdicts`", "tags.`h2h.metric`"),
+    *("metrics.`study/baseline`", "metrics.`study/runs`", "tags.`h2h.states`", "metrics.`study/hours`"),
+]
 
 Charts = dict[str, list[dict[str, Any]]]
 """Charts by the name of their section."""
@@ -51,15 +55,17 @@ def _release() -> str:
     return importlib.metadata.version("mlflow").rpartition(".")[0]
 
 
-def link(experiment_id: str, uri: str = "", port: int = PORT) -> str:
+def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = False) -> str:
     """Return the link that opens the charts of an experiment; the store is the server, or ``h2h ui`` starts one.
+
+    With ``index``, it opens the list of studies.
 
     Without a store, the link is relative to the server's address.
     """
     server = uri.rstrip("/") if uri.startswith("http") or not uri else f"http://{HOST}:{port}"
-    view = "" if untested() else "&viewStateShareKey=study"
-    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning{view}&compareRunsMode=CHART"
-    return server + path
+    view = "" if untested() else f"&viewStateShareKey={'studies' if index else 'study'}"
+    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning{view}"
+    return f"{server}{path}&compareRunsMode={'TABLE' if index else 'CHART'}"
 
 
 def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
@@ -107,12 +113,22 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
         },
         "attention": ("4 · attention: first seed", attention),
     }
-    created, tags = milliseconds(plan.created), {}
-    for key, (name, state) in states.items():
-        packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-        content = {"name": name, "createdAt": created, "updatedAt": created, "state": f"deflate;{packed}"}
-        tags[f"{TAG}{key}"] = json.dumps(content, ensure_ascii=False) if _release() in NAMED else f"deflate;{packed}"
-    return tags
+    return {f"{TAG}{key}": _packed(plan, name, state) for key, (name, state) in states.items()}
+
+
+def index_view(plan: ExperimentRecord) -> dict[str, str]:
+    """Return the experiment tag of the view of the list of studies, the newest first."""
+    order = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": STUDY_COLUMNS}
+    order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": {"tags.`h2h.question`": 260, "tags.`h2h.answer`": 420}}
+    return {} if untested() else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
+
+
+def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
+    """Return the value of the tag of a view."""
+    packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
+    created = milliseconds(plan.created)
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
+    return json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
 
 
 def _state(

@@ -238,10 +238,10 @@ def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> 
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:
-    """Return the first row of each distinct source, in order, at most ``limit`` rows."""
-    first: dict[str, int] = {}
+    """Return the first row of each distinct source, or every row without a source, in order, at most ``limit`` rows."""
+    first: dict[str | int, int] = {}
     for row, text in enumerate(split.source_text):
-        first.setdefault(text, row)
+        first.setdefault(text or row, row)
     return list(first.values())[:limit]
 
 

@@ -56,7 +56,7 @@ def probe_maps(
     """
     model.eval()
     device = next(model.parameters()).device
-    source_ids = torch.tensor(data.tokenise(source, "source"), device=device)
+    source_ids = torch.tensor(data.tokenise(source, "source"), dtype=torch.long, device=device)
     source_ids = source_ids.expand(model.members, 1, -1)
     source_lengths = torch.full((model.members, 1), source_ids.shape[-1], device=device)
     if target is None:

@@ -1,4 +1,4 @@
-"""Errors of the memory and of the GPU of a training process, and reuse of freed memory."""
+"""Errors of the memory and of the GPU of a training process, reuse of freed memory, and load of the machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import ctypes.util
 import errno
 import re
 import sys
+from contextlib import suppress
 
+import psutil
 import torch
 
 M_TRIM_THRESHOLD = -1
@@ -48,3 +50,23 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, LARGEST) and mallopt(M_TRIM_THRESHOLD, LARGEST))
+
+
+def machine_load(device: torch.device) -> dict[str, float]:
+    """Return the load of the machine by the names of MLflow's system metrics: CPU since the last call, memory, GPU.
+
+    The GPU's utilisation requires nvidia-ml-py; without it, only its memory is measured.
+    """
+    memory = psutil.virtual_memory()
+    load = {
+        "system/cpu_utilization_percentage": psutil.cpu_percent(),
+        "system/system_memory_usage_megabytes": memory.used / 1e6,
+        "system/system_memory_usage_percentage": memory.percent,
+    }
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        load["system/gpu_0_memory_usage_megabytes"] = (total - free) / 1e6
+        load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
+        with suppress(ModuleNotFoundError, RuntimeError):
+            load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
+    return load

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from operator import mul
 
+import numpy as np
 import torch
 
 from headtohead.data import PreparedData
@@ -53,21 +54,30 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     if config.unpadded and not all(equal):
         alone = score(model, tensors, rows, translate, padded=False)
     task = task_metrics(training.config.data.dataset)
-    lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
+    # Text without sources is grouped by target length.
+    measured = split.source if any(map(len, split.source)) else split.target
+    lengths = [data.source_vocabulary.count_words(measured[row]) for row in rows]
+    of_targets = {
+        metric.name: np.array([metric.per_target(split.target_text[row]) for row in rows])
+        for metric in task
+        if metric.per_target
+    }
     limit = {"max_length": decoding_limit} if config.decode in STEPWISE else {}
     beam = {} if config.beam is None else config.beam.model_dump(mode="json")
     decoding = None if config.decode == "none" else {"decode": config.decode} | limit | beam
 
     def results(member: int) -> Member:
         metrics: dict[str, float | None] = {f"test/{name}": v for name, v in padded.forced.metrics(member).items()}
-        translations, signatures, counts = None, {}, {}
+        losses = padded.forced.losses[member][rows].numpy()
+        counts = {name: np.stack([losses, of_target], axis=1) for name, of_target in of_targets.items()}
+        translations, signatures = None, {}
         if padded.translations is not None:
             translations = collect(data, split, rows, padded.translations[member])
-            counts = translations.counts(task)
-            scores = pooled(task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()})
-            metrics |= {f"test/{name}": value for name, value in scores.items()}
+            counts |= translations.counts(task)
             references = translations.references
             signatures = {metric.name: metric.signature(references) for metric in task if metric.signature}
+        scores = pooled(task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()})
+        metrics |= {f"test/{name}": value for name, value in scores.items()}
         if config.unpadded:
             unpadded = padded if equal[member] else alone
             metrics[f"test/{LOSS.name}{UNPADDED}"] = unpadded.forced.metrics(member)[LOSS.name]

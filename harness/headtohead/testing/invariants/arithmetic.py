@@ -41,8 +41,7 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
     """The label-smoothed mean token loss of each member and its gradients equal those of torch.nn.CrossEntropyLoss."""
     model, sentences = subject.model, subject.sentences
     with torch.no_grad():
-        memory = model.encode(sentences.source, sentences.source_lengths)
-        output = model.decode(sentences.target, sentences.target_lengths, memory, sentences.source_lengths)
+        output = model.hidden(model.batch_of(*vars(sentences).values()))
     labels = sentences.target.where(sentences.target_nonpad, IGNORE_INDEX).flatten(1)
     num_labels = sentences.target_nonpad.flatten(1).sum(1).to(output.dtype)
     weight, bias = model.output_map

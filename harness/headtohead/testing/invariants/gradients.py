@@ -52,8 +52,8 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
                 )
     # The embedding of every token that occurred, in its member.
     sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
-    if "source_embedding.weight" in by_name:
-        sides.append(("source_embedding.weight", sentences.source, sentences.source_nonpad))
+    if (table := "source_embedding.weight" if "encoder" in subject.roles else "target_embedding.weight") in by_name:
+        sides.append((table, sentences.source, sentences.source_nonpad))
     smallest = min(
         float(by_name[name][member][ids[member][nonpad[member]]].abs().amax(-1).min())
         for name, ids, nonpad in sides
@@ -67,7 +67,7 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
 def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
     """Return the pre-norm parameters of cross-attentions that have no queries."""
     names = set()
-    for layer, block in enumerate(model.decoder):
+    for layer, block in enumerate(model.decoder if "cross" in model.roles else ()):
         assert isinstance(block, DecoderLayer)
         has_queries = block.cross.context.geometry.key_width or not block.cross.style.projects
         if not has_queries and not block.cross.self_attention and block.cross_branch.pre:

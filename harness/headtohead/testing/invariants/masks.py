@@ -104,7 +104,8 @@ def every_layer_uses_the_mask_of_its_role(subject: Subject) -> Verdict:
         quantity = "difference from the masking scheme"
         verdicts.append(within(wrong, quantity, ("layer", "member", *PAIR), 0.0).in_role(role))
     # A scheme for all roles must not hide source tokens by target position.
-    if subject.model.attends_to_source and masking.cross.name == masking.decoder.name:
+    crosses = "cross" in subject.roles and subject.model.attends_to_source
+    if crosses and masking.cross.name == masking.decoder.name:
         mask = subject.mask("cross")
         if bool((mask != mask[:, :, -1:]).any()):
             verdicts.append(violated("some source tokens are visible to some target positions only").in_role("cross"))

@@ -107,7 +107,8 @@ def _run_other_passes(subject: Subject, model: Transformer, reordered: SentenceB
         forward(model, batch)
         explicit_forward(model, batch)
     if subject.only_length is None:
-        greedy(model, reordered.source, reordered.source_lengths, 3)
+        decoded = subject.decoded_sentences.map(lambda tensor: tensor.flip(1))
+        greedy(model, decoded.source, decoded.source_lengths, 3)
         ones = torch.ones_like(reordered.target_lengths)
         forward(model, replace(reordered, target=reordered.target[:, :, :1], target_lengths=ones))
     model.train()

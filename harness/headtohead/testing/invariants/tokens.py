@@ -50,6 +50,9 @@ def every_source_token_changes_the_logits(subject: Subject) -> Verdict:
 def every_target_token_changes_the_logits_of_its_queries(subject: Subject) -> Verdict:
     """Changing a target token changes the logits at every position that attends to it."""
     visible, nonpad = subject.mask("decoder").transpose(-2, -1), subject.sentences.target_nonpad
+    if "encoder" not in subject.roles:  # the part of the target, which follows the source
+        positions = torch.arange(nonpad.shape[-1]) + subject.sentences.source_lengths.unsqueeze(-1)
+        visible = _chosen(_chosen(visible, positions, -1), positions, -2)
     pairs = visible & nonpad.unsqueeze(-1) & nonpad.unsqueeze(-2)
     change = _changes(subject, "target").amax(-1).where(pairs, torch.inf)
     return beyond(change, "smallest change of logits by changing a visible target token", (*CHANGED, "position"))
@@ -190,7 +193,10 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
         verdicts.append(within(logit_changes(change, positions), quantity, LOGITS))
     if not bool(unchanged.all()):
         counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(-1)
-        counted_change = change.abs().amax(-1).where(counted, torch.inf)
+        counted_change = change.abs().amax(-1)
+        if "encoder" not in subject.roles:  # a mask may hide the source from some target positions
+            counted_change = counted_change.where(batch.target_nonpad, 0.0).amax(-1, keepdim=True).expand_as(counted)
+        counted_change = counted_change.where(counted, torch.inf)
         verdicts.append(beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3]))
     return worst(*verdicts)
 
@@ -201,17 +207,28 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     Encodings, scores and masks must all be invariant. An order-invariant encoding has every other
     invariance, too.
     """
-    encodings = [subject.positional(role).properties for role in ("encoder", "cross")]
+    roles = ("encoder", "cross") if "encoder" in subject.roles else ("decoder", "decoder")
+    encodings = [subject.positional(role).properties for role in roles]
     by_modules = {name, "order-invariant"} & encodings[0] and "order-invariant" in encodings[1]
-    if not by_modules or any(subject.attention(role).style.position_dependent for role in ("encoder", "cross")):
+    if not by_modules or any(subject.attention(role).style.position_dependent for role in roles):
         return torch.zeros(order.shape[:2], dtype=torch.bool)
+    if "encoder" not in subject.roles:
+        # In the first layer only the rows of target positions count, from the second on those of source tokens, too.
+        mask, lengths = subject.mask("decoder"), subject.sentences.source_lengths.unsqueeze(-1)
+        rest = torch.arange(order.shape[-1], mask.shape[-1]).expand(*order.shape[:2], -1)
+        order = torch.cat([order, rest], -1)
+        if subject.config.model.decoder_layers > 1:
+            return (_chosen(_chosen(mask, order, -1), order, -2) == mask).all(-1).all(-1)
+        of_target = torch.arange(mask.shape[-1]) >= lengths
+        return ((_chosen(mask, order, -1) == mask) | ~of_target.unsqueeze(-1)).all(-1).all(-1)
     encoder, cross = subject.mask("encoder"), subject.mask("cross")
-    same = _reordered(_reordered(encoder, order, -1), order, -2) == encoder
+    same = _chosen(_chosen(encoder, order, -1), order, -2) == encoder
     same = same | ~subject.sentences.source_nonpad.unsqueeze(-1)  # outputs at padding are never used
-    return same.all(-1).all(-1) & (_reordered(cross, order, -1) == cross).all(-1).all(-1)
+    return same.all(-1).all(-1) & (_chosen(cross, order, -1) == cross).all(-1).all(-1)
 
 
-def _reordered(mask: Tensor, order: Tensor, axis: int) -> Tensor:
-    """Return a mask ``[member, batch, query, key]`` with one axis reordered."""
-    index = order.unsqueeze(-2 if axis == -1 else -1).expand_as(mask)
-    return mask.gather(axis, index)
+def _chosen(mask: Tensor, positions: Tensor, axis: int) -> Tensor:
+    """Return positions ``[member, batch, position]`` of an axis of a mask ``[member, batch, query, key]``."""
+    shape = list(mask.shape)
+    shape[axis] = positions.shape[-1]
+    return mask.gather(axis, positions.unsqueeze(-2 if axis == -1 else -1).expand(shape))

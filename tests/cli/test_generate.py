@@ -1,4 +1,4 @@
-"""h2h translate, greedy and by beam search, on trained runs."""
+"""h2h generate, greedy and by beam search, on trained runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run_of(folder, monkeypatch):
 @pytest.fixture
 def translate(folder, h2h_here):
     def call(*arguments):
-        return h2h_here(folder, "translate", *arguments, H2H_CACHE=str(folder / "cache"))
+        return h2h_here(folder, "generate", *arguments, H2H_CACHE=str(folder / "cache"))
 
     return call
 

@@ -1,9 +1,10 @@
-"""``h2h translate``: translate sentences with a trained run."""
+"""``h2h generate``: translate sentences, or continue a text, with a trained run."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,37 +12,65 @@ from headtohead.cli.options import load_plugins, plugin_option, run_argument, ru
 from headtohead.cli.output import echo
 
 
-@click.command("translate")
+@click.command("generate")
 @run_argument
 @click.argument("text", nargs=-1)
+@click.option("--prompt", multiple=True, help="As TEXT; can be repeated.")
 @click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the decoding of the run's evaluation.")
 @click.option(
     "--length-penalty",
     type=click.FloatRange(0, 10),
     help="Exponent of the beam's length penalty (Wu et al. 2016); 0 is none.  [default: 0.6]",
 )
+@click.option("--tokens", type=click.IntRange(1, 100_000), help="Tokens of a continuation.  [default: 200]")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 100),
+    help="Divisor of the logits of a continuation; 0 takes the most probable token.  [default: 1]",
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of a continuation.  [default: 1]")
 @runs_option
 @plugin_option
-def command(run: str, text: tuple[str, ...], beam: int | None, length_penalty: float | None, runs: Path) -> None:
+def command(
+    run: str,
+    text: tuple[str, ...],
+    prompt: tuple[str, ...],
+    beam: int | None,
+    length_penalty: float | None,
+    tokens: int | None,
+    temperature: float | None,
+    seed: int | None,
+    runs: Path,
+) -> None:
     """Translate TEXT with RUN, a run's directory or a prefix of its name.
 
-    Without TEXT, sentences are read from standard input, one sentence per line.
+    A run whose data have no sources, such as a text file, continues TEXT. Without TEXT, sentences are read from
+    standard input, one sentence per line.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.schema.run_config import BeamConfig
 
     load_plugins()
-    sentences = list(text) or [line.rstrip("\n") for line in sys.stdin]
+    sentences = [*text, *prompt] or [line.rstrip("\n") for line in sys.stdin]
     empty = [number for number, sentence in enumerate(sentences, 1) if not sentence.strip()]
     if empty or not sentences:
         problem = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
-        raise HeadToHeadError(f'{problem}; run h2h translate {run} "I love you"')
+        raise HeadToHeadError(f'{problem}; run h2h generate {run} "I love you"')
     if length_penalty is not None and beam is None:
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     loaded = load(run, runs=runs)
+    sampling = {"temperature": temperature, "seed": seed}
+    given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
+    if given or tokens is not None or not loaded.record.data.get("longest", {}).get("source", 1):
+        if beam is not None:
+            raise HeadToHeadError("--beam is for translations; a text is continued by sampling")
+        for sentence in sentences:
+            for line in loaded.continue_text(sentence, tokens or 200, **given).split("\n"):
+                echo(line)
+        return
     translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)

@@ -147,6 +147,8 @@ def store_template(request: pytest.FixtureRequest) -> Path:
     with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
         if not (store.parent / "complete").exists():
+            for left in store.parent.glob("mlflow.db*"):  # of a session that was interrupted
+                left.unlink()
             code.open_store(f"sqlite:///{store}", create=True)
             (store.parent / "complete").touch()
     return store

@@ -127,6 +127,14 @@ def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:
     )
 
 
+def test_an_mlflow_without_named_views_has_their_state_alone(
+    plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = [json.loads(value)["state"] for value in views(plan).values()]
+    monkeypatch.setattr(view, "NAMED", ())
+    assert list(views(plan).values()) == states
+
+
 def test_an_untested_mlflow_has_no_views_and_a_note(plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     assert view.untested() == []
     monkeypatch.setattr(view, "TESTED", ("3.0",))

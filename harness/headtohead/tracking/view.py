@@ -20,7 +20,9 @@ from headtohead.tracking.groups import GROUP_TAG, group_id, group_names
 from headtohead.tracking.run_page import text
 from headtohead.tracking.study import milliseconds
 
-TESTED = ("3.17",)
+NAMED = ("3.17",)
+"""Tested versions that name views; the others show only the first."""
+TESTED = ("3.4", *NAMED)
 TAG = "mlflow.sharedViewState."
 HOST = "127.0.0.1"
 PORT = 5000
@@ -41,12 +43,16 @@ Charts = dict[str, list[dict[str, Any]]]
 def untested() -> list[str]:
     """Return a note if the views were not tested with the installed MLflow; then there are none."""
     version = importlib.metadata.version("mlflow")
-    if version.rpartition(".")[0] in TESTED:
+    if _release() in TESTED:
         return []
     return [
         f"no saved views: they were tested with MLflow {', '.join(TESTED)}, not {version}; the experiment's page shows "
         "the same runs"
     ]
+
+
+def _release() -> str:
+    return importlib.metadata.version("mlflow").rpartition(".")[0]
 
 
 def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = False) -> str:
@@ -119,12 +125,10 @@ def index_view(plan: ExperimentRecord) -> dict[str, str]:
 
 def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
     """Return the value of the tag of a view."""
-    packed, created = (
-        base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode(),
-        milliseconds(plan.created),
-    )
-    content = {"name": name, "createdAt": created, "updatedAt": created, "state": "deflate;" + packed}
-    return json.dumps(content, ensure_ascii=False)
+    packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
+    created = milliseconds(plan.created)
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
+    return json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
 
 
 def _state(

@@ -1,0 +1,154 @@
+"""The charts of the saved view and the attention page in a browser, with the oldest and the newest supported MLflow."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tornado.websocket import websocket_connect
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# MLflow 3.4 does not run with later versions of these two, which its requirements allow or the environment has.
+OLDEST = ["mlflow==3.4.0", "mlflow-skinny==3.4.0", "mlflow-tracing==3.4.0", "sqlalchemy<2.1", "protobuf<7"]
+VARIANTS = ["sinusoidal", "rotary", "none"]
+SECONDS = 90.0
+
+MEASURE = """JSON.stringify(Array.from(document.querySelectorAll(".js-plotly-plot")).map(plot => {
+  const box = plot.getBoundingClientRect(), count = name => plot.querySelectorAll(name).length;
+  const left = text => text.getBoundingClientRect().left, right = text => text.getBoundingClientRect().right;
+  const cut = text => left(text) < box.left - 2 || right(text) > box.right + 2;
+  const names = Array.from(plot.querySelectorAll("text")).filter(text => /[a-z]{2}/.test(text.textContent));
+  return { width: box.width, height: box.height, bars: count(".bars .point"), bands: count(".js-fill"),
+    points: count(".scatterlayer .points path"), cut: names.filter(cut).map(text => text.textContent) };
+}))"""
+
+
+@pytest.fixture(scope="module", params=["newest", "oldest"])
+def server(
+    request: pytest.FixtureRequest, made: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
+    """The address of a server with a study, and the id of the study's own run."""
+    root, environment = tmp_path_factory.mktemp("browser"), {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    if request.param == "oldest":
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(root / "mlflow")]
+        done = subprocess.run([*command, *OLDEST], capture_output=True, text=True, timeout=200)
+        if done.returncode:
+            pytest.skip(f"MLflow 3.4 cannot be installed: {done.stderr[-200:]}")
+        environment["PYTHONPATH"] = str(root / "mlflow")
+    made.write_study(root / "runs", made.Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
+    h2h = [sys.executable, "-m", "headtohead.cli"]
+    subprocess.run([*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [*h2h, "ui", "--port", str(port)],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        address, end = f"http://127.0.0.1:{port}", time.monotonic() + SECONDS
+        while True:
+            try:
+                body = json.dumps({"experiment_ids": ["1", "2"], "max_results": 50}).encode()
+                search = urllib.request.Request(f"{address}/api/2.0/mlflow/runs/search", body)
+                search.add_header("Content-Type", "application/json")
+                with urllib.request.urlopen(search, timeout=20) as answer:
+                    runs = json.load(answer)["runs"]
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.5)
+        (own,) = [run["info"]["run_id"] for run in runs if run["info"]["run_name"] == "quickstart"]
+        yield address, own
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:
+    """Open a page until ``script`` returns at least ``number`` elements as JSON; return them and write a picture."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("needs Chromium")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update"]
+    command += ["--disable-background-networking", "--disable-sync", f"--user-data-dir={picture.parent}/profile"]
+    command += ["--remote-debugging-port=0", "--remote-allow-origins=*", f"--window-size={width},1000", "about:blank"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    async def visit(port: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as listed:
+            (page,) = [target for target in json.load(listed) if target["type"] == "page"]
+        connection = await websocket_connect(page["webSocketDebuggerUrl"], max_message_size=2**28)
+
+        async def call(method: str, **params: Any) -> Any:
+            await connection.write_message(json.dumps({"id": 1, "method": method, "params": params}))
+            while (answer := json.loads(str(await connection.read_message()))).get("id") != 1:
+                pass
+            return answer["result"]
+
+        await call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+        await call("Page.enable")
+        await call("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.setItem('{PANEL}', 'true')")
+        await call("Page.navigate", url=url)
+        found, end = [], time.monotonic() + SECONDS
+        while len(found) < number and time.monotonic() < end:
+            await asyncio.sleep(2)
+            found = json.loads((await call("Runtime.evaluate", expression=script))["result"]["value"])
+        picture.write_bytes(base64.b64decode((await call("Page.captureScreenshot"))["data"]))
+        connection.close()
+        while await connection.read_message() is not None:
+            pass
+        return found
+
+    try:
+        assert process.stderr is not None
+        (started,) = [next(line for line in process.stderr if "DevTools listening on" in line)]
+        return asyncio.run(visit(started.partition("127.0.0.1:")[2].partition("/")[0]))
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+
+
+PANEL = "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
+"""Key of the panel that MLflow opens at the first visit and not again."""
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_the_view_opens_with_readable_charts(server: tuple[str, str], width: int, tmp_path: Path) -> None:
+    query = "workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
+    url = f"{server[0]}/#/experiments/1/runs?{query}"
+    charts = look(url, width, MEASURE, 3, tmp_path / "charts.png")
+    assert len(charts) >= 3, "no charts: does this MLflow read the saved view?"
+    for chart in charts:
+        assert chart["width"] > 400
+        assert chart["height"] > 180
+        assert chart["cut"] == []
+    assert any(chart["bars"] == 2 for chart in charts), "a difference to the baseline per other variant"
+    assert any(chart["bands"] == 3 for chart in charts), "a loss with a band per variant"
+    assert any(chart["points"] == 3 and not chart["bands"] for chart in charts), "a cost per variant"
+
+
+def test_the_attention_page_opens_in_the_viewer_of_artifacts(server: tuple[str, str], tmp_path: Path) -> None:
+    address, own = server
+    url = f"{address}/#/experiments/2/runs/{own}/artifacts/attention/probe-0.html"
+    script = "JSON.stringify(Array.from(document.querySelectorAll('iframe')).map(frame => frame.srcdoc || frame.src))"
+    frames = look(url, 1280, script, 1, tmp_path / "attention.png")
+    assert frames

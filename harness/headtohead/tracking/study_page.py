@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from headtohead.config.labels import shortened_slug
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.storage import states
@@ -130,7 +131,8 @@ def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
     lefts = Counter(label.partition(" against ")[0] for label in main)
     short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
-    return {mlflow_name(short.get(label, label)): contrast for label, contrast in main.items()}
+    names = {label: mlflow_name(short.get(label, label).replace("/", "-")) for label in main}
+    return {shortened_slug(names[label]): contrast for label, contrast in main.items()}
 
 
 def _verdicts(answer: Answer) -> Counter[str]:

@@ -130,7 +130,9 @@ def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
     lefts = Counter(label.partition(" against ")[0] for label in main)
     short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
-    return {mlflow_name(short.get(label, label)): contrast for label, contrast in main.items()}
+    # MLflow refuses a name that is not a normal path, such as diff/../a, and names of more than 250 characters.
+    names = {label: mlflow_name(short.get(label, label)).replace("/", "-")[:200] for label in main}
+    return {names[label]: contrast for label, contrast in main.items()}
 
 
 def _verdicts(answer: Answer) -> Counter[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from headtohead.config.labels import shortened_slug
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.storage import states
@@ -83,7 +84,7 @@ def read_state(study: TrackedStudy, *, is_last: bool) -> StudyState:
                 if (loss := metrics.get(BEST_BY)) is not None and math.isfinite(loss):
                     scores.append((loss, number, run))
                 if execution and not run.reused_from:
-                    hours += (metrics.get("system/wall_seconds") or 0.0) / 3600 / len(execution.stack)
+                    hours += (metrics.get("system/wall_seconds") or 0.0) / 3600 / max(1, len(execution.stack))
         counts[state] += 1
     return StudyState(counts, max(filter(None, ended), default=None), hours, min(scores)[2] if scores else None)
 
@@ -130,9 +131,8 @@ def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
     lefts = Counter(label.partition(" against ")[0] for label in main)
     short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
-    # MLflow refuses a name that is not a normal path, such as diff/../a, and names of more than 250 characters.
-    names = {label: mlflow_name(short.get(label, label)).replace("/", "-")[:200] for label in main}
-    return {names[label]: contrast for label, contrast in main.items()}
+    names = {label: mlflow_name(short.get(label, label).replace("/", "-")) for label in main}
+    return {shortened_slug(names[label]): contrast for label, contrast in main.items()}
 
 
 def _verdicts(answer: Answer) -> Counter[str]:

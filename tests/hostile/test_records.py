@@ -165,8 +165,8 @@ CASES = [
     damaged(
         "run",
         "option",
-        field("config", "positional", "encoder", "options", value={"max_len": -1}),
-        "positional 'sinusoidal': max_len: must be greater than or equal to 1",
+        field("config", "positional", "encoder", "options", value={"arithmetic": "x"}),
+        "positional 'sinusoidal': arithmetic: ",
     ),
     damaged("run", "unknown", field("code", value="x"), "code: Extra inputs are not permitted"),
     damaged("status", "state", field("state", value="FINE"), "state"),

@@ -42,8 +42,18 @@ _DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.erro
 def read_lines(path: Path) -> list[str]:
     """Return the lines without line ends (LF or CRLF) and without a byte order mark.
 
-    The first bytes decide the compression, not the name. Only a line feed ends a line: other
-    Unicode separators occur inside sentences.
+    Only a line feed ends a line: other Unicode separators occur inside sentences.
+
+    Raises:
+        HeadToHeadError: As ``read_text``.
+    """
+    return [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a UTF-8 file, with its line ends and without a byte order mark.
+
+    The first bytes decide the compression, not the name.
 
     Raises:
         HeadToHeadError: If the file is missing, special, empty, damaged, too large or not UTF-8.
@@ -66,10 +76,10 @@ def read_lines(path: Path) -> list[str]:
             f"file '{path}' is not UTF-8: line {number} has the byte 0x{content[error.start]:02x}; "
             "convert it, for instance with: iconv -f latin1 -t utf-8"
         ) from error
-    if not text.removeprefix("\ufeff").strip():
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
         raise HeadToHeadError(f"file '{path}' is empty")
-    lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
-    return [line.removesuffix("\r") for line in lines]
+    return text
 
 
 def unpack(path: Path) -> Iterator[bytes]:

@@ -39,9 +39,6 @@ from headtohead.training.memory import is_device_error, is_out_of_memory, keep_f
 from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5
-_UNSAVED = ("test", "system")
-"""Metrics in histories that are not those of the saved weights."""
-
 
 log = logging.getLogger(__name__)
 

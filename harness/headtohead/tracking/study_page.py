@@ -84,7 +84,7 @@ def read_state(study: TrackedStudy, *, is_last: bool) -> StudyState:
                 if (loss := metrics.get(BEST_BY)) is not None and math.isfinite(loss):
                     scores.append((loss, number, run))
                 if execution and not run.reused_from:
-                    hours += (metrics.get("system/wall_seconds") or 0.0) / 3600 / len(execution.stack)
+                    hours += (metrics.get("system/wall_seconds") or 0.0) / 3600 / max(1, len(execution.stack))
         counts[state] += 1
     return StudyState(counts, max(filter(None, ended), default=None), hours, min(scores)[2] if scores else None)
 

@@ -55,7 +55,8 @@ def keep_freed_memory() -> bool:
 def machine_load(device: torch.device) -> dict[str, float]:
     """Return the load of the machine by the names of MLflow's system metrics: CPU since the last call, memory, GPU.
 
-    The GPU's utilisation requires nvidia-ml-py; without it, only its memory is measured.
+    The GPU's utilisation requires nvidia-ml-py and a driver that counts it, as it does not for a part of a GPU (MIG);
+    without it, only the memory is measured.
     """
     memory = psutil.virtual_memory()
     load = {
@@ -67,6 +68,6 @@ def machine_load(device: torch.device) -> dict[str, float]:
         free, total = torch.cuda.mem_get_info(device)
         load["system/gpu_0_memory_usage_megabytes"] = (total - free) / 1e6
         load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
-        with suppress(ModuleNotFoundError, RuntimeError):
+        with suppress(Exception):  # the errors of nvidia-ml-py have no narrower base outside the package
             load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
     return load

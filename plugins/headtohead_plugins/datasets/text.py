@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from headtohead.data import Metric, file_sha256, read_lines
+from headtohead.data import Metric, file_sha256, read_text
 from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
@@ -104,7 +104,7 @@ class Text(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Return the blocks of all parts as targets of empty sources."""
         assert isinstance(options, Options)
-        text = "\n".join(read_lines(_path(options))) + "\n"
+        text = read_text(_path(options))
         first = int(len(text) * (1 - options.held_out))
         middle = (first + len(text)) // 2
         parts = {"train": text[:first], "valid": text[first:middle], "test": text[middle:]}
@@ -117,7 +117,7 @@ class Text(Dataset):
         missing = [part for part, own in tokens.items() if len(own) < 2]
         if missing:
             raise HeadToHeadError(
-                f"file '{options.file}' is too short: {missing[0]} has no token to predict; raise data.held_out, "
+                f"file '{options.file}' is too short: {missing[0]} has no token to predict; change data.held_out, "
                 "or use a longer file"
             )
         counts = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())

@@ -21,7 +21,7 @@ UNITS = ["character", "byte", "subword"]
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "text.txt"
-    path.write_text(WORDS * 40, encoding="utf-8")
+    path.write_text(WORDS * 40, encoding="utf-8", newline="")
     return str(path)
 
 
@@ -47,6 +47,14 @@ def test_blocks_hold_the_file_in_order_and_predict_every_token_once(file, unit, 
     assert predicted == len((WORDS * 40).encode()) - sum(len(own[0]) for own in joined.values())
     shares = {part: len(readable(" ".join(own))) / len(WORDS * 40) for part, own in joined.items()}
     assert shares == pytest.approx({"train": 0.9, "valid": 0.05, "test": 0.05}, abs=0.002)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "", "\n\n"])
+def test_line_ends_are_those_of_the_file(tmp_path, end):
+    path, text = tmp_path / "windows.txt", "one\r\ntwo\n" * 40 + end
+    path.write_bytes(text.encode())
+    parts = blocks_of(str(path), "byte", block=1000)
+    assert "".join(readable(block) for blocks in parts.values() for block in blocks) == text
 
 
 @pytest.mark.parametrize("unit", UNITS[:2])
@@ -81,7 +89,7 @@ def test_an_encoder_decoder_is_excluded_with_the_reason(file):
     ("options", "reason"),
     [
         ({}, "dataset 'text' needs a file; set data.file to a text file"),
-        ({"held_out": 0.001}, "too short: valid has no token to predict; raise data.held_out"),
+        ({"held_out": 0.001}, "too short: valid has no token to predict; change data.held_out"),
     ],
 )
 def test_unusable_files_are_refused(tmp_path, options, reason):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,11 +19,12 @@ from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.storage import states
 from headtohead.storage.progress import duration, read_progress, seconds_left
 from headtohead.storage.record import Number, read_record
-from headtohead.tracking.run_page import TAG_LIMIT, mlflow_name, parameters
+from headtohead.tracking.run_page import PARAM_LIMIT, TAG_LIMIT, mlflow_name, parameters
 from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
 
 UNREADABLE = "UNREADABLE"
 WAITING = "waiting"
+MAX_NAME = 230
 BEST_BY = "valid/loss"
 """Metric of the best run; the lowest value is the best."""
 
@@ -130,7 +132,13 @@ def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
     lefts = Counter(label.partition(" against ")[0] for label in main)
     short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
-    return {mlflow_name(short.get(label, label)): contrast for label, contrast in main.items()}
+    return {_metric_name(short.get(label, label)): contrast for label, contrast in main.items()}
+
+
+def _metric_name(label: str) -> str:
+    """Return a part of a metric's name: MLflow refuses names that are paths in another form, and long names."""
+    name = mlflow_name(label).replace("/", "-")
+    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}-{zlib.crc32(name.encode()):08x}"
 
 
 def _verdicts(answer: Answer) -> Counter[str]:
@@ -161,7 +169,8 @@ def study_parameters(study: TrackedStudy) -> dict[str, str]:
         shared = {name: value for name, value in (shared if number else own).items() if own.get(name) == value}
     values: dict[str, Any] = {axis: [variant.axes.get(axis) for variant in plan.variants] for axis in plan.axes}
     design = {axis: ", ".join(map(str, dict.fromkeys(found))) for axis, found in values.items()}
-    return shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
+    found = shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
+    return {name: value[:PARAM_LIMIT] for name, value in found.items()}
 
 
 def study_note(

@@ -79,7 +79,7 @@ def test_records_and_report_name_the_run_and_the_hash_of_its_weights(warm: Warm)
     assert [record(run)["config"]["init_from"] for run in warm.directories()] == [expected, expected]
     assert "init_from" not in record(warm.source)["config"]
     tracked = TrackedStudy.read(warm.experiment).runs()[0]
-    logged = parameters(tracked, tracked.record)
+    logged = parameters(tracked.record)
     assert (logged["init_from.run"], logged["init_from.weights"]) == (expected["run"], sha256)
     warm.h2h("export", warm.directories()[0].name, "model")
     assert expected["run"] in (warm.folder / "model" / "README.md").read_text()

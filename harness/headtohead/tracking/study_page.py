@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from headtohead.config.labels import shortened_slug
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.storage import states
@@ -24,7 +24,6 @@ from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
 
 UNREADABLE = "UNREADABLE"
 WAITING = "waiting"
-MAX_NAME = 230
 BEST_BY = "valid/loss"
 """Metric of the best run; the lowest value is the best."""
 
@@ -132,13 +131,8 @@ def main_contrasts(answer: Answer) -> dict[str, _Contrast]:
     main = {contrast["label"]: contrast for contrast in answer["contrasts"] if contrast["main"]}
     lefts = Counter(label.partition(" against ")[0] for label in main)
     short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
-    return {_metric_name(short.get(label, label)): contrast for label, contrast in main.items()}
-
-
-def _metric_name(label: str) -> str:
-    """Return a part of a metric's name: MLflow refuses names that are paths in another form, and long names."""
-    name = mlflow_name(label).replace("/", "-")
-    return name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}-{zlib.crc32(name.encode()):08x}"
+    names = {label: mlflow_name(short.get(label, label).replace("/", "-")) for label in main}
+    return {shortened_slug(names[label]): contrast for label, contrast in main.items()}
 
 
 def _verdicts(answer: Answer) -> Counter[str]:
@@ -169,8 +163,8 @@ def study_parameters(study: TrackedStudy) -> dict[str, str]:
         shared = {name: value for name, value in (shared if number else own).items() if own.get(name) == value}
     values: dict[str, Any] = {axis: [variant.axes.get(axis) for variant in plan.variants] for axis in plan.axes}
     design = {axis: ", ".join(map(str, dict.fromkeys(found))) for axis, found in values.items()}
-    found = shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
-    return {name: value[:PARAM_LIMIT] for name, value in found.items()}
+    params = shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
+    return {name: value[:PARAM_LIMIT] for name, value in params.items()}
 
 
 def study_note(

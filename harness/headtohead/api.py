@@ -461,7 +461,7 @@ def register_model(experiment: Path | str, name: str, *, runs: Path | str | None
         uri: The MLflow store; default: ``MLFLOW_TRACKING_URI``, else a database beside the runs folder.
 
     Raises:
-        HeadToHeadError: If no run is DONE, or MLflow lacks the run or refuses the model.
+        HeadToHeadError: If no run is DONE or the best cannot translate, or MLflow lacks the run or refuses the model.
     """
     from headtohead.tracking.registering import register
 
@@ -469,6 +469,8 @@ def register_model(experiment: Path | str, name: str, *, runs: Path | str | None
     best = read_state(study, is_last=True).best
     if best is None:
         raise HeadToHeadError(f"no run of '{study.name}' is DONE with a validation loss; finish it with h2h run")
+    if not load(best.path).can_translate:
+        raise HeadToHeadError(f"run '{best.path.name}' cannot translate, so its model has no use in MLflow's registry")
     with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
         export(best.path, folder, runs=study.path.parent)
         return register(study, best, Path(folder), name, uri or default_uri(study.path.parent))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import shutil
 import zlib
@@ -11,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from mlflow import MlflowClient
+from safetensors.numpy import load_file, save_file
 
 from headtohead.storage.leases import Lease
 from headtohead.tracking.shipping import Shipper, ship
@@ -178,3 +181,35 @@ def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study:
         assert differences[first] == pytest.approx(values[0][first] - values[1][first]), metric
     assert len(differences) > 1
     assert not any(name.startswith("diff/") for name in baseline.data.metrics)
+
+
+def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
+    made: ModuleType, make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    """MLflow refuses long names of metrics and those that are paths in another form, such as ``diff//data/a``."""
+    folder = make_experiment(axes=AXES)
+    long = ["x" * 300 + f" against {side}" for side in "ab"]
+    contrasts = [ROTARY | {"label": f"{left} against a.txt"} for left in ("/data/b", "../b")]
+    contrasts += [ROTARY | {"label": label} for label in long]
+    shared = {"interval": INTERVAL, "holm_p": 0.1}
+    report = folder.parent.parent / "reports/quickstart"
+    report.mkdir(parents=True)
+    answer = ANSWER | {"contrasts": [contrast | shared for contrast in contrasts]}
+    (report / "answer.json").write_text(json.dumps(answer))
+    (report / "results.csv").write_text("run,column\n1,2\n")
+    maps = next(folder.glob("none-*/attention/maps.safetensors"))
+    save_file({name: values * np.nan for name, values in load_file(maps).items()}, maps)
+    made.record_checksums(maps.parent.parent)
+    found = ship(folder, store_uri)
+    assert (found.shipped, len(found.failures)) == (1, 1)
+    assert "not finite" in found.failures[0]
+    client = MlflowClient(store_uri)
+    index = client.get_experiment_by_name("headtohead studies").experiment_id
+    (own,) = client.search_runs([index])
+    assert {"diff/-data-b", "diff/..-b"} <= own.data.metrics.keys()
+    assert sum(name.startswith("diff/xxx") for name in own.data.metrics) == 2
+    (report / "answer.json").write_text(json.dumps(ANSWER))
+    for _ in range(3):
+        ship(folder, store_uri)
+    history = client.get_metric_history(own.info.run_id, "diff/-data-b")
+    assert [math.isnan(point.value) for point in history] == [False, True]

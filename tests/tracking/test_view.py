@@ -141,3 +141,11 @@ def test_an_untested_mlflow_has_no_views_and_a_note(plan: ExperimentRecord, monk
     assert views(plan) == {}
     assert "viewStateShareKey" not in link("7")
     assert len(view.untested()) == 1
+
+
+def test_a_view_of_too_many_variants_for_a_tag_does_not_list_their_groups(
+    plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = max(map(len, views(plan).values()))
+    monkeypatch.setattr("mlflow.utils.validation.MAX_EXPERIMENT_TAG_VAL_LENGTH", longest - 1)
+    assert sorted(bool(state["groupsExpanded"]) for state in _states(plan).values()).count(False) > 2

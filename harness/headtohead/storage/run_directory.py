@@ -25,6 +25,7 @@ from headtohead.errors import HeadToHeadError, shown_path, similar
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord
 from headtohead.storage.leases import Lease
+from headtohead.storage.metrics import derived
 from headtohead.storage.paths import inside
 from headtohead.storage.record import parse_record, read_record, required_record
 from headtohead.storage.results import HeadsRecord, MetricLine, ResultsRecord
@@ -91,9 +92,12 @@ class RunDirectory:
 
     @property
     def final_metrics(self) -> dict[str, float | None]:
-        """The metrics of results.json and heads.json; empty before the run is DONE."""
+        """The metrics of results.json, those derived from its counts, and heads.json; empty before the run is DONE."""
         results, heads = self.results, self.heads
-        return {**(results.metrics if results else {}), **(heads["metrics"] if heads else {})}
+        return {
+            **(derived(results.buckets) | dict(results.metrics) if results else {}),
+            **(heads["metrics"] if heads else {}),
+        }
 
     def history(self) -> Iterator[MetricLine | None]:
         """Yield the lines of metrics.jsonl, and None for a damaged line; a missing file has no lines.

@@ -55,12 +55,15 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
     for role in reversed(ROLES):
         variants, wide = [], 0
         for run, probe in probes:
-            if (weights := probe.weights.get(role)) is None:
+            if size > MAX_BYTES:
+                omitted.add(run.variant.title)
+                continue
+            if (weights := _weights(probe).get(role)) is None:
                 continue
             title = f"{run.variant.title} (seed {run.seed}{', the baseline' if probe is baseline else ''})"
             width, figure = _figure("weights", weights, probe, role)
             figures = [figure]
-            other = baseline.weights.get(role) if baseline and probe is not baseline else None
+            other = _weights(baseline).get(role) if baseline and probe is not baseline else None
             if other is None or baseline is None:
                 pass
             elif other.shape == weights.shape and baseline.tokens(role) == probe.tokens(role):
@@ -79,7 +82,8 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
         more = f"{summary}{columns}{folded}</div></details>" * bool(folded)
         text.append(f"<h2>{ROLES[role]}</h2>{columns}{opened}</div>{more}" * bool(variants))
     left_out = f"<p>Too large for this page: {escape(', '.join(sorted(omitted)))}.</p>" * bool(omitted)
-    source = escape(probes[0][1].probe["source"])
+    probe = probes[0][1].probe
+    source = escape(probe["source"] or probe["target"] or "")  # a text has no sources
     return visible(
         f'<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Attention: {source}</title><style>{STYLE}</style><h1>Attention of every variant: “{source}”</h1>"
@@ -88,6 +92,13 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
         "have different functions in two models.</p>"
         f"{left_out}{''.join(text)}"
     )
+
+
+def _weights(probe: ProbeMaps) -> dict[str, NDArray[np.float32]]:
+    """Return the maps by role; none of a damaged file, which is reported when its run is logged."""
+    with suppress(HeadToHeadError):
+        return probe.weights
+    return {}
 
 
 def _figure(caption: str, weights: NDArray[np.float32], probe: ProbeMaps, role: str) -> tuple[int, str]:

@@ -27,7 +27,8 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
     verdicts, primary, logged = dict[str, str](), study.record.metrics.primary, {}
     if table is not None and table.is_file():
         with table.open(encoding="utf-8", newline="") as lines:
-            verdicts = {row["variant"]: row["verdict"] for row in csv.DictReader(lines)}
+            rows = csv.DictReader(lines)  # a report of an earlier version may lack a column
+            verdicts = {row["variant"]: row["verdict"] for row in rows if row.get("variant") and row.get("verdict")}
     for found in store.runs(experiment_id, "attributes.status = 'FINISHED'"):
         metrics, tags = found.data.metrics, found.data.tags
         values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary), tags.get(VERDICT_TAG)

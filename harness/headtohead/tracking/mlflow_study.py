@@ -161,7 +161,8 @@ class MlflowStudy(StudyLogger):
         self.stale = stale = "; ".join(stale_changes(self.study)) if is_last else ""
         metrics = study_metrics(self.study, state, answer)
         # MLflow cannot delete a metric of an earlier answer.
-        earlier = {name: math.nan for name in self.sent if name.partition("/")[0] in CONTRASTS} if answer else {}
+        shown = [name for name, value in self.sent.items() if not math.isnan(value)] if answer else []
+        earlier = {name: math.nan for name in shown if name.partition("/")[0] in CONTRASTS}
         fresh = {name: value for name, value in (earlier | metrics).items() if self.sent.get(name) != value}
         tags = study_tags(self.study, state, answer, stale) | {"h2h.experiment_id": self.to.experiment_id}
         tags[NOTE_TAG] = self._note()
@@ -234,7 +235,7 @@ class MlflowStudy(StudyLogger):
         probes = "; ".join(
             f"{step}: " + (f"[{source}]({page})" if page else source)
             for step, (probe, page) in enumerate(zip_longest(plan.probes, self.pages))
-            if (source := markdown_escape(probe.source))
+            if (source := markdown_escape(probe.source or probe.target or ""))
         )
         paragraphs = [
             f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",

@@ -19,7 +19,7 @@ from headtohead.escaping import markdown_code, markdown_escape, single_line
 from headtohead.storage import states
 from headtohead.storage.progress import duration, read_progress, seconds_left
 from headtohead.storage.record import Number, read_record
-from headtohead.tracking.run_page import TAG_LIMIT, mlflow_name, parameters
+from headtohead.tracking.run_page import PARAM_LIMIT, TAG_LIMIT, mlflow_name, parameters
 from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
 
 UNREADABLE = "UNREADABLE"
@@ -163,7 +163,8 @@ def study_parameters(study: TrackedStudy) -> dict[str, str]:
         shared = {name: value for name, value in (shared if number else own).items() if own.get(name) == value}
     values: dict[str, Any] = {axis: [variant.axes.get(axis) for variant in plan.variants] for axis in plan.axes}
     design = {axis: ", ".join(map(str, dict.fromkeys(found))) for axis, found in values.items()}
-    return shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
+    params = shared | design | {"baseline": plan.by_slug[plan.baseline].title, "match": plan.match}
+    return {name: value[:PARAM_LIMIT] for name, value in params.items()}
 
 
 def study_note(

@@ -125,10 +125,15 @@ def index_view(plan: ExperimentRecord) -> dict[str, str]:
 
 def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
     """Return the value of the tag of a view."""
+    from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
+
     packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     created = milliseconds(plan.created)
     content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
-    return json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
+    value = json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
+    if len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH and state["groupsExpanded"]:  # thousands of variants
+        return _packed(plan, name, state | {"groupsExpanded": {}})
+    return value
 
 
 def _state(

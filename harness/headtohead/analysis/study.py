@@ -23,7 +23,7 @@ from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differe
 from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
-from headtohead.storage.metrics import label
+from headtohead.storage.metrics import label, stored
 from headtohead.storage.translations import translations_of
 
 
@@ -143,14 +143,14 @@ class Analysis(Scores):
     def reference_metric(self) -> str | None:
         """The metric in which models and reference points are compared, or None.
 
-        It is the primary metric, else a metric of the dataset in which a model can score, the default primary metric
-        last.
+        It is the primary metric or the one from which it is computed, else a metric of the dataset in which a model
+        can score, the default primary metric last.
         """
         points = self.reference_points.get(self.frames.baseline)
         if points is None:
             return None
         default, *others = points.scores["vocabulary_bound"]
-        return next((metric for metric in (self.metric, *others, default) if metric in points.metrics), None)
+        return next((metric for metric in (stored(self.metric), *others, default) if metric in points.metrics), None)
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""

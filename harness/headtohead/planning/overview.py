@@ -75,9 +75,10 @@ def _lines(plan: Plan) -> Iterator[str]:
     data, looks, tuning, runs_root = plan.data.record, plan.looks, plan.tuning, plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     counts, tokens = (" / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary"))
+    examples = "pairs" if data["longest"]["source"] else "blocks"
     yield (
-        f"data: {data['dataset']}, split {data['split']}, {counts} pairs (train / valid / test), {tokens} vocabulary "
-        f"tokens, data_hash {data['data_hash'][:8]}"
+        f"data: {data['dataset']}, split {data['split']}, {counts} {examples} (train / valid / test), {tokens} "
+        f"vocabulary tokens, data_hash {data['data_hash'][:8]}"
     )
     if tuning:
         listed_settings, *others = tuning.settings.values()

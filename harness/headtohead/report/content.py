@@ -13,7 +13,7 @@ from headtohead.report.attention import Gallery, gallery
 from headtohead.report.remarks import Remark, remarks
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
-from headtohead.storage.metrics import counted, readable, unpadded
+from headtohead.storage.metrics import counted, readable, stored, unpadded
 from headtohead.storage.palette import Palette
 from headtohead.storage.staleness import stale_changes
 
@@ -82,7 +82,7 @@ class Report:
     def has_unpadded(self) -> bool:
         """Whether scores without padding were evaluated and can differ: some mask does not hide padding."""
         frames = self.analysis.frames
-        evaluated = unpadded(self.analysis.metric) in frames.runs
+        evaluated = unpadded(stored(self.analysis.metric)) in frames.runs
         return evaluated and not all(frames.by_slug[slug].padding_hidden for slug in self.listed)
 
     @cached_property

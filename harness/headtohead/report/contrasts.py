@@ -22,7 +22,7 @@ from headtohead.report.section import (
     with_interval,
 )
 from headtohead.statistics.variance import CrossedEstimate
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, unpadded
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
 
 MOST_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
@@ -99,14 +99,14 @@ def factor_section(report: Report) -> Section | None:
         return None
     without: dict[str, Contrast] = {}
     if report.has_unpadded:
-        other_metric = Analysis(analysis.frames, unpadded(metric), allow_partial=analysis.allow_partial)
+        other_metric = Analysis(analysis.frames, unpadded(stored(metric)), allow_partial=analysis.allow_partial)
         without = {contrast.name: contrast for contrast in other_metric.families.factors.contrasts}
     names, more = [], []
     for contrast in ordered:
         value = f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left
         names.append({"axis": str(contrast.axis), "value": value, "against": contrast.right})
         other = without.get(contrast.name)
-        padding = {"without padding": difference(other.paired if other else None, metric)} if without else {}
+        padding = {"without padding": difference(other.paired if other else None, stored(metric))} if without else {}
         spread = f"\n{ends(*contrast.spread, metric, signed=True)}" if contrast.spread else ""
         more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
     return Section(

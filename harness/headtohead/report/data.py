@@ -31,23 +31,32 @@ def data_section(report: Report) -> Section:
 
 
 def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties of a dataset in a run's record, by name."""
+    """Return the properties of a dataset in a run's record, by name; those of sources only if there are any."""
+    has_sources = (data.get("longest") or {}).get("source") != 0
+    sides = {"source", "target"} if has_sources else {"target"}
     unknown = (data.get("unk_rate") or {}).get("test") or {}
     bound, leak = data.get("bag_of_words_upper_bound"), data.get("leak")
     split = data.get("split") or ""
     if split and leak is not None:
-        text = f"LEAKY: {_percent(leak)} of the test sources are in training" if data.get("leaky") else _percent(leak)
+        leaked = "sources" if has_sources else "blocks"
+        text = f"LEAKY: {_percent(leak)} of the test {leaked} are in training" if data.get("leaky") else _percent(leak)
         split += f", {text}" if data.get("leaky") else f", leak {text}"
     properties = {
-        "dataset": ", ".join(filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ())])),
+        "dataset": ", ".join(
+            filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])
+        ),
         "split": split,
-        "pairs": _counts(data.get("counts"), "{:,}"),
+        "pairs" if has_sources else "blocks": _counts(data.get("counts"), "{:,}"),
         "dropped": _counts(data.get("dropped")),
         "vocabulary": _counts(data.get("vocabulary")),
-        "unknown words, test": _counts({name: _percent(fraction) for name, fraction in unknown.items()}),
-        "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens" if data.get("normalise") else "",
+        "unknown words, test": _counts({name: _percent(unknown[name]) for name in unknown if name in sides}),
+        "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens"
+        if has_sources and data.get("normalise")
+        else "",
         "longest, tokens": _counts(data.get("longest")),
-        "bag-of-words upper bound": "" if bound is None else f"{bound:.3f} exact match on the test set",
+        "bag-of-words upper bound": ""
+        if bound is None or not has_sources
+        else f"{bound:.3f} exact match on the test set",
         "licence": data.get("licence"),
         "citation": data.get("citation"),
         "data hash": data.get("data_hash"),

@@ -62,12 +62,13 @@ def attention_section(report: Report) -> Section | None:
         else "",
         f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
     ]
-    source = gallery.variants[0].maps[0].probe["source"]
+    probe = gallery.variants[0].maps[0].probe
+    shown = probe["source"] or " ".join(probe["target_tokens"])
     return Section(
         "Attention maps",
         " ".join(filter(None, [*texts, *gallery.notes])),
         figure="attention",
-        caption=f"Sentence “{source}”, {gallery.role}, layer {gallery.layer}, head 0, one seed of each.",
+        caption=f"Sentence “{shown}”, {gallery.role}, layer {gallery.layer}, head 0, one seed of each.",
         maps=payload(gallery),
     )
 

@@ -54,7 +54,7 @@ def setup_line(analysis: Analysis) -> str:
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}s"
     layers = [
-        f"{model.decoder_layers} layers (decoder-only)"
+        f"{counted(model.decoder_layers, 'layer')} (decoder-only)"
         if model.architecture == "decoder-only"
         else f"{model.encoder_layers} + {model.decoder_layers} layers"
         for model in (found.config.model for found in variants)

@@ -12,7 +12,7 @@ from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
-from headtohead.storage.metrics import counted, readable, show, show_count, show_p, unpadded
+from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
 
 MOST_NAMES = 12
 """Maximum number of variants that a cell names."""
@@ -115,21 +115,22 @@ def collapse_section(report: Report) -> Section | None:
 
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
-    analysis, frames, name = report.analysis, report.analysis.frames, unpadded(report.analysis.metric)
+    analysis, frames, metric = report.analysis, report.analysis.frames, stored(report.analysis.metric)
+    name = unpadded(metric)
     if name not in frames.runs:
         return None
     rows = []
     for slug in report.listed if report.has_unpadded else ():
-        own, padded = frames.scores(slug, name), frames.scores(slug, analysis.metric)
+        own, padded = frames.scores(slug, name), frames.scores(slug, metric)
         seeds = sorted(own.keys() & padded.keys())
         if own:
             change = paired([padded[seed] for seed in seeds], [own[seed] for seed in seeds])
             rows.append(
                 {
                     "variant": report.title(slug),
-                    "padded": reported(report, slug, analysis.metric),
+                    "padded": reported(report, slug, metric),
                     "unpadded": reported(report, slug, name),
-                    "padded − unpadded": difference(change, analysis.metric),
+                    "padded − unpadded": difference(change, metric),
                     "test loss, padded": reported(report, slug, "test/loss"),
                     "test loss, unpadded": reported(report, slug, "test/loss_unpadded"),
                     "masks hide padding": "yes" if frames.by_slug[slug].padding_hidden else "no",

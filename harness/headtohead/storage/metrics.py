@@ -57,6 +57,16 @@ def as_ratio(metric: str) -> str | None:
     return next((f"test/{own.name}" for own in DERIVED if metric == f"test/{own.counts_of}"), None)
 
 
+def stored(metric: str) -> str:
+    """Return the metric that runs store: the one from whose counts a derived metric is computed, else ``metric``.
+
+    >>> stored("test/log_error"), stored("test/bleu")
+    ('test/exact_match', 'test/bleu')
+    """
+    found = find(metric)
+    return f"test/{found.counts_of}" if found and found.counts_of else metric
+
+
 def higher_is_better(name: str) -> bool:
     """Return whether larger values of a metric are better.
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import is_loss, readable
+from headtohead.storage.metrics import is_loss, readable, stored
 from headtohead.storage.palette import Palette
 from headtohead.storage.states import DIVERGED
 
@@ -136,7 +136,7 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     """
     frames, leaf = analysis.frames, _leaf(analysis)
     buckets = frames.buckets
-    if leaf not in buckets or buckets.empty:
+    if leaf not in buckets or buckets.empty or not analysis.frames.record.data.get("longest", {}).get("source", 1):
         return pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
     rows = buckets.dropna(subset=[leaf])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
@@ -146,8 +146,8 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
 
 
 def _leaf(analysis: Analysis) -> str:
-    """Return the primary metric without its split."""
-    return analysis.metric.rsplit("/", 1)[-1]
+    """Return the primary metric without its split, or the stored metric from which it is computed."""
+    return stored(analysis.metric).rsplit("/", 1)[-1]
 
 
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:

@@ -89,7 +89,7 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     heads = files.read_json(path / "heads.json")["heads"]
     assert {head["role"] for head in heads} == {"decoder"}
     assert any(head["without-one"]["loss"] for head in heads)
-    assert "1 + 1 layers / 1 layers (decoder-only)" in compared.page()
+    assert "1 + 1 layers / 1 layer (decoder-only)" in compared.page()
 
 
 def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:

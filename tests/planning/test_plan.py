@@ -246,7 +246,7 @@ def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
         design: [{{one_at_a_time: {{positional: [none]}}}}]
         contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
     """)
-    assert [family.names for family in found.power] == [("none − baseline",), ("a", "b")]
+    assert [family.names for family in found.power] == [("positional none − baseline",), ("a", "b")]
 
 
 def test_variants_may_differ_in_their_data(plan):

@@ -23,7 +23,7 @@ import pytest
 from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
-from headtohead.storage.run_directory import checksums
+from headtohead.storage.run_directory import RunDirectory, checksums
 from headtohead.tracking.shipping import Shipper, ship
 
 MakeExperiment = Callable[..., Path]
@@ -89,7 +89,7 @@ def assert_logged(folder: Path) -> None:
     """Check that TensorBoard has the recorded history of every run, and its results once."""
     for run in sorted(path.parent for path in folder.glob("*/run.json")):
         history = recorded(run)
-        results = json.loads((run / "results.json").read_text())["metrics"]
+        results = RunDirectory(run).final_metrics
         found = events(folder.parent.parent / "tensorboard" / folder.name / run.name)
         finals = {name: value for name, value in results.items() if name not in history and value is not None}
         assert found.keys() == history.keys() | finals.keys()

@@ -53,7 +53,7 @@ def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
         "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens"
         if has_sources and data.get("normalise")
         else "",
-        "longest, tokens": _counts(data.get("longest")),
+        "longest, tokens": _counts({side: most for side, most in (data.get("longest") or {}).items() if most}),
         "bag-of-words upper bound": ""
         if bound is None or not has_sources
         else f"{bound:.3f} exact match on the test set",

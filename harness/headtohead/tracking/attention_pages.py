@@ -82,8 +82,8 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
         more = f"{summary}{columns}{folded}</div></details>" * bool(folded)
         text.append(f"<h2>{ROLES[role]}</h2>{columns}{opened}</div>{more}" * bool(variants))
     left_out = f"<p>Too large for this page: {escape(', '.join(sorted(omitted)))}.</p>" * bool(omitted)
-    probe = probes[0][1].probe
-    source = escape(probe["source"] or probe["target"] or "")  # a text has no sources
+    first = probes[0][1].probe
+    source = escape(first["source"] or first["target"] or "")  # a text has no sources
     return visible(
         f'<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Attention: {source}</title><style>{STYLE}</style><h1>Attention of every variant: “{source}”</h1>"

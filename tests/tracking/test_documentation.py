@@ -27,7 +27,7 @@ def test_the_python_sample_runs(
 ) -> None:
     make_experiment(axes={"positional": ["rotary"]})
     monkeypatch.chdir(tmp_path)
-    (sample,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    sample = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
     exec(compile(sample, "docs/how-to/mlflow.md", "exec"), {})
     assert capsys.readouterr().out == "quickstart: 1 shipped, 0 unchanged\n"
 

@@ -127,7 +127,8 @@ class Worker:
         self.last_progress = 0.0
         self.losses: dict[int, float] = {}
         """The training loss of each member at its last evaluation."""
-        self.load_step, self.load = -1, machine_load(self.device)
+        # The first sample of the CPU starts its measurement; a device is not used before the plugins are loaded.
+        self.load_step, self.load = -1, machine_load(torch.device("cpu"))
         self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()

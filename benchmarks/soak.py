@@ -256,7 +256,9 @@ def content(run: Path) -> dict[str, Any]:
     histories: dict[tuple[int, str], float | None] = {}
     for line in RunDirectory(run).history():
         if line is not None:
-            histories |= {(line.step, name): value for name, value in line.values.items()}
+            histories |= {
+                (line.step, name): value for name, value in line.values.items() if not name.startswith("system/")
+            }
     table = run / "translations.tsv"
     return {
         "state": files.read_json(run / "status.json")["state"],

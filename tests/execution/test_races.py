@@ -34,7 +34,7 @@ STUDY: dict[str, Any] = {
     "base": {
         "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
-        "train": {"steps": 80, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 20, "checkpoint_seconds": 0.05},
+        "train": {"steps": 320, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 80, "checkpoint_seconds": 0.05},
     },
     "baseline": {"positional": "sinusoidal"},
     "design": [{"one_at_a_time": {"model.d_ff": [20]}}],
@@ -337,15 +337,15 @@ def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Ra
 
 
 def disturb(race: Race, chance: random.Random, figures: Counter[str], *, takeovers: bool) -> None:
-    """Suspend random workers until all commands have ended, and run the shipper once meanwhile.
+    """Suspend random workers until all commands have ended, and run the shipper once after the first suspension.
 
     With ``takeovers``, the heartbeats of every second suspended worker are set back, so that the command on the
     other host takes over its leases.
     """
-    ship_at = time.monotonic() + chance.uniform(0.2, 2.0)
+    ship_at, before = time.monotonic() + chance.uniform(0.2, 2.0), figures["suspensions"]
     while not all(race.ended(number) for number in range(len(race.orders))):
         time.sleep(chance.uniform(0.01, 0.15))
-        if time.monotonic() > ship_at and (race.experiment / "experiment.json").exists():
+        if time.monotonic() > ship_at and figures["suspensions"] > before:
             ship_at = float("inf")
             ship(race)
         holders = race.holders()

@@ -69,7 +69,7 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
             elif other.shape == weights.shape and baseline.tokens(role) == probe.tokens(role):
                 figures.append(_figure("minus the baseline", weights - other, probe, role)[1])
             else:
-                figures.append("<p>No difference to the baseline: its heads, layers or tokens are others.</p>")
+                figures.append("<p>No difference to the baseline: it has other heads, layers or tokens.</p>")
             size += sum(len(figure) for figure in figures)
             wide = max(wide, 2 * width + GAP)
             if size > MAX_BYTES:

@@ -1,4 +1,4 @@
-"""induction: the last token of a sequence is a special token that occurred before; the label is the token that followed.
+"""induction: the last token of a sequence is a special token that occurred before; the label is the token after it.
 
 Papers: D. Fu et al. "Hungry Hungry Hippos: Towards Language Modeling with State Space Models". ICLR 2023,
 arXiv:2212.14052, section 3.1 (induction head); A. Gu, T. Dao. "Mamba". COLM 2024, arXiv:2312.00752, section 4.1.2

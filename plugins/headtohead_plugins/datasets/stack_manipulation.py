@@ -1,4 +1,6 @@
-"""stack-manipulation: the source is the content of a stack and n operations; the target is its content after them, from the top.
+"""stack-manipulation: the source is the content of a stack and n operations; the target is the content after them.
+
+The target begins with the top of the stack.
 
 Level in the Chomsky hierarchy: deterministic context-free. ``copy`` (context-sensitive), ``reverse`` (deterministic
 context-free) and ``addition`` with reversed digits (context-sensitive) are close to further tasks of the paper.

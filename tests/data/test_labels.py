@@ -36,7 +36,7 @@ def corpus_of(rows=40):
 
 
 def prepared(**fields):
-    config = DataConfig(dataset="invented", split="row", normalise="none", **SETTINGS | fields)
+    config = DataConfig(dataset="invented", split="row", **{"normalise": "none"} | SETTINGS | fields)
     return prepare_corpus(corpus_of(), config)
 
 
@@ -90,6 +90,7 @@ def test_other_labelled_words_are_other_data():
     ("fields", "remedy"),
     [
         ({"tokens": "subword"}, "tokens: word"),
+        ({"normalise": "unicode"}, "normalise: none"),
         ({"vocabulary": VocabularyConfig(shared=True, unknown="drop")}, "vocabulary.unknown: token"),
         ({"source_boundaries": "eos"}, "source_boundaries: none"),
         ({"target_boundaries": "none"}, "target_boundaries: eos"),

@@ -65,12 +65,7 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 
 
 def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tuple[str, str]]:
-    """Return the lines that ``stats`` prints, as pairs of label and text.
-
-    Args:
-        data: The prepared data.
-        readable: Returns the text of the tokens of a target without source.
-    """
+    """Return the lines that ``stats`` prints, as pairs of label and text; ``readable`` is that of the dataset."""
     record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
     counts = record["counts"]

@@ -45,7 +45,7 @@ class SizeOptions(OmittingSection, Options):
 
     def contradiction(self, split: str) -> str | None:
         """Return which options contradict each other or the split, or None."""
-        return None
+        raise NotImplementedError
 
 
 Length = Annotated[int, Field(ge=1, le=1000)]
@@ -62,9 +62,8 @@ class LengthOptions(SizeOptions):
 
     def lengths(self, part: str = "train") -> Sequence[int]:
         """Return all lengths from the shortest to the longest."""
-        first, last = self.shortest, self.longest
-        if part == "test":
-            first, last = self.test_lengths or (first, 2 * last)
+        tested = self.test_lengths or (self.shortest, 2 * self.longest)
+        first, last = tested if part == "test" else (self.shortest, self.longest)
         return range(first, last + 1)
 
     def contradiction(self, split: str) -> str | None:

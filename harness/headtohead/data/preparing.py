@@ -209,20 +209,19 @@ class _Preparation:
 
     def _check_labelled(self, pairs: int) -> None:
         """Raise an error for pairs without labels, or a setting with which a word is not one decoder input."""
+        name, data, words = self.config.dataset, self.config, self.config.vocabulary
         if len(self.labelled) < pairs:
-            raise HeadToHeadError(f"dataset '{self.config.dataset}' has pairs with and without labelled words; use one")
-        data, words = self.config, self.config.vocabulary
-        wrong = {
-            "tokens: word": data.tokens != "word",
-            "vocabulary.file: null": words.file is not None,
-            "vocabulary.unknown: token": words.unknown == "drop",
-            "source_boundaries: none": data.source_boundaries != "none",
-            "target_boundaries: eos": data.target_boundaries == "none",
+            raise HeadToHeadError(f"dataset '{name}' has pairs with and without labelled words; use one")
+        needed = {
+            "normalise: none": data.normalise == "none",
+            "tokens: word": data.tokens == "word",
+            "vocabulary.file: null": words.file is None,
+            "vocabulary.unknown: token": words.unknown != "drop",
+            "source_boundaries: none": data.source_boundaries == "none",
+            "target_boundaries: eos": data.target_boundaries != "none",
         }
-        if found := [field for field, applies in wrong.items() if applies]:
-            raise HeadToHeadError(
-                f"dataset '{data.dataset}' has labels of single words of a sequence; set data.{found[0]}"
-            )
+        for setting in (setting for setting, holds in needed.items() if not holds):
+            raise HeadToHeadError(f"dataset '{name}' has labels of single words of a sequence; set data.{setting}")
 
     def _divide(self) -> dict[str, Labels]:
         """Drop pairs that are too long, keep ``limit`` shuffled pairs beside given test parts, and split into parts."""
@@ -286,9 +285,8 @@ class _Preparation:
             front = len(BOUNDARIES[self.config.target_boundaries][0])
             for number, index in enumerate(indices):
                 labelled, words = self.labelled[rows[index]], text["source"][number].split()
-                where = [front + position for position in labelled if front + position < len(of_targets[number])]
-                of_targets[number][where] = labels[index][: len(where)]
-                for position in labelled:
+                for position, label in zip(labelled, labels[index], strict=True):
+                    of_targets[number][front + position : front + position + 1] = label  # none if it is truncated
                     words[position] = f"[{words[position]}]"
                 text["source"][number] = " ".join(words)
         return Split(arrays["source"], arrays["target"], text["source"], text["target"], references, of_targets)
@@ -327,10 +325,8 @@ class _Preparation:
             notes=self._notes(parts, leaked),
         )
         if self.labelled:
-            data.record["labels"] = {
-                part: sum(int((own != IGNORE_INDEX).sum()) for own in split.labels or ())
-                for part, split in splits.items()
-            }
+            counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
+            data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}
 
     def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
         notes, config = list(self.corpus.notes), self.config

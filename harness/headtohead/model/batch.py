@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from headtohead.data.vocabulary import IGNORE_INDEX
-
-__all__ = ["IGNORE_INDEX", "Batch"]
+from headtohead.data.vocabulary import IGNORE_INDEX as IGNORE_INDEX
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class StackTraining:
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.num_labels == 0).any())
-        self.has_unlabelled = training.has_unlabelled
+        self.has_unlabelled = not torch.equal(training.num_labels, training.host_target_lengths)
         self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
         planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
         self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)

@@ -85,11 +85,6 @@ class SplitTensors:
     def __len__(self) -> int:
         return len(self.source)
 
-    @property
-    def has_unlabelled(self) -> bool:
-        """Whether some decoder inputs have no label."""
-        return not torch.equal(self.num_labels, self.host_target_lengths)
-
     def batch(self, rows: Tensor, source_time: int, target_time: int) -> Batch:
         """Return the batch of rows ``[member, batch]``, padded to the given times.
 

@@ -137,7 +137,7 @@ def every_part_has_pairs(subject: DatasetSubject) -> Iterator[str]:
     """Every split has training, validation and test pairs."""
     defaults = {"normalise": subject.dataset.normalise, **subject.dataset.defaults.get("data", {})}
     for split, corpus in subject.first.items():
-        sizes = dict.fromkeys(("valid", "test"), max(1, len(corpus.pairs) // 10))
+        sizes = dict.fromkeys(("valid", "test"), max(1, sum(pair.split is None for pair in corpus.pairs) // 10))
         config = DataConfig(dataset=subject.name, split=split, **defaults | sizes)
         try:
             prepared = prepare_corpus(corpus, config)

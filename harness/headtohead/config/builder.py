@@ -364,7 +364,11 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
     if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
         reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tie_embeddings"), reason
-    splits = (*registry.dataset(data.dataset).splits, NOTHING_HELD_OUT)
+    dataset = registry.dataset(data.dataset)
+    for name, advice in dataset.unused.items():
+        if getattr(data, name) != (dataset.normalise if name == "normalise" else DataConfig.model_fields[name].default):
+            return ("data", name), f"dataset '{data.dataset}' does not use it; {advice}"
+    splits = (*dataset.splits, NOTHING_HELD_OUT)
     if data.split not in splits:
         hint = nearest(data.split, splits)
         return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"

@@ -126,8 +126,8 @@ class DataConfig(ConfigSection):
         description="seed of the draw of the data: which pairs are kept, and their split; per-run: each run draws the "
         "data with its own seed, so every seed of the study has its own data and vocabulary",
     )
-    tokens: Literal["word", "subword"] = Field(
-        "word", description="subword: byte-pair encoding learned on the training part"
+    tokens: Literal["word", "subword", "character"] = Field(
+        "word", description="subword: byte-pair encoding learned on the training part; character: with ▁ for a space"
     )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
     max_words: int | None = Field(

@@ -330,7 +330,7 @@ def gate_of_the_sentence(self, heads, x, values):
 @fault(Exclusive, "post_heads", "cached-decoding")
 def values_of_the_first_keys(self, heads, x, values):
     """the values of the first keys taken for those of the queries"""
-    return heads - heads * values[..., : heads.shape[-2], :]
+    return Exclusive.post_heads(self, heads, x, values[..., : heads.shape[-2], :])
 
 
 @fault(ValueResidual, "mix_values", "members")

@@ -197,7 +197,7 @@ def late_cache(original):
     "earlier inputs are missing from the cache",
     MultiHeadAttention,
     name="_inputs",
-    caught_by=("cached-decoding", "greedy-decoding"),
+    caught_by=("cached-decoding",),
     attention="short-convolution",
 )
 def forgotten_inputs(original):

@@ -12,6 +12,9 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from headtohead.plugin import Attention, HeadOptions, MaskPattern, hookimpl
 
+ADDED = 8
+"""Coordinates that the fast path adds, so that the kernel's width stays a multiple of 8; all but the first are 0."""
+
 
 class Sinks(Attention):
     """Split heads with weights whose sum is less than 1."""
@@ -31,16 +34,17 @@ class Sinks(Attention):
         return torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1)[..., :-1]
 
     def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
-        """Return the outputs of the fused kernel for one more key, whose value is 0."""
-        members, batch = q.shape[:2]
-        q, k, v = (x.flatten(0, 1) for x in (q, pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1))))
-        shape = (members, 1 if mask is None else mask.shape[1], q.shape[1], q.shape[2], k.shape[2] - 1)
-        scores = self.sinks.new_zeros(()) if mask is None else torch.where(mask, 0.0, -torch.inf)
-        sinks = self.sinks[:, None, :, None, None].expand(*shape[:-1], 1)
-        added = torch.cat([scores.to(sinks.dtype).expand(shape), sinks], dim=-1)
-        rows = added.expand(-1, batch, -1, -1, -1).flatten(0, 1).to(q.dtype)
-        heads: Tensor = scaled_dot_product_attention(q, k, v, attn_mask=rows, scale=self.context.geometry.scale)
-        return heads.view(members, batch, *heads.shape[1:])
+        """Return the outputs of the fused kernel for one more key, along a coordinate that no other key has."""
+        members, batch, _, _, width = q.shape
+        sinks = (self.sinks / self.context.geometry.scale).to(q.dtype)[:, None, :, None, None]
+        q = pad(torch.cat([q, sinks.expand(*q.shape[:-1], 1)], dim=-1), (0, ADDED - 1))
+        k, v = pad(k, (0, ADDED, 0, 1)), pad(v, (0, ADDED, 0, 1))
+        k[..., -1, width] = 1.0
+        if mask is not None:
+            mask = pad(mask, (0, 1), value=True).expand(members, batch, -1, -1, -1).flatten(0, 1)
+        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+        heads: Tensor = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.context.geometry.scale)
+        return heads[..., :width].view(members, batch, *heads.shape[1:3], width)
 
 
 @hookimpl

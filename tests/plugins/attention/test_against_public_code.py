@@ -204,7 +204,7 @@ def test_weights_and_outputs_of_heads_equal_transformers(style, family):
             module.sinks, named = attention.style.sinks[member], {}
         q, k, v = (seen[name][member] for name in ("queries", "keys", "values"))
         hidden = torch.zeros(mask[member].shape).double().masked_fill(~mask[member], -1e9)[:, None]
-        heads, weights = theirs(module, q, k, v, hidden, SIZE**-0.5, **named)
+        heads, weights = theirs(module, q, k, v, hidden, scaling=SIZE**-0.5, **named)
         live = mask[member].any(-1)
         torch.testing.assert_close(seen["weights"][member], weights, rtol=0, atol=SINGLE)
         torch.testing.assert_close(seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)

@@ -252,7 +252,7 @@ def test_scores_are_reduced_by_the_gates_of_the_tokens_between(role):
     found = part.content_bias(x, 3, role, layer)
     weights, rows, time = part.weight[1, layer].tolist(), x[1, 2].tolist(), x.shape[2]
     for head in range(4):
-        offset = float(part.offset[1, layer, 0, head])
+        offset = part.offset[1, layer, 0, head].item()
         products = (sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in rows)
         logs = [-math.log1p(math.exp(-product - offset)) for product in products]
         for query in range(time - 3, time):

@@ -75,13 +75,14 @@ def positions_without_a_label_have_no_gradient(subject: Subject) -> Verdict:
     batch = replace(model.batch_of(*vars(sentences).values()), labels=labels)
     num_labels = batch.num_labels.sum(1).double()
     is_label = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target) * (labels >= 0).unsqueeze(-1)
-    log_probs = forward(model, sentences).log_softmax(-1)
-    weights = is_label / -num_labels[:, None, None, None]
-    losses, expected = (log_probs * weights).flatten(1).sum(1).detach(), gradients(model, log_probs, weights)
+    logits = forward(model, sentences)
+    z = subject.config.train.z_loss * logits.logsumexp(-1, keepdim=True).square()
+    losses = ((z - logits.log_softmax(-1)) * is_label).flatten(1).sum(1) / num_labels
+    expected = gradients(model, losses)
     differences = []
     for selects in (False, True):
         found = backward_loss(model, batch, int(num_labels.max()), num_labels, 0.0, selects)
-        differences.append(float((found - losses).abs().max()))
+        differences.append(float((found - losses.detach()).abs().max()))
         for name, parameter in model.named_parameters():
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             differences.append(float((gradient - expected[name]).abs().max()))

@@ -68,6 +68,9 @@ def machine_load(device: torch.device) -> dict[str, float]:
         free, total = torch.cuda.mem_get_info(device)
         load["system/gpu_0_memory_usage_megabytes"] = (total - free) / 1e6
         load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
-        with suppress(Exception):  # the errors of nvidia-ml-py have no narrower base outside the package
-            load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
+        with suppress(ImportError):
+            from pynvml import NVMLError
+
+            with suppress(NVMLError, RuntimeError):  # a driver that does not count it, or no driver
+                load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
     return load

@@ -121,6 +121,20 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(
     assert not is_stale("plan")
 
 
+@pytest.mark.slow
+def test_workers_of_a_cluster_load_the_plugins_of_the_file(
+    folder: Path, h2h_here: Command, without_figures: None
+) -> None:
+    pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+    write(folder, STUDY | {"plugins": ["near.py", "more"], "design": []})
+    words = ["--launcher", "slurm", "--launcher-option", "executor=local"]
+    cache = {"H2H_CACHE": str(folder / "cache")}
+    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", *words, **cache)
+    assert done.returncode == 0, done.stderr
+    (path,) = folder.glob("study/runs/near/*/status.json")
+    assert json.loads(path.read_text("utf-8"))["state"] == "DONE"
+
+
 HEAD = "from headtohead.plugin import Positional, hookimpl\n"
 HOOK = "@hookimpl\ndef register_positionals():\n    return {}\n"
 INVALID = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from made.study import on_evaluation, wait_for
+from made.study import wait_for
 
 if TYPE_CHECKING:
     from .conftest import ClusterStudy
@@ -46,10 +46,7 @@ def numbers(study: ClusterStudy) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in paths}
 
 
-def test_a_killed_job_resumes_with_the_plugins_of_the_file_and_the_study_has_the_same_results(
-    study: ClusterStudy, here: ClusterStudy
-) -> None:
-    study.write(plugin=on_evaluation("(run.parents[2] / 'evaluated').touch()"))
+def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: ClusterStudy, here: ClusterStudy) -> None:
     # Cancelled jobs of other tests may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
     with study.started(*LOCAL, "--workers", "2") as parent:
@@ -71,7 +68,6 @@ def test_a_killed_job_resumes_with_the_plugins_of_the_file_and_the_study_has_the
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
     assert study.began_anew() == []
     assert study.results() == here.results()
-    assert (study.folder / "evaluated").exists()
     assert not numbers(study)
     assert set(study.cache.rglob("*_result.pkl")) <= before
 

@@ -8,6 +8,7 @@ import errno
 import re
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 import psutil
 import torch
@@ -69,8 +70,7 @@ def machine_load(device: torch.device) -> dict[str, float]:
         load["system/gpu_0_memory_usage_megabytes"] = (total - free) / 1e6
         load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
         with suppress(ImportError):
-            from pynvml import NVMLError
-
-            with suppress(NVMLError, RuntimeError):  # a driver that does not count it, or no driver
+            unmeasured = import_module("pynvml").NVMLError
+            with suppress(unmeasured, RuntimeError):  # a driver that does not count it, or no driver
                 load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
     return load

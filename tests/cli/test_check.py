@@ -163,7 +163,7 @@ def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2
             def build(self):
                 self.g = torch.nn.Parameter(torch.ones(4))
 
-            def post_heads(self, heads):
+            def post_heads(self, heads, x, values):
                 return heads * self.g[:, None, None, None, None]
 
         @hookimpl

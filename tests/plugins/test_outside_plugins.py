@@ -18,7 +18,10 @@ from click.testing import CliRunner
 from headtohead.cli import main
 from headtohead.plugin import Geometry
 from headtohead.plugins.component import BuildContext
+from headtohead.plugins.registry import current
+from headtohead.testing import tiny_config
 from made import separate_registry
+from made.equality import same_function
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
 
@@ -38,7 +41,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE, STYLE = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
 (EXPECTED_OUTPUT,) = blocks("text")
@@ -86,6 +89,15 @@ def test_the_bias_of_the_example_equals_its_equation(folder: Path) -> None:
                 for column, j in enumerate(range(7)):
                     expected = sum(a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4))
                     assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_attention_style_of_the_page_is_the_built_in_gate_per_head() -> None:
+    registry = current()
+    registry.add_file(Path("h2h_gate.py"), STYLE.encode())
+    gated = tiny_config(attention={"name": "gated", "per": "head"})
+    rename = lambda weights: {name.replace("style.weight", "style.gate"): x for name, x in weights.items()}  # noqa: E731
+    assert same_function(tiny_config(attention="head-gate"), gated, rename)
 
 
 @pytest.fixture(scope="module")

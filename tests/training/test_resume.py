@@ -46,11 +46,16 @@ def train_until(config: RunConfig, points: ResumePoints, at: int) -> None:
 CONFIGS = {
     "plain": {},
     "adam and cosine": {"optimizer": "adam", "schedule": "cosine", "weight_decay": 0.1},
+    "muon and wsd": {"optimizer": "muon", "schedule": "wsd", "weight_decay": 0.1, "z_loss": 1e-2},
     "early stopping": {"early_stopping": {"patience": 1}, "evaluate_every": 2, "lr": 0.3},
 }
 
 
-@case_table(("name", "at"), [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("early stopping", 3)], default=1)
+@case_table(
+    ("name", "at"),
+    [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("muon and wsd", 9), ("early stopping", 3)],
+    default=1,
+)
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
     seen: list[Evaluation] = []

@@ -9,7 +9,7 @@ from headtohead.data.generated import Example, LengthOptions, Task, generate_cor
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
-from headtohead.data.reading import file_sha256, read_lines, read_text
+from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
@@ -40,6 +40,7 @@ __all__ = [
     "file_sha256",
     "generate_corpus",
     "hash_pairs",
+    "open_file",
     "prepare",
     "prepare_corpus",
     "read_corpus",

@@ -64,6 +64,8 @@ class Tokeniser:
         """Return the words or subwords of a normalised text."""
         if self.subwords is None:
             return normalised.split()
+        if self.subwords == subwords.CHARACTERS:
+            return list(normalised.replace(" ", subwords.WORD_START))
         tokens: list[str] = subwords.load_tokenizer(self.subwords).encode(normalised, add_special_tokens=False).tokens
         return tokens
 

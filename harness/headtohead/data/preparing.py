@@ -164,7 +164,7 @@ class _Preparation:
         config, corpus, parts = self.config, self.corpus, self._divide()
         given = read_tokenizer(config) if config.vocabulary.file else None
         merges = dict.fromkeys(SIDES, str(given.tokenizer)) if given else None
-        if config.tokens == "subword":
+        if config.tokens != "word":
             merges = self._learn(parts["train"])
         tokenisers = tokenisers_of(config, merges)
         words = {
@@ -229,6 +229,8 @@ class _Preparation:
     def _learn(self, train: Labels) -> dict[Side, str]:
         """Return the subword merges of each side, learned on the training part."""
         vocabulary = self.config.vocabulary
+        if self.config.tokens == "character":
+            return dict.fromkeys(SIDES, subwords.CHARACTERS)
         size = (vocabulary.max_size or DEFAULT_SUBWORDS) - len(SPECIALS) + 1
         texts = {side: [self.text[side][row] for row in train.tolist()] for side in SIDES}
         if vocabulary.shared:

@@ -66,7 +66,9 @@ def backward_loss(
             num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
         hidden, labels = label_positions(hidden, labels, num_target_tokens)
     hidden = hidden.flatten(1, 2)
-    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
+    config = model.config
+    extra = precision, config.train.z_loss, config.model.logit_softcap
+    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, *extra)
     # The gradient of the sum: each member's gradient is that of its own loss.
     pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
     roots = [(tensor, gradient) for tensor, gradient in pairs if tensor is not None and gradient is not None]
@@ -110,11 +112,14 @@ def loss_gradients(
     num_labels: Tensor,
     smoothing: float | PerMember = 0.0,
     precision: torch.dtype | None = None,
+    z_loss: float = 0.0,
+    softcap: float | None = None,
 ) -> LossGradients:
     """Return mean token losses and their gradients.
 
     The loss of a position with label y is ``logsumexp(x) - (1 - s)·x[y] - s·mean(x)`` with logits x and label
-    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none.
+    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none. ``z·logsumexp(x)²`` is
+    added (Chowdhery et al. 2022, arXiv:2204.02311, section 5).
 
     Args:
         hidden: Output of the decoder, ``[member, position, d_model]``.
@@ -124,6 +129,8 @@ def loss_gradients(
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
         precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
+        z_loss: z.
+        softcap: c of logits ``c·tanh(x/c)``, or None.
     """
     dtype = precision or hidden.dtype
     vocab = weight.shape[-1]
@@ -148,6 +155,10 @@ def loss_gradients(
         logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:
             logits.add_(bias[members], alpha=BITS_PER_NAT)
+        if softcap is not None:
+            bound = logits.mul_(1 / (softcap * BITS_PER_NAT)).tanh_()
+            slope = 1 - bound.square()
+            logits = bound.mul_(softcap * BITS_PER_NAT)
         at_label = logits.gather(2, label)
         if smooths:
             own_smooth = smooth[members] if len(smooth) > 1 else smooth
@@ -156,14 +167,21 @@ def loss_gradients(
         logits -= largest
         exponentials = logits.exp2_()
         total = exponentials.sum(-1, keepdim=True)
-        bits = (total.log2() + largest - at_label) * share
+        log_total = total.log2() + largest
+        bits = (log_total - at_label) * share
         gradients.losses[members].add_(bits.sum((1, 2)), alpha=1 / BITS_PER_NAT)
+        if z_loss:
+            log_total /= BITS_PER_NAT
+            gradients.losses[members].add_((log_total.square() * share).sum((1, 2)), alpha=z_loss)
+            exponentials *= 1 + 2 * z_loss * log_total
         # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
         if smooths:
             exponentials -= total * (own_smooth / vocab)
             exponentials.scatter_add_(2, label, total * (own_smooth - 1))
         else:
             exponentials.scatter_add_(2, label, -total)
+        if softcap is not None:
+            exponentials *= slope
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:

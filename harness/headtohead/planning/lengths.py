@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headtohead.data import PreparedData
+from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import Probe
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import ProbeSentence
@@ -60,10 +61,18 @@ PROBE_TOKENS = 24
 """Tokens of a probe from a text without sources."""
 
 
+def _prefix(text: str, data: PreparedData) -> str:
+    """Return the tokens of a text without source, as many as the longest target has."""
+    tokens = current().dataset(data.record["dataset"]).tokens_of(text, data.target_vocabulary.words)
+    return " ".join(tokens[: data.record["longest"]["target"]])
+
+
 def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
     if given is not None:
         probes = [Probe(source=probe) if isinstance(probe, str) else probe for probe in given]
+        if not data.record["longest"]["source"]:
+            probes = [Probe(source="", target=_prefix(probe.target or probe.source, data)) for probe in probes]
         return tuple(ProbeSentence(source=probe.source, target=probe.target) for probe in probes)
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))

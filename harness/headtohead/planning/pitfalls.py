@@ -103,7 +103,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     """
     return "encoder" in roles_of(config) and not any(
         "order-invariant" not in registry.positional(config.positional.role(role).name).properties
-        or registry.attention(config.attention.role(role).name).position_dependent
+        or registry.attention(config.attention.role(role).name).depends_on_order()
         or _lacks(config, registry, role, "shows-the-rest")
         or not _lacks(config, registry, role, "hides-future")
         for role in ("encoder", "cross")

@@ -97,6 +97,9 @@ class Dataset(Entry):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of fields by section, such as ``{"evaluate": {"decode": "none"}}``, where a file gives none."""
 
+    unused: ClassVar[Mapping[str, str]] = {}
+    """Fields of ``data`` that the dataset does not use, with what to do instead; an experiment may not set them."""
+
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
         """Return the corpus, read from files or generated.

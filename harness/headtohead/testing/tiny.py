@@ -56,7 +56,7 @@ def tiny_config(
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
     train = train or {}
-    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if "epochs" in train else set()
+    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if {"epochs", "tokens"} & {*train} else set()
     raw = {
         "positional": positional,
         "attention": attention,

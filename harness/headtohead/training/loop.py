@@ -56,6 +56,7 @@ class Member:
         seed: Seed of the run.
         ended: None while the run trains, else why it stopped.
         ended_step: Step at which it stopped before the end of training.
+        ended_tokens: Target tokens seen until then.
         best: Best value of the early-stopping metric; smaller is better.
         best_step: Step of the best value.
         evaluations_since_best: Evaluations without a better value.
@@ -64,6 +65,7 @@ class Member:
     seed: int
     ended: str | None = None
     ended_step: int | None = None
+    ended_tokens: float | None = None
     best: float | None = None
     best_step: int | None = None
     evaluations_since_best: int = 0
@@ -164,7 +166,7 @@ class StackTraining:
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.host_target_lengths == 0).any())
-        self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
+        self.steps = planned_steps(self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch)
         planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
         self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)
         if self.train.backend not in ("auto", self.choice.name):
@@ -225,6 +227,7 @@ class StackTraining:
         """Mark a member as ended; the others continue unchanged."""
         self.progress.members[member].ended = reason
         self.progress.members[member].ended_step = self.progress.step
+        self.progress.members[member].ended_tokens = float(self.token_sums[member])
 
     # -- steps -----------------------------------------------------------------------------------
 

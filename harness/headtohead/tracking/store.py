@@ -45,9 +45,14 @@ ARTIFACTS = "mlruns-artifacts"
 LOCK_SECONDS = 300.0
 
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
+DENIED = ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED")
 MOVE_AWAY = "move it away and run h2h sync, which logs every run to a new store"
 PAGE = 250
 """Number of runs per search request."""
+
+
+class DeniedError(HeadToHeadError):
+    """A server refuses the user or the password, so that a further attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def store_errors(uri: str) -> Iterator[None]:
         if damage := next((text for text in DAMAGE if text in reason), None):
             raise HeadToHeadError(f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}") from error
         known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
-        raise HeadToHeadError(
+        code = getattr(error, "error_code", None)
+        raise (DeniedError if code in DENIED else HeadToHeadError)(
             f"cannot use the MLflow store {readable(uri)}: {known[:200]}; "
             "no run is lost, run h2h sync when the store is available"
         ) from error

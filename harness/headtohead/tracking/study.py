@@ -210,13 +210,10 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-def locked(study: Path, name: str, seconds: float = 0.0, *, live: bool = False) -> AbstractContextManager[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError.
-
-    With ``live``, a second lock, which a process holds while it follows runs that train.
-    """
+def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
     error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
-    return files.locked(_file(study, f"{name}{'-live' * live}.lock"), seconds, error)
+    return files.locked(_file(study, f"{name}.lock"), seconds, error)
 
 
 def _file(study: Path, name: str) -> Path:

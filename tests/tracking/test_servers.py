@@ -79,12 +79,11 @@ def mlflow_server(folder: Path, uri: str, *arguments: str, **environment: str) -
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--port", str(port)]
     command += ["--workers", "1", "--serve-artifacts", "--artifacts-destination", str(folder / "artifacts"), *arguments]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **environment}
     address, log = f"http://127.0.0.1:{port}", folder / "server.log"
     with (
         log.open("w") as file,
-        subprocess.Popen(
-            command, cwd=folder, env=os.environ | environment, stdout=file, stderr=subprocess.STDOUT
-        ) as process,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT) as process,
     ):
         try:
             until = time.monotonic() + START_SECONDS

@@ -22,18 +22,10 @@ from headtohead.escaping import markdown_escape, safe_markdown
 from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
+from headtohead.tracking import run_page
 from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
-from headtohead.tracking.run_page import (
-    IN_PLAN_TAG,
-    RUN_HASH_TAG,
-    SHIPPED_TAG,
-    TAG_LIMIT,
-    dataset_input,
-    run_link,
-    user,
-)
 from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.study_page import StudyPage
@@ -107,16 +99,16 @@ class MlflowStudy(StudyLogger):
         planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
-            if run_hash := tags.get(RUN_HASH_TAG):
+            if run_hash := tags.get(run_page.RUN_HASH_TAG):
                 to.run_ids.setdefault(run_hash, run.info.run_id)
                 in_plan = "yes" if run_hash in planned else "no"
-                if tags.get(IN_PLAN_TAG) != in_plan:
-                    store.client.set_tag(run.info.run_id, IN_PLAN_TAG, in_plan)
-                if SHIPPED_TAG in tags and run.info.status != "RUNNING":
-                    self.received.setdefault(run_hash, tags[SHIPPED_TAG])
+                if tags.get(run_page.IN_PLAN_TAG) != in_plan:
+                    store.client.set_tag(run.info.run_id, run_page.IN_PLAN_TAG, in_plan)
+                if run_page.SHIPPED_TAG in tags and run.info.status != "RUNNING":
+                    self.received.setdefault(run_hash, tags[run_page.SHIPPED_TAG])
         known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{_quoted(self.study.name)}'"))
         if not known:
-            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": user()}
+            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": run_page.user()}
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
@@ -127,7 +119,7 @@ class MlflowStudy(StudyLogger):
             **KIND,
             "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
             STUDY_TAG: self.study.name,
-            **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'"),
+            **views(self.study.record, f"tags.`{run_page.IN_PLAN_TAG}` = 'yes'"),
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
@@ -153,12 +145,12 @@ class MlflowStudy(StudyLogger):
         client.log_batch(
             parent,
             metrics=[Metric(name, value, now, 0) for name, value in fresh.items()],
-            tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
+            tags=[RunTag(name, value[: run_page.TAG_LIMIT]) for name, value in tags.items()],
         )
         self.sent |= fresh
         if report is None:
             return
-        client.log_inputs(parent, [dataset_input(self.study.record.data)])
+        client.log_inputs(parent, [run_page.dataset_input(self.study.record.data)])
         client.log_artifact(parent, str(self.study.path / EXPERIMENT))
         for file in filter(Path.is_file, (report / name for name in REPORT_FILES)):
             client.log_artifact(parent, str(file), "report")
@@ -169,9 +161,9 @@ class MlflowStudy(StudyLogger):
             for name, page_of_probe in pages.items():
                 (folder / name).write_text(page_of_probe, encoding="utf-8")
             client.log_artifacts(parent, str(folder), ATTENTION)
-        self.probes = [run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
-        description = self._warning + self._description(markdown_escape(page.headline))
-        client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
+        self.probes = [run_page.run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
+        description = self._description(page.mark + markdown_escape(page.headline), page.warning)
+        client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description)
 
     def finish(self) -> list[str]:
         """Set the status of the summary run; return notes for the user."""
@@ -186,12 +178,6 @@ class MlflowStudy(StudyLogger):
         return untested()
 
     @property
-    def _warning(self) -> str:
-        return f"**STALE**: {markdown_escape(self.page.stale)}. The results below are older.\n\n" * bool(
-            self.page.stale
-        )
-
-    @property
     def _figure(self) -> str:
         """The address of the figure of the differences, relative to the page of the server; empty without a figure."""
         is_drawn = self.report and (self.report / FIGURE).is_file()
@@ -203,13 +189,13 @@ class MlflowStudy(StudyLogger):
         links = {"all runs": link(self.to.experiment_id), "all studies": link(index, index=True)}
         links = {name: page.lstrip("/") for name, page in links.items()}
         if self.report and (self.report / "index.html").is_file():
-            links = {"full report": run_link(index, parent, "report/index.html"), **links}
+            links = {"full report": run_page.run_link(index, parent, "report/index.html"), **links}
         run_id = best and self.to.run_ids.get(best.run_hash)
-        address = run_link(self.to.experiment_id, run_id) if run_id else ""
+        address = run_page.run_link(self.to.experiment_id, run_id) if run_id else ""
         paragraphs = self.page.note(links, self._figure, address)
-        return (self._warning + "\n\n".join(filter(None, paragraphs)))[:TAG_LIMIT]
+        return "\n\n".join(filter(None, paragraphs))[: run_page.TAG_LIMIT]
 
-    def _description(self, answer: str) -> str:
+    def _description(self, answer: str, warning: str = "") -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
         probes = "; ".join(
@@ -218,13 +204,14 @@ class MlflowStudy(StudyLogger):
             if (source := markdown_escape(probe.source or probe.target or ""))
         )
         paragraphs = [
-            f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
+            f"**{markdown_escape(plan.question)}** {answer}",
+            warning,
             f"![Differences with their intervals]({self._figure})" * bool(self._figure),
             safe_markdown(plan.description or ""),
             f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
-        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
+        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[: run_page.TAG_LIMIT]
 
 
 def _quoted(text: str) -> str:

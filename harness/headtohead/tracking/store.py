@@ -69,16 +69,14 @@ class Store:
 
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
-            location = None
-            if self.database is not None:
-                location = (self.database.parent / ARTIFACTS / name.replace("/", "-")).as_uri()
+            folder = self.database and self.database.parent / ARTIFACTS / name.replace("/", "-")
+            location = folder.as_uri() if folder else None
             try:
                 return str(self.client.create_experiment(name, artifact_location=location))
-            except MlflowException as error:
-                # Another process may have created it in the meantime.
+            except MlflowException:  # another process may have created it in the meantime
                 experiment = self.client.get_experiment_by_name(name)
                 if experiment is None:
-                    raise error
+                    raise
         if experiment.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; restore it with: "
@@ -102,9 +100,8 @@ class Store:
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""
         if self.database is not None:
-            with closing(
-                sqlite3.connect(f"{self.database.absolute().as_uri()}?mode=rw", uri=True, timeout=20)
-            ) as connection:
+            address = f"{self.database.absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(address, uri=True, timeout=20)) as connection:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
 
 

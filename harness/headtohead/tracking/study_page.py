@@ -102,6 +102,16 @@ class StudyPage:
         """Whether a run has not ended."""
         return bool(self.counts.keys() & (states.PENDING | {"waiting"}))
 
+    @property
+    def mark(self) -> str:
+        """A word before the answer if it lacks the word and the file or a plugin has changed since, else nothing."""
+        return "**STALE** " * (bool(self.stale) and not self.headline.startswith("STALE"))
+
+    @property
+    def warning(self) -> str:
+        """A paragraph with the changes since the runs were trained; empty without a change."""
+        return f"**STALE**: {markdown_escape(self.stale)}. The results are older." * bool(self.stale)
+
     @cached_property
     def headline(self) -> str:
         """The answer in a line; without an answer, how many runs have a result and when the last run will end."""
@@ -174,7 +184,8 @@ class StudyPage:
         """
         plan, answer = self.study.record, self.answer
         summary, _, clauses = self.headline.partition(". ")
-        yield f"**{markdown_escape(plan.question)}** {markdown_escape(summary)}"
+        yield f"**{markdown_escape(plan.question)}** {self.mark}{markdown_escape(summary)}"
+        yield self.warning
         yield f"![Differences with their intervals]({figure})" * bool(figure)
         yield "\n".join(f"- {markdown_escape(clause)}" for clause in clauses.split("; ") if clause)
         yield " · ".join(f"[{name}]({address})" for name, address in links.items())

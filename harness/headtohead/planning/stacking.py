@@ -42,7 +42,8 @@ FUSED_SCORE_COPIES = 2
 """Numbers that a training step stores per activation and per attention score, gradients included.
 
 A fused path without dropout and without a bias per sentence stores no weights. With these numbers, the formula of
-`_fitting` is an upper bound for every registered positional encoding and attention style; a step needs 0.5 to 0.9 of it.
+`_fitting` is an upper bound for every registered positional encoding and attention style; a step needs 0.5 to 0.9 of
+it.
 """
 
 LOGIT_COPIES = 4

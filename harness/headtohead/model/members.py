@@ -32,7 +32,7 @@ def shape(config: RunConfig, registry: Registry) -> str:
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
-            del content[section][name]
+            content[section].pop(name, None)
     del content["masking"]
     content["positional"], content["limits"] = {}, []
     for role, chosen in ((role, config.positional.role(role)) for role in roles_of(config)):

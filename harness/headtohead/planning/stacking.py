@@ -41,8 +41,9 @@ SCORE_COPIES = 7
 FUSED_SCORE_COPIES = 2
 """Numbers that a training step stores per activation and per attention score, gradients included.
 
-A fused path without dropout stores no weights. With these numbers, the formula of `_fitting` is an upper bound for
-every registered positional encoding and attention style; a step needs 0.5 to 0.9 of it.
+A fused path without dropout and without a bias per sentence stores no weights. With these numbers, the formula of
+`_fitting` is an upper bound for every registered positional encoding and attention style; a step needs 0.5 to 0.9 of
+it.
 """
 
 LOGIT_COPIES = 4
@@ -52,9 +53,9 @@ CAPTURED_COPIES = 2
 """A captured step has separate memory, in addition to that of the eager steps that verify it."""
 
 OWN_STACK_NUMBERS = 2_500_000
-"""Numbers of a variant's runs from which they get a stack of their own on a CPU.
+"""Numbers of the runs with equal encodings and masks from which they get a stack of their own on a CPU.
 
-Members of other variants would not make such a stack faster, and per-member tables cost 10 %
+Members with others would not make such a stack faster, and per-member tables cost 10 %
 (benchmarks/results.md).
 """
 
@@ -84,7 +85,8 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
 
     Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
     larger than its estimated fastest size and fits into memory. There are at least as many stacks as processes if there
-    are enough runs. Similar runs are put into the same stack; a variant with enough runs has a stack of its own.
+    are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
+    with no others.
 
     Args:
         plan: The plan of the runs.
@@ -101,12 +103,14 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
         for variant in variants
     }
-    # By shape, and by variant if it has a stack of its own.
+    # By shape, and by encodings and masks if enough runs have them. Other settings of training cost nothing.
+    kinds = {variant: "".join(keys[1:]) for variant, keys in sort_keys.items()}
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
-    seeds = Counter(map(plan.variant_of, runs))
+    alike = Counter((shapes[variant], kinds[variant]) for variant in map(plan.variant_of, runs))
     for run in runs:
-        is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _activations(plan, run) >= OWN_STACK_NUMBERS
-        groups.setdefault((shapes[plan.variant_of(run)], run.variant if is_separate else ""), []).append(run)
+        key = shapes[plan.variant_of(run)], kinds[plan.variant_of(run)]
+        is_separate = device == "cpu" and alike[key] * _activations(plan, run) >= OWN_STACK_NUMBERS
+        groups.setdefault(key if is_separate else (key[0], ""), []).append(run)
     for members in groups.values():
         members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
     counts = {}
@@ -156,15 +160,17 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     model, train = config.model, config.train
     fixed = config.quirks.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
-    batch = train.batch_size or max(1, train.batch_tokens // length)
+    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
     rows = math.ceil(batch / train.num_microbatches)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length
     layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
-    copies = sum(
-        layers[role] * (FUSED_SCORE_COPIES if path == "fused" and not model.dropout_attention else SCORE_COPIES)
-        for role, path in counts.path.items()
-    )
+    copies = 0
+    for role, path in counts.path.items():
+        encoding = config.positional.role(role)
+        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(encoding.options)
+        fused = path == "fused" and not model.dropout_attention and not biased
+        copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
     scores = copies * model.heads * rows * length**2
     weights = 4 + (train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target

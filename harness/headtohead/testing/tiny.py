@@ -56,7 +56,7 @@ def tiny_config(
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
     train = train or {}
-    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if "epochs" in train else set()
+    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if {"epochs", "tokens"} & {*train} else set()
     raw = {
         "positional": positional,
         "attention": attention,
@@ -83,7 +83,8 @@ def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     name = fields.get("dataset", DataConfig().dataset)
     dataset = (registry or current()).dataset(name)
     fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
-    return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
+    defaults = {"split": dataset.splits[0], "normalise": dataset.normalise, **dataset.defaults.get("data", {})}
+    return DataConfig(**defaults | fields)
 
 
 @cache

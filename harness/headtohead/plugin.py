@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Pair as Pair
     from headtohead.plugins.entry import Options as Options
     from headtohead.plugins.entry import Setting as Setting
+    from headtohead.plugins.feed_forward import FeedForward as FeedForward
     from headtohead.plugins.hookspecs import hookimpl as hookimpl
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
@@ -50,6 +51,7 @@ _NAMES = {
     "headtohead.plugins.component": "BuildContext Geometry",
     "headtohead.plugins.dataset": "Corpus Dataset Pair",
     "headtohead.plugins.entry": "Options Setting",
+    "headtohead.plugins.feed_forward": "FeedForward",
     "headtohead.plugins.hookspecs": "hookimpl",
     "headtohead.plugins.launcher": "Exit Job Launcher",
     "headtohead.plugins.logger": "LoggedRun Logger",

@@ -13,7 +13,10 @@ CHOICES = {
     "post-norm": {"norm": "post"},
     "post-norm and a final norm": {"norm": "post", "final_norm": True},
     "pre-norm without a final norm": {"final_norm": False},
-    "gelu": {"activation": "gelu"},
+    "gelu": {"feed_forward": "gelu"},
+    "squared relu in the decoder": {"feed_forward": {"decoder": "relu2"}},
+    "swiglu": {"feed_forward": "swiglu"},
+    "geglu without biases": {"feed_forward": "geglu", "bias": False},
     "embeddings as they are": {"embedding_scale": "one"},
     "output tied": {"tie_embeddings": "output"},
     "all tied": {"tie_embeddings": "all"},
@@ -202,14 +205,23 @@ class Oracle:
 
     def feed_forward(self, x, name):
         name = "shared.feed_forward" if "feed-forward" in self.config.quirks.shared_modules else name
-        return [
-            self.linear([self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer") for row in x
-        ]
+        kind = self.config.feed_forward.role("encoder" if name.startswith("encoder") else "decoder").name
+        inner = [self.linear(row, f"{name}.inner") for row in x]
+        if kind in ("swiglu", "geglu"):
+            half = self.model.d_ff
+            inner = [
+                [self.activate(kind, h) * g for h, g in zip(row[:half], row[half:], strict=True)] for row in inner
+            ]
+        else:
+            inner = [[self.activate(kind, h) for h in row] for row in inner]
+        return [self.linear(row, f"{name}.outer") for row in inner]
 
-    def activate(self, value):
-        if self.model.activation == "relu":
-            return max(value, 0.0)
-        return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
+    def activate(self, kind, value):
+        if kind == "swiglu":
+            return value / (1.0 + math.exp(-value))
+        if kind in ("gelu", "geglu"):
+            return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
+        return max(value, 0.0) ** (2 if kind == "relu2" else 1)
 
     def lm_head(self, row):
         if self.model.tie_embeddings in ("none", "embeddings"):

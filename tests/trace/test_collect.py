@@ -36,7 +36,8 @@ CHOICES = {
     "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}, "norm": "post"},
     "feed-forward after each": {"quirks": {"decoder_feed_forward": "after-each"}},
     "shared parts": {"quirks": {"shared_modules": ["norm", "feed-forward"]}, "norm": "post"},
-    "gelu": {"activation": "gelu"},
+    "gelu": {"feed_forward": "gelu"},
+    "swiglu": {"feed_forward": "swiglu"},
     "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
     "nothing masked": {"masking": "none"},
     "fill -1e9": {"mask_value": "-1e9"},
@@ -223,10 +224,16 @@ class Recomputed:
     def forward(self, x, path, part):
         part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
         inner = self.linear(x, f"{part}.inner")
+        kind = self.feed_forward.decoder.name
+        if kind == "swiglu":
+            inner, gate = ([row[first:][: self.model.d_ff] for row in inner] for first in (0, self.model.d_ff))
         self.same(f"{path}.inner", inner)
-        gelu = self.model.activation == "gelu"
-        active = [[v * 0.5 * (1 + math.erf(v / math.sqrt(2))) if gelu else max(v, 0.0) for v in row] for row in inner]
+        active = [[ACTIVATIONS[kind](v) for v in row] for row in inner]
         self.same(f"{path}.activated", active)
+        if kind == "swiglu":
+            self.same(f"{path}.gate", gate)
+            active = [[a * g for a, g in zip(*rows, strict=True)] for rows in zip(active, gate, strict=True)]
+            self.same(f"{path}.gated", active)
         out = self.linear(active, f"{part}.outer")
         self.same(f"{path}.output", out)
         return out

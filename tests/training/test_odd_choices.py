@@ -157,7 +157,7 @@ def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]
     kinds = {
         "StackedLayerNorm": {"norm"},
         "StackedEmbedding": {"embeddings"},
-        "FeedForward": {"feed-forward"},
+        "StackedFeedForward": {"feed-forward"},
         "Learned": {"positional"},
         "MultiHeadAttention": {"encoder-attention", "decoder-attention", "cross-attention"},
     }

@@ -11,7 +11,7 @@ import copy
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -20,7 +20,6 @@ from headtohead.config.validation_errors import checked, section_of, suggest_fie
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import (
     INIT_FROM,
     NOTHING_HELD_OUT,
@@ -32,14 +31,20 @@ from headtohead.schema.run_config import (
     InitFrom,
     ModelConfig,
     PerRole,
+    PerSide,
     RunConfig,
 )
 from headtohead.schema.sections import FilePath
 
 Model = TypeVar("Model", bound=BaseModel)
 
-FAMILIES = ("positional", "attention", "masking")
-DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
+DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal", "feed_forward": "relu"}
+FAMILIES = tuple(DEFAULTS)
+ROLES_OF = {
+    family: tuple(cast("type[BaseModel]", RunConfig.model_fields[family].annotation).model_fields)
+    for family in FAMILIES
+}
+"""The roles in which a family has entries."""
 
 _EXCLUSIVE = (("train", "epochs"), ("train", "steps")), (("train", "batch_size"), ("train", "batch_tokens"))
 """Fields that replace each other."""
@@ -157,21 +162,22 @@ class ConfigBuilder:
 
     def _assign_entry(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set the name of an entry, options or both, in one role or in all."""
-        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in ROLES else (ROLES, rest)
+        every = ROLES_OF[family]
+        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in every else (every, rest)
         if len(rest) > 1:
             raise location.error(f"unknown field '{'.'.join(rest)}'")
         is_options = isinstance(value, Mapping) and "name" not in value and not rest
         if rest and rest != ("name",):
             self._assign_option(family, roles, rest[0], value, location)
-        elif is_options and (roles != ROLES or set(value) <= set(ROLES)):
+        elif is_options and (roles != every or set(value) <= {*every}):
             for key, setting in value.items():
-                self._assign_entry(family, (key,) if roles == ROLES else (*roles, key), setting, location.child(key))
+                self._assign_entry(family, (key,) if roles == every else (*roles, key), setting, location.child(key))
         elif isinstance(value, list):
             raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
         else:
             name, options = named_parts(value, location, "name")
             entry = self._entry(family, name, location)
-            defaults = entry.role_defaults if roles == ROLES else {}
+            defaults = entry.role_defaults if roles == every else {}
             for role in roles:
                 self._set((family, role), {}, location)
                 self._set((family, role, "name"), defaults.get(role, name), location)
@@ -187,7 +193,7 @@ class ConfigBuilder:
         }
         chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
         if not chosen:
-            hint = nearest(name, {*ROLES, *(option for options in known.values() for option in options)})
+            hint = nearest(name, {*ROLES_OF[family], *(option for options in known.values() for option in options)})
             raise location.error(f"unknown role or option '{name}'{hint}")
         for role in chosen:
             self._set((family, role, "options", name), value, location)
@@ -247,7 +253,8 @@ class ConfigBuilder:
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
         raw = {name: {**dataset.defaults.get(name, {}), **section} for name, section in raw.items()}
         words = written.get("vocabulary", {})
-        if raw["model"].get("architecture") == "decoder-only" and isinstance(words, Mapping):
+        decoder_only = raw["model"].get("architecture") == "decoder-only"
+        if decoder_only and isinstance(words, Mapping):
             raw["data"]["vocabulary"] = {"shared": True, **words}
         if "d_ff" in raw["model"]:
             raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
@@ -265,7 +272,9 @@ class ConfigBuilder:
                 model = self.registry.find(family, chosen["name"]).entry.Options
                 entry_options = self._checked(model, chosen.get("options", {}), family, role, "options")
                 roles[role] = EntryConfig(name=chosen["name"], options=entry_options)
-            sections[family] = PerRole(**roles)
+            if decoder_only and "cross" not in roles:
+                roles["encoder"] = roles["decoder"]  # a default that is not in the hash
+            sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
         return RunConfig(**sections, init_from=None if run is None else InitFrom(run=run, weights=run))
 
     def build_consistent(self) -> RunConfig:

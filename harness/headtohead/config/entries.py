@@ -9,7 +9,7 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
 
 
@@ -55,10 +55,11 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
     dataset = parsed("dataset", config.data.dataset, config.data.options)
     update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
     for family in FAMILIES:
-        update[family] = PerRole(
-            **{
+        roles = getattr(config, family)
+        update[family] = roles.model_copy(
+            update={
                 role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))
-                for role, chosen in getattr(config, family).by_role().items()
+                for role, chosen in roles.by_role().items()
             }
         )
     return config.model_copy(update=update)

@@ -17,7 +17,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = build.attention("encoder", layer)
         self.attention_branch = build.branch()
-        self.feed_forward = build.feed_forward()
+        self.feed_forward = build.feed_forward("encoder", layer)
         self.feed_forward_branch = build.branch()
 
     def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
@@ -38,12 +38,12 @@ class DecoderLayer(nn.Module):
         self.attention_branch = build.branch()
         self.between: nn.Module | SharedModule | None = None
         if build.config.quirks.decoder_feed_forward == "after-each":
-            self.between = build.feed_forward()
+            self.between = build.feed_forward("decoder", layer)
             self.between_branch = build.branch()
         if "cross" in roles_of(build.config):
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch()
-        self.feed_forward = build.feed_forward()
+        self.feed_forward = build.feed_forward("decoder", layer)
         self.feed_forward_branch = build.branch()
 
     def forward(

@@ -11,7 +11,7 @@ from torch import nn
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import Bound, find_bound, find_geometry
-from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock, SharedModule, StackedLayerNorm
+from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward, StackedLayerNorm
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,
@@ -36,7 +36,7 @@ def member_generator(seed: int, purpose: str) -> torch.Generator:
 
 
 def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
-    """Build the encodings and styles of a variant alone, with their initial values.
+    """Build the components of a variant alone, with their initial values.
 
     Raises:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
@@ -82,6 +82,7 @@ class Builder:
             geometry=find_geometry(self.config, role),
             generators=[self.generators[member] for member in own],
             layer=layer,
+            model=model,
         )
 
     def positional(self, role: str) -> Positional:
@@ -138,17 +139,17 @@ class Builder:
 
     def share(self, name: str) -> None:
         """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
-        module = self.norm() if name == "norm" else self.feed_forward()
+        module = self.norm() if name == "norm" else self.feed_forward("decoder", None)
         assert isinstance(module, nn.Module)
         self.shared[name.replace("-", "_")] = module
 
-    def feed_forward(self) -> nn.Module | SharedModule:
+    def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
-        model = self.config.model
-        return FeedForward(
-            self.generators, model.d_model, model.d_ff, model.bias, self.init, model.activation, self.dropout("ffn")
-        )
+        chosen = self.config.feed_forward.role(role)
+        entry = self.registry.feed_forward(chosen.name)(chosen.options, self._context(role, layer))
+        require_members(entry)
+        return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
     def norm(self) -> nn.Module | SharedModule:
         if "norm" in self.shared:

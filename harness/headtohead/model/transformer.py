@@ -32,8 +32,8 @@ The layer is None outside layers. Names, in the order of a post-norm model:
 - before the layers: ``embeddings``, ``scaled``, ``positions``, ``sum``; after them: ``final_norm``;
   each only if the model has this step
 - in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``
-- in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.output``, ``.residual``, ``.norm``;
-  the feed-forward between the attentions of a decoder layer has the prefix ``between``
+- in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.gate`` and ``.gated`` if it is gated, ``.output``,
+  ``.residual``, ``.norm``; the feed-forward between the attentions of a decoder layer has the prefix ``between``
 
 Values outside an attention are ``[member, tokens, width]``, with the tokens of a batch concatenated.
 """

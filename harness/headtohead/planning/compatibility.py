@@ -121,9 +121,8 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
 
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
-        for role in roles_of(config):
-            options = getattr(config, family).role(role).options
-            registered = registry.find(family, getattr(config, family).role(role).name)
+        for role, chosen in config.entries(family).items():
+            options, registered = chosen.options, registry.find(family, chosen.name)
             try:
                 reason = registered.entry.incompatible_with(options, Setting(config, role, longest))
                 if not (reason is None or isinstance(reason, str)):

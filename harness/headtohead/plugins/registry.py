@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
     from headtohead.plugins.dataset import Dataset
     from headtohead.plugins.entry import Entry
+    from headtohead.plugins.feed_forward import FeedForward
     from headtohead.plugins.launcher import Launcher
     from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
@@ -76,6 +77,11 @@ BUILT_IN = (
     "headtohead_plugins.masking.padding_causal",
     "headtohead_plugins.masking.window",
     "headtohead_plugins.masking.prefix",
+    "headtohead_plugins.feed_forward.relu",
+    "headtohead_plugins.feed_forward.gelu",
+    "headtohead_plugins.feed_forward.swiglu",
+    "headtohead_plugins.feed_forward.geglu",
+    "headtohead_plugins.feed_forward.relu2",
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.imported_runs",
@@ -97,6 +103,7 @@ FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",
     "attention": "headtohead.plugins.attention.Attention",
     "masking": "headtohead.plugins.masking.Masking",
+    "feed_forward": "headtohead.plugins.feed_forward.FeedForward",
     "dataset": "headtohead.plugins.dataset.Dataset",
     "recipe": "headtohead.plugins.recipe.Recipe",
     "launcher": "headtohead.plugins.launcher.Launcher",
@@ -190,6 +197,9 @@ class Registry:
 
     def masking(self, name: str) -> type[Masking]:
         return cast("type[Masking]", self.find("masking", name).entry)
+
+    def feed_forward(self, name: str) -> type[FeedForward]:
+        return cast("type[FeedForward]", self.find("feed_forward", name).entry)
 
     def dataset(self, name: str) -> type[Dataset]:
         return cast("type[Dataset]", self.find("dataset", name).entry)

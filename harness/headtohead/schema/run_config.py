@@ -11,16 +11,19 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
+from headtohead.schema.roles import roles_of
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
     NotHashed,
     OmittedAtDefault,
     OmittingSection,
+    Options,
     ParsedOptions,
     RecordedOptions,
     VariesInStack,
@@ -170,7 +173,6 @@ class ModelConfig(OmittingSection):
     )
     norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each residual block")
     norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance in LayerNorm")
-    activation: Literal["relu", "gelu"] = Field("relu", description="activation of the feed-forward network")
     bias: bool = Field(True, description="biases in projections and feed-forward networks")
     tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
@@ -225,12 +227,11 @@ class EntryConfig(ConfigSection):
     options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
 
 
-class PerRole(ConfigSection):
-    """One entry per attention role."""
+class PerSide(ConfigSection):
+    """One entry for the encoder and one for the decoder."""
 
-    encoder: EntryConfig = Field(description="encoder self-attention")
-    decoder: EntryConfig = Field(description="decoder self-attention")
-    cross: EntryConfig = Field(description="target queries over source keys")
+    encoder: EntryConfig = Field(description="encoder")
+    decoder: EntryConfig = Field(description="decoder")
 
     def role(self, role: str) -> EntryConfig:
         """Return the entry of one role."""
@@ -240,6 +241,21 @@ class PerRole(ConfigSection):
     def by_role(self) -> dict[str, EntryConfig]:
         """Return the entries by role."""
         return {role: self.role(role) for role in type(self).model_fields}
+
+
+class PerRole(PerSide):
+    """One entry per attention role."""
+
+    cross: EntryConfig = Field(description="target queries over source keys")
+
+
+def _both(name: str) -> PerSide:
+    entry = EntryConfig(name=name, options=Options())
+    return PerSide(encoder=entry, decoder=entry)
+
+
+RETIRED = {"activation": "relu"}
+"""Former fields of the section ``model``, which earlier records and all run hashes contain with this value."""
 
 
 class EarlyStopping(ConfigSection):
@@ -427,11 +443,25 @@ class RunConfig(OmittingSection):
     positional: PerRole
     attention: PerRole
     masking: PerRole
+    feed_forward: Annotated[PerSide, OmittedAtDefault()] = _both("relu")
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
     init_from: Annotated[InitFrom | None, OmittedAtDefault()] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_retired(cls, values: Any) -> Any:
+        model = values.get("model")
+        if not isinstance(model, Mapping):
+            return values
+        return {**values, "model": {name: value for name, value in model.items() if RETIRED.get(name) != value}}
+
+    def entries(self, family: str) -> dict[str, EntryConfig]:
+        """Return the entries of a plugin family by role, in the roles that the model has."""
+        entries: dict[str, EntryConfig] = getattr(self, family).by_role()
+        return {role: entries[role] for role in roles_of(self) if role in entries}
 
     def for_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""

@@ -19,6 +19,7 @@ from headtohead.model import attention
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.geometry import only_length
+from headtohead.model.layers import StackedFeedForward, unshared
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
@@ -171,6 +172,12 @@ class Subject:
     def attention(self, role: str) -> MultiHeadAttention:
         """Return the attention of a role in the first layer."""
         return attention_of(self.model, role)
+
+    def feed_forward(self, role: str) -> StackedFeedForward:
+        """Return the feed-forward network of the first layer of a role."""
+        layers = self.model.encoder if role == "encoder" else self.model.decoder
+        network: StackedFeedForward = unshared(layers[0].feed_forward)
+        return network
 
     def positional(self, role: str) -> Positional:
         """Return the positional encoding of a role."""

@@ -38,6 +38,7 @@ def tiny_config(
     positional: Any = "sinusoidal",
     attention: Any = "split-heads",
     masking: Any = "padding-causal",
+    feed_forward: Any = "relu",
     train: dict[str, Any] | None = None,
     quirks: dict[str, Any] | None = None,
     **model: Any,
@@ -48,6 +49,7 @@ def tiny_config(
         positional: A name, a mapping with ``name`` and options, or a mapping by role.
         attention: As ``positional``.
         masking: As ``positional``.
+        feed_forward: As ``positional``.
         train: Fields of the section ``train`` that differ from those of ``TRAIN``.
         quirks: Fields of the section ``quirks``.
         **model: Fields of the section ``model`` that differ from those of ``SMALL``.
@@ -61,6 +63,7 @@ def tiny_config(
         "positional": positional,
         "attention": attention,
         "masking": masking,
+        "feed_forward": feed_forward,
         "model": SMALL | model,
         "train": {name: value for name, value in TRAIN.items() if name not in replaced} | train,
         "quirks": quirks or {},

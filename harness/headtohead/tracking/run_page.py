@@ -61,7 +61,8 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     }
     config = resolved.config.model_dump(mode="json")
     for family in FAMILIES:
-        roles = config.pop(family)
+        config.pop(family, None)  # omitted at its default
+        roles = getattr(resolved.config, family).model_dump(mode="json")
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
         first, *others = entries.values()
         if all(entry == first for entry in others):

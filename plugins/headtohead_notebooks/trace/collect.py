@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.layers import unshared
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
 from headtohead_notebooks.trace import examples, formulas
@@ -161,12 +162,17 @@ class _Collector:
         part, _, step = name.partition(".")
         formula, meaning = formulas.FEED_FORWARD[step]
         example = None
-        if step == "inner":
-            formula = f"H = {formulas.block_input(self._pre_norm)} W_1"
-        if step in ("inner", "output"):
-            formula = formulas.with_bias(formula, "b_1" if step == "inner" else "b_2", self.model.config.model.bias)
+        stack = self.model.encoder if role == "encoder" else self.model.decoder
+        entry = unshared(getattr(stack[layer], part)).entry
+        number = {"inner": 1, "output": 2, "gate": 3}.get(step)
+        if step in ("inner", "gate"):
+            formula = formula.replace("X", formulas.block_input(self._pre_norm))
+        if step == "output" and entry.gated:
+            formula = formula.replace("f(H)", "(f(H) ∘ G)")
+        if number:
+            formula = formulas.with_bias(formula, f"b_{number}", self.model.config.model.bias)
         if step == "activated":
-            formula = formulas.ACTIVATIONS[self.model.config.model.activation]
+            formula = entry.formula()
             example = examples.relu(self.steps[-1].values, values)
         path = f"{role}.{layer}.{part.replace('_', '-')}"
         self._add_block_step(path, step, role, values, (formula, meaning), example)

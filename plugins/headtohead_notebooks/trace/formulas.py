@@ -21,14 +21,14 @@ EMBEDDING: dict[str, Description] = {
 }
 
 FEED_FORWARD: dict[str, Description] = {
-    "inner": ("", "before the activation: each token projected to the inner width"),
+    "inner": ("H = X W_1", "before the activation: each token projected to the inner width"),
     "activated": ("", "after the activation"),
+    "gate": ("G = X W_3", "each token projected to the inner width a second time"),
+    "gated": ("f(H) ∘ G", "the activation times the second projection, element by element"),
     "output": ("F = f(H) W_2", "projected back to the model width"),
     "residual": ("X + F", "the input plus the output of the block"),
     "norm": ("(x − μ) / √(σ^2 + ε) · γ + β", "each token normalised to mean 0 and variance 1"),
 }
-
-ACTIVATIONS = {"relu": "f(H) = max(0, H)", "gelu": "f(H) = H · Φ(H)"}
 
 FINAL_NORM: Description = ("(x − μ) / √(σ^2 + ε) · γ + β", "the last LayerNorm, after all layers of this side")
 

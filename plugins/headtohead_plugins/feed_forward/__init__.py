@@ -1,0 +1,1 @@
+"""Built-in masking schemes, one file each."""

@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
 
@@ -112,7 +111,7 @@ def _family(family: str) -> dict[str, Schema]:
     entry = {"anyOf": [_reference(f"{family}-name"), _named(family)]}
     by_role = {
         "type": "object",
-        "properties": {role: _reference(f"{family}-entry") for role in ROLES},
+        "properties": {role: _reference(f"{family}-entry") for role in ROLES_OF[family]},
         "additionalProperties": False,
         "minProperties": 1,
     }

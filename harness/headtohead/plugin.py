@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
+    from headtohead.plugins.norm import Norm as Norm
     from headtohead.plugins.positional import Positional as Positional
     from headtohead.plugins.recipe import Recipe as Recipe
     from headtohead.schema.run_config import ModelConfig as ModelConfig
@@ -57,6 +58,7 @@ _NAMES = {
     "headtohead.plugins.logger": "LoggedRun Logger",
     "headtohead.plugins.masking": "Masking",
     "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
+    "headtohead.plugins.norm": "Norm",
     "headtohead.plugins.positional": "Positional",
     "headtohead.plugins.recipe": "Recipe",
     "headtohead.schema.run_config": "ModelConfig RunConfig",

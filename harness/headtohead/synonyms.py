@@ -96,6 +96,8 @@ _OTHER_NAMES = {
     "valid/loss": "eval_loss loss val_loss valid_loss validation_loss",
     "valid/perplexity": "perplexity ppl",
     # Components
+    "layernorm": "layer_norm ln",
+    "rmsnorm": "llama_rms_norm rms rms_norm",
     "relu2": "relu_squared relu_sq squared_relu",
     "swiglu": "silu silu_glu swish swish_glu",
     "geglu": "gelu_glu",
@@ -133,8 +135,8 @@ _OTHER_NAMES = {
 """Names here, with names of other tools, which spaces separate. A field has its section before it."""
 
 _REASONS = {
-    "the norm is always LayerNorm; model.norm is its position, pre or post": "batchnorm layer_norm_type layernorm "
-    "norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
+    "type norm: NAME; h2h plugins norm lists them, and model.norm is their place: pre, post or sandwich": "batchnorm "
+    "layer_norm_type layernorm norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
     "type feed_forward: NAME; h2h plugins feed_forward lists them": "ff_glu ff_swish geglu gelu glu relu relu2 swiglu "
     "use_swiglu",
     "the model is always an encoder-decoder": "architecture architectures causal_lm decoder_only encoder_only gpt "

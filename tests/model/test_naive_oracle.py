@@ -17,6 +17,8 @@ CHOICES = {
     "squared relu in the decoder": {"feed_forward": {"decoder": "relu2"}},
     "swiglu": {"feed_forward": "swiglu"},
     "geglu without biases": {"feed_forward": "geglu", "bias": False},
+    "rmsnorm": {"norm": "rmsnorm", "norm_eps": 0.1},
+    "sandwich": {"norm": "sandwich", "decoder_layers": 2},
     "embeddings as they are": {"embedding_scale": "one"},
     "output tied": {"tie_embeddings": "output"},
     "all tied": {"tie_embeddings": "all"},
@@ -133,8 +135,10 @@ class Oracle:
         return rows
 
     def branch(self, x, name, inner, *settings):
-        if self.model.norm == "pre":
+        if self.model.norm != "post":
             added = inner([self.norm(row, f"{name}.norm") for row in x], *settings)
+            if self.model.norm == "sandwich":
+                added = [self.norm(row, f"{name}.post_norm") for row in added]
             return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)]
         added = inner(x, *settings)
         return [
@@ -144,8 +148,9 @@ class Oracle:
 
     def norm(self, row, name):
         name = "shared.norm" if "norm" in self.config.quirks.shared_modules else name
-        gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
-        mean = sum(row) / len(row)
+        gain = self.weights[f"{name}.weight"][0]
+        bias = self.weights.get(f"{name}.bias", [[0.0] * len(gain)])[0]
+        mean = 0.0 if self.config.norm.decoder.name == "rmsnorm" else sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
         scale = math.sqrt(variance + self.model.norm_eps)
         return [(value - mean) / scale * g + b for value, g, b in zip(row, gain, bias, strict=True)]
@@ -209,9 +214,7 @@ class Oracle:
         inner = [self.linear(row, f"{name}.inner") for row in x]
         if kind in ("swiglu", "geglu"):
             half = self.model.d_ff
-            inner = [
-                [self.activate(kind, h) * g for h, g in zip(row[:half], row[half:], strict=True)] for row in inner
-            ]
+            inner = [[self.activate(kind, h) * g for h, g in zip(row[:half], row[half:], strict=True)] for row in inner]
         else:
             inner = [[self.activate(kind, h) for h in row] for row in inner]
         return [self.linear(row, f"{name}.outer") for row in inner]

@@ -38,7 +38,13 @@ from headtohead.schema.sections import FilePath
 
 Model = TypeVar("Model", bound=BaseModel)
 
-DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal", "feed_forward": "relu"}
+DEFAULTS = {
+    "positional": "sinusoidal",
+    "attention": "split-heads",
+    "masking": "padding-causal",
+    "feed_forward": "relu",
+    "norm": "layernorm",
+}
 FAMILIES = tuple(DEFAULTS)
 ROLES_OF = {
     family: tuple(cast("type[BaseModel]", RunConfig.model_fields[family].annotation).model_fields)
@@ -260,7 +266,7 @@ class ConfigBuilder:
             raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         given = sections["model"].model_dump(exclude_unset=True)
-        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm == "pre"} | given)
+        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)

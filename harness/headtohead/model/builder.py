@@ -11,7 +11,7 @@ from torch import nn
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import Bound, find_bound, find_geometry
-from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward, StackedLayerNorm
+from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward
 from headtohead.model.members import (
     MaskValue,
     PerMemberMasking,
@@ -139,7 +139,7 @@ class Builder:
 
     def share(self, name: str) -> None:
         """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
-        module = self.norm() if name == "norm" else self.feed_forward("decoder", None)
+        module = (self.norm if name == "norm" else self.feed_forward)("decoder", None)
         assert isinstance(module, nn.Module)
         self.shared[name.replace("-", "_")] = module
 
@@ -151,11 +151,15 @@ class Builder:
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
-    def norm(self) -> nn.Module | SharedModule:
+    def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
-        model = self.config.model
-        return StackedLayerNorm(len(self.generators), model.d_model, model.norm_eps, self.device)
+        chosen = self.config.norm.role(role)
+        norm = self.registry.norm(chosen.name)(chosen.options, self._context(role, layer))
+        require_members(norm)
+        return norm
 
-    def branch(self) -> ResidualBlock:
-        return ResidualBlock(self.norm(), self.config.model.norm == "pre", self.dropout("residual"))
+    def branch(self, role: str, layer: int) -> ResidualBlock:
+        place = self.config.model.norm
+        post_norm = self.norm(role, layer) if place == "sandwich" else None
+        return ResidualBlock(self.norm(role, layer), place != "post", post_norm, self.dropout("residual"))

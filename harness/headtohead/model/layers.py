@@ -80,25 +80,6 @@ class StackedEmbedding(nn.Module):
         return torch.embedding(self.weight.flatten(0, 1), ids)
 
 
-class StackedLayerNorm(nn.Module):
-    """LayerNorm with gain and bias per member."""
-
-    def __init__(self, members: int, width: int, eps: float, device: torch.device) -> None:
-        super().__init__()
-        self.eps = eps
-        self.width = (width,)
-        self.single = members == 1
-        self.weight = nn.Parameter(torch.ones(members, 1, width, device=device))
-        self.bias = nn.Parameter(torch.zeros(members, 1, width, device=device))
-
-    def forward(self, x: Tensor) -> Tensor:
-        width = self.width
-        if self.single:
-            gain, bias = self.weight.view(width), self.bias.view(width)
-            return torch.layer_norm(x, width, gain, bias, self.eps)
-        return torch.addcmul(self.bias, torch.layer_norm(x, width, eps=self.eps), self.weight)
-
-
 class StackedFeedForward(nn.Module):
     """The linear maps of a feed-forward network (Vaswani et al. 2017, section 3.3; gated: Shazeer 2020, section 2)."""
 
@@ -143,12 +124,18 @@ def unshared(part: object) -> Any:
 
 
 class ResidualBlock(nn.Module):
-    """Residual connection with pre- or post-norm, and dropout on the output of the sublayer."""
+    """Residual connection with norms, and dropout on the output of the sublayer.
 
-    def __init__(self, norm: nn.Module | SharedModule, pre: bool, dropout: Dropout) -> None:
+    ``norm`` acts on the input, or on the sum without ``pre``; ``post_norm`` acts on the output of the sublayer.
+    """
+
+    def __init__(
+        self, norm: nn.Module | SharedModule, pre: bool, post_norm: nn.Module | SharedModule | None, dropout: Dropout
+    ) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre
+        self.post_norm = post_norm
         self.dropout = dropout
 
     def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
@@ -159,6 +146,9 @@ class ResidualBlock(nn.Module):
             record("norm", normed)
         output = inner(normed)
         record("output", output)
+        if self.post_norm is not None:
+            output = self.post_norm(output.to(x.dtype))
+            record("post_norm", output)
         total: Tensor = x + self.dropout(output)
         record("residual", total)
         if not self.pre:

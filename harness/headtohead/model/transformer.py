@@ -31,7 +31,8 @@ The layer is None outside layers. Names, in the order of a post-norm model:
 
 - before the layers: ``embeddings``, ``scaled``, ``positions``, ``sum``; after them: ``final_norm``;
   each only if the model has this step
-- in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``
+- in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``; with
+  ``model.norm: sandwich`` also ``post_norm``, after ``output``
 - in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.gate`` and ``.gated`` if it is gated, ``.output``,
   ``.residual``, ``.norm``; the feed-forward between the attentions of a decoder layer has the prefix ``between``
 
@@ -91,8 +92,8 @@ class Transformer(nn.Module):
             EncoderLayer(build, layer) for layer in range(model.encoder_layers) if "encoder" in self.roles
         )
         self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
-        self.encoder_norm = build.norm() if model.final_norm and "encoder" in self.roles else None
-        self.decoder_norm = build.norm() if model.final_norm else None
+        self.encoder_norm = build.norm("encoder", None) if model.final_norm and "encoder" in self.roles else None
+        self.decoder_norm = build.norm("decoder", None) if model.final_norm else None
         self.lm_head = (
             StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
             if model.tie_embeddings in ("none", "embeddings")

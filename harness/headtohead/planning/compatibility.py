@@ -76,6 +76,9 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
                 )
     if config.quirks.shift_targets and longest.get("target", 2) < 2:
         return "no target has a second token, so there is no label; set quirks.shift_targets: false"
+    for shared in config.quirks.shared_modules:
+        if len({entry.model_dump_json() for entry in config.entries(shared.replace("-", "_")).values()}) > 1:
+            return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
     if decode in STEPWISE and config.data.target_boundaries == "none":

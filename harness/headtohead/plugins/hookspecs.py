@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
+    from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
 
@@ -50,6 +51,11 @@ def register_maskings() -> Mapping[str, type[Masking]]:
 @hookspec
 def register_feed_forwards() -> Mapping[str, type[FeedForward]]:
     """Return feed-forward networks by name."""
+
+
+@hookspec
+def register_norms() -> Mapping[str, type[Norm]]:
+    """Return norms by name."""
 
 
 @hookspec

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
+    from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
 
@@ -82,6 +83,8 @@ BUILT_IN = (
     "headtohead_plugins.feed_forward.swiglu",
     "headtohead_plugins.feed_forward.geglu",
     "headtohead_plugins.feed_forward.relu2",
+    "headtohead_plugins.norm.layernorm",
+    "headtohead_plugins.norm.rmsnorm",
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.imported_runs",
@@ -104,6 +107,7 @@ FAMILY_BASES = {
     "attention": "headtohead.plugins.attention.Attention",
     "masking": "headtohead.plugins.masking.Masking",
     "feed_forward": "headtohead.plugins.feed_forward.FeedForward",
+    "norm": "headtohead.plugins.norm.Norm",
     "dataset": "headtohead.plugins.dataset.Dataset",
     "recipe": "headtohead.plugins.recipe.Recipe",
     "launcher": "headtohead.plugins.launcher.Launcher",
@@ -200,6 +204,9 @@ class Registry:
 
     def feed_forward(self, name: str) -> type[FeedForward]:
         return cast("type[FeedForward]", self.find("feed_forward", name).entry)
+
+    def norm(self, name: str) -> type[Norm]:
+        return cast("type[Norm]", self.find("norm", name).entry)
 
     def dataset(self, name: str) -> type[Dataset]:
         return cast("type[Dataset]", self.find("dataset", name).entry)

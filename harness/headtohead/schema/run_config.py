@@ -171,9 +171,13 @@ class ModelConfig(OmittingSection):
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )
-    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each residual block")
-    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance in LayerNorm")
-    bias: bool = Field(True, description="biases in projections and feed-forward networks")
+    norm: Literal["pre", "post", "sandwich"] = Field(
+        "pre",
+        description="place of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
+        "each sublayer and after it, before the residual sum",
+    )
+    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm")
+    bias: bool = Field(True, description="biases in linear maps and norms")
     tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
         description="output: the output projection shares the target embedding; all: also the "
@@ -197,7 +201,7 @@ class ModelConfig(OmittingSection):
     dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
     dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on the output of each residual block")
     final_norm: bool = Field(
-        True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
+        True, description="a norm after the encoder and after the decoder; default: not with norm: post"
     )
 
     @property
@@ -444,6 +448,7 @@ class RunConfig(OmittingSection):
     attention: PerRole
     masking: PerRole
     feed_forward: Annotated[PerSide, OmittedAtDefault()] = _both("relu")
+    norm: Annotated[PerSide, OmittedAtDefault()] = _both("layernorm")
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -66,6 +66,12 @@ class FeedForwardContract(_Contract):
     family = "feed_forward"
 
 
+class NormContract(_Contract):
+    """Every invariant on one norm: set ``name``."""
+
+    family = "norm"
+
+
 class DatasetContract:
     """Every invariant of datasets on the corpora of all splits: set ``name``."""
 

@@ -23,6 +23,7 @@ from headtohead.model.layers import StackedFeedForward, unshared
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
+from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
@@ -175,9 +176,11 @@ class Subject:
 
     def feed_forward(self, role: str) -> StackedFeedForward:
         """Return the feed-forward network of the first layer of a role."""
-        layers = self.model.encoder if role == "encoder" else self.model.decoder
-        network: StackedFeedForward = unshared(layers[0].feed_forward)
-        return network
+        return unshared(first_layer(self.model, role).feed_forward)  # type: ignore[no-any-return]
+
+    def norm(self, role: str) -> Norm:
+        """Return the first norm of the first layer of a role."""
+        return unshared(first_layer(self.model, role).attention_branch.norm)  # type: ignore[no-any-return]
 
     def positional(self, role: str) -> Positional:
         """Return the positional encoding of a role."""
@@ -309,9 +312,14 @@ def _scale(parameter: Tensor) -> Tensor:
     return size.where(size > 0, typical.where(typical > 0, 1.0))
 
 
+def first_layer(model: Transformer, role: str) -> nn.Module:
+    """Return the first layer with a role."""
+    return (model.encoder if role == "encoder" else model.decoder)[0]
+
+
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
     """Return the attention of a role in the first layer of a model."""
-    layer = model.encoder[0] if role == "encoder" else model.decoder[0]
+    layer = first_layer(model, role)
     part = layer.cross if role == "cross" else layer.attention
     assert isinstance(part, MultiHeadAttention)
     return part

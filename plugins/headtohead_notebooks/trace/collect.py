@@ -145,7 +145,7 @@ class _Collector:
         """Add a step before or after the layers of a side."""
         if name == "final_norm":
             example = examples.layer_norm(self.block_input, self._eps, values)
-            self._add(f"{role}.norm", values, role, formulas.FINAL_NORM, example)
+            self._add(f"{role}.norm", values, role, (self._norm_formula(role), formulas.FINAL_NORM), example)
             return
         example = None
         formula, meaning = formulas.EMBEDDING[name]
@@ -200,6 +200,8 @@ class _Collector:
         example: CellExample | None = None,
     ) -> None:
         """Add a step of a residual block and update the input of the next one."""
+        if step in ("norm", "post_norm"):
+            description = self._norm_formula(role), description[1]
         if step == "norm":
             example = examples.layer_norm(self.block_input, self._eps, values)
         if step == "residual":
@@ -251,7 +253,12 @@ class _Collector:
 
     @property
     def _pre_norm(self) -> bool:
-        return self.model.config.model.norm == "pre"
+        return self.model.config.model.norm != "post"
+
+    def _norm_formula(self, role: str) -> str:
+        stack = self.model.encoder if role == "encoder" else self.model.decoder
+        formula: str = unshared(stack[0].attention_branch.norm).formula()
+        return formula
 
     @property
     def _eps(self) -> float:

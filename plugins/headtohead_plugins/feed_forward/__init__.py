@@ -1,1 +1,1 @@
-"""Built-in masking schemes, one file each."""
+"""Built-in feed-forward networks, one file each."""

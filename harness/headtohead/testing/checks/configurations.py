@@ -19,7 +19,7 @@ from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
 from headtohead.testing.tiny import TRAIN, changed
 
-TOKENWISE = ("feed_forward",)
+TOKENWISE = ("feed_forward", "norm")
 """Families that act on each token alone, outside attention, so that entries of other families do not affect them."""
 
 DEFAULTS = "defaults"
@@ -41,8 +41,8 @@ def check_configurations(entry: Registered, registry: Registry) -> Iterator[tupl
     ]
     choices += [
         (f"{family} {name}", {entry.family: entry.name, family: name})
-        for family in (family for family in FAMILIES if (family in TOKENWISE) == (entry.family in TOKENWISE))
-        if family != entry.family
+        for family in FAMILIES
+        if family != entry.family and (family in TOKENWISE) == (entry.family in TOKENWISE)
         for name in sorted(registry.entries[family])
     ]
     seen = set()

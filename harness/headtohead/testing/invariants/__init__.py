@@ -11,23 +11,11 @@ from headtohead.testing.invariants import (
     masks,
     model_state,
     positions,
-    sublayers,
     tokens,
     trained_stacks,
 )
 
-_TOPICS = (
-    masks,
-    tokens,
-    positions,
-    attention_weights,
-    decoding,
-    gradients,
-    arithmetic,
-    sublayers,
-    model_state,
-    trained_stacks,
-)
+_TOPICS = (masks, tokens, positions, attention_weights, decoding, gradients, arithmetic, model_state, trained_stacks)
 
 INVARIANTS: tuple[Invariant, ...] = tuple(
     value for topic in _TOPICS for value in vars(topic).values() if isinstance(value, Invariant)

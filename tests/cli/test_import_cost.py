@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,3 +50,15 @@ def test_a_command_imports_no_heavy_package_that_it_does_not_use(
     monkeypatch.chdir(tmp_path)
     Path("tiny.yaml").write_text(TINY)
     assert loaded_by(*arguments.split()) & heavy == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chosen", "shown"), [({}, "GOMP_SPINCOUNT = '20000'"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "GOMP_SPINCOUNT = '0'")]
+)
+def test_waiting_threads_of_a_worker_do_not_spin_for_long(chosen: dict[str, str], shown: str) -> None:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    variables |= {"OMP_DISPLAY_ENV": "verbose", **chosen}
+    code = "import headtohead.execution.preload"
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert shown in done.stderr

@@ -1,6 +1,7 @@
 """Batch plans, for any lengths, budget and number of sentences."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -68,6 +69,22 @@ def test_training_takes_its_batches_from_the_configured_buckets():
         found.append(shapes_of(make_batches(config, *lengths, {"source": 12, "target": 12})))
         assert found[-1] == shapes_of(BatchPlan(*lengths, 40, kind == "exact"))
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "train", [{"batch_tokens": 40}, {"batch_tokens": 40, "length_buckets": "exact"}, {"batch_size": 5}]
+)
+def test_both_architectures_train_on_the_same_batches(train):
+    """A decoder-only model reads source and target as one sequence; only the padded length differs."""
+    configs = [tiny_config(train=train), tiny_config(train=train, architecture="decoder-only")]
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 12, (2, 60))
+    plans = [make_batches(config, *lengths, {"source": 12, "target": 12}) for config in configs]
+    assert plans[0].steps_per_epoch == plans[1].steps_per_epoch
+    for (rows, *times), (same_rows, *joined) in zip(*(plan.batches([1, 2], 3) for plan in plans), strict=True):
+        assert rows.tolist() == same_rows.tolist()
+        assert joined[1] == times[1]
+        assert lengths.sum(0)[rows].max() <= joined[0] <= sum(times)
 
 
 def shapes_of(plan):

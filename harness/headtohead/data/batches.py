@@ -31,7 +31,11 @@ class Bucket:
 
 
 class Batches:
-    """The batches of every epoch of one training split, from the lengths of its sources and targets in tokens."""
+    """The batches of every epoch of one training split, from the lengths of its sources and targets in tokens.
+
+    The lengths of source and target alone decide which pairs are in a batch, so that both architectures train on
+    the same batches. ``joined`` adds the target to the padded source length, as a decoder-only model reads it.
+    """
 
     lengths: tuple[np.ndarray, np.ndarray]
     steps_per_epoch: int
@@ -45,7 +49,8 @@ class Batches:
             start: Number of batches to skip.
 
         Returns:
-            Row indices ``[member, batch]`` and the padded lengths of source and target in tokens.
+            Row indices ``[member, batch]`` and the padded lengths of source (with the target if joined) and target
+            in tokens.
         """
         raise NotImplementedError
 
@@ -67,12 +72,18 @@ class BatchPlan(Batches):
         batch_tokens: Upper bound of rows times the longer padded side. A batch has at least one row.
         exact: Group pairs whose lengths are equal on both sides where they fill half a batch: almost
             no padding, many shapes.
+        joined: Whether the model reads source and target as one sequence.
     """
 
     def __init__(
-        self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, exact: bool = False
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        exact: bool = False,
+        joined: bool = False,
     ) -> None:
-        self.lengths = source_lengths, target_lengths
+        self.lengths = source_lengths + target_lengths * joined, target_lengths
         longer = np.maximum(source_lengths, target_lengths)
         steps = longer if exact else -(-longer // STEP)
         groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
@@ -80,7 +91,7 @@ class BatchPlan(Batches):
         if exact:
             surplus = source_lengths - target_lengths
             groups = [part for rows in groups for part in _split_by_surplus(rows, surplus, longer, batch_tokens)]
-        self.buckets = [_bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups]
+        self.buckets = [_bucket(rows, self.lengths, batch_tokens // max(1, int(longer[rows].max()))) for rows in groups]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
@@ -114,15 +125,21 @@ class SentenceBatches(Batches):
         target_lengths: Decoder input tokens of each target.
         size: Pairs of a batch; the last batch can have fewer.
         times: Padded lengths of source and target; None pads each batch to its longest sentence.
+        joined: Whether the model reads source and target as one sequence.
     """
 
     def __init__(
-        self, source_lengths: np.ndarray, target_lengths: np.ndarray, size: int, times: tuple[int, int] | None = None
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        size: int,
+        times: tuple[int, int] | None = None,
+        joined: bool = False,
     ) -> None:
-        self.lengths = source_lengths, target_lengths
+        self.lengths = source_lengths + target_lengths * joined, target_lengths
         self.size, self.times = size, times
         self.steps_per_epoch = -(-len(source_lengths) // size)
-        _, self._kinds = np.unique(np.stack(self.lengths), axis=1, return_inverse=True)
+        _, self._kinds = np.unique(np.stack([source_lengths, target_lengths]), axis=1, return_inverse=True)
         self._kinds = self._kinds.reshape(-1)
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
@@ -170,12 +187,12 @@ def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool
     return len(rows) * int(longer[rows].max()) * 2 >= batch_tokens
 
 
-def _bucket(rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int) -> Bucket:
-    source_time, target_time = int(source_lengths[rows].max()), max(1, int(target_lengths[rows].max()))
-    batches = -(-len(rows) // max(1, batch_tokens // max(source_time, target_time)))
+def _bucket(rows: np.ndarray, lengths: tuple[np.ndarray, np.ndarray], size: int) -> Bucket:
+    source_time, target_time = (int(side[rows].max()) for side in lengths)
+    batches = -(-len(rows) // max(1, size))
     # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
     sizes = tuple(len(part) for part in np.array_split(rows, batches))
-    return Bucket(np.sort(rows), source_time, target_time, sizes)
+    return Bucket(np.sort(rows), source_time, max(1, target_time), sizes)
 
 
 def make_batches(
@@ -189,16 +206,12 @@ def make_batches(
         target_lengths: Tokens that the decoder reads for each target.
         longest: Tokens of the longest sentence of the corpus, by side.
     """
-    train = config.train
-    if "encoder" not in roles_of(config):
-        source_lengths = source_lengths + target_lengths  # read as one sequence
+    train, joined, lengths = config.train, "encoder" not in roles_of(config), (source_lengths, target_lengths)
     if train.batch_size is None:
-        return BatchPlan(source_lengths, target_lengths, train.batch_tokens, train.length_buckets == "exact")
+        return BatchPlan(*lengths, train.batch_tokens, train.length_buckets == "exact", joined)
     padded = padded_length(config, longest)
-    if padded is None:
-        return SentenceBatches(source_lengths, target_lengths, train.batch_size)
-    target_time = max(1, padded - config.quirks.shift_targets)
-    return SentenceBatches(source_lengths, target_lengths, train.batch_size, (padded, target_time))
+    times = None if padded is None else (padded, max(1, padded - config.quirks.shift_targets))
+    return SentenceBatches(*lengths, train.batch_size, times, joined)
 
 
 def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:

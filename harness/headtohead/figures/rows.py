@@ -19,7 +19,8 @@ HIDING_RATIO = 4
 
 @dataclass(frozen=True)
 class Row:
-    """A mean with its interval and its points, each with a tooltip; ``name`` is on its left, ``note`` on its right.
+    """A mean with its interval and its points, each with a tooltip; ``name`` is above it on the left, ``note``
+    on the right.
 
     A mean or an interval that is NaN is not drawn. ``colour`` is by default that of ``is_strong``. Points of a row
     that is ``is_hollow`` are outlines; the name of a row that is ``is_baseline`` is bold.
@@ -77,7 +78,7 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
     return figure
 
 
-def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1, pitch: float = 0.34) -> tuple[Figure, list[Axes]]:
+def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1, pitch: float = 0.46) -> tuple[Figure, list[Axes]]:
     """Return a figure of rows from top to bottom and its panels, all of which have all rows.
 
     Args:
@@ -94,18 +95,15 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1, pitch: float
             style.bare_left(axes)
             for number, row in enumerate(rows):
                 _draw(figure, axes, row, number)
-        grid[0].set_ylim(len(rows) - 0.4, -0.6)
-        grid[0].set_yticks(range(len(rows)), style.shortened([row.name for row in rows], 60))
+        grid[0].set_ylim(len(rows) - 0.6, -0.9)
+        grid[0].set_yticks([])
         for number, row in enumerate(rows):
-            if row.is_baseline:
-                grid[0].get_yticklabels()[number].set_fontweight("bold")
-            right: dict[str, Any] = {
-                "xycoords": grid[-1].get_yaxis_transform(),
-                "ha": "left",
-                "va": "center",
-                "fontsize": 8.5,
-            }
-            grid[-1].annotate(row.note, (1.005, number), color=style.INK if row.is_strong else style.MUTED, **right)
+            name, weight = style.shortened([row.name], 64 - len(row.note))[0], "bold" if row.is_baseline else "normal"
+            place: dict[str, Any] = {"y": number - 0.3, "va": "bottom"}
+            place["bbox"] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.5}
+            grid[0].text(0, s=name, weight=weight, transform=grid[0].get_yaxis_transform(), **place)
+            colour = style.INK if row.is_strong else style.MUTED
+            grid[-1].text(1, s=row.note, color=colour, ha="right", transform=grid[-1].get_yaxis_transform(), **place)
         figure.supxlabel(label, fontsize=9)
     return figure, grid
 
@@ -129,7 +127,7 @@ def magnified_range(rows: Sequence[Row]) -> tuple[float, float] | None:
 def _draw(figure: Figure, axes: Axes, row: Row, number: int) -> None:
     colour = row.drawn_colour
     for index, (value, tooltip) in enumerate(row.points):
-        offset = (index - (len(row.points) - 1) / 2) * 0.34 / max(len(row.points) - 1, 1)
+        offset = (index - (len(row.points) - 1) / 2) * 0.28 / max(len(row.points) - 1, 1)
         (point,) = axes.plot(value, number + offset, "o", color=colour, markersize=4.6, alpha=0.7, zorder=3)
         point.set_markerfacecolor("none" if row.is_hollow else colour)
         style.tip(figure, point, tooltip)

@@ -157,7 +157,7 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     model, train = config.model, config.train
     fixed = config.quirks.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
-    batch = train.batch_size or max(1, train.batch_tokens // length)
+    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
     rows = math.ceil(batch / train.num_microbatches)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length

@@ -115,5 +115,5 @@ def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
 def _padding(case: Case, pad_to: int | str) -> dict[str, float]:
     config = changed(case.config, quirks={"pad_to": pad_to})
     tensors = case.training_tensors
-    lengths = tensors.source_lengths.numpy(), tensors.target_lengths.numpy()
+    lengths = tensors.prompt_lengths.numpy(), tensors.target_lengths.numpy()
     return make_batches(config, *lengths, case.data.record["longest"]).padding()

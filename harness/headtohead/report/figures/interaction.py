@@ -41,7 +41,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
             panels.append((*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])}))
     if not panels:
         return None
-    columns = min(len(panels), 3)
+    columns = min(len(panels), 2)
     with style.drawing():
         height = 2.9 * -(-min(len(panels), MOST_PANELS) // columns)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")

@@ -37,7 +37,7 @@ def curves_figure(analysis: Analysis) -> Figure | None:
                 axes.set_yscale("log")
                 axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
                 axes.yaxis.set_major_formatter("{x:g}")
-                axes.tick_params(axis="y", which="minor", labelsize=7.5)
+                axes.tick_params(axis="y", which="minor", labelsize=9)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         figure.supxlabel("step", fontsize=9)
         figure.supylabel(readable(metric), fontsize=9)
@@ -105,7 +105,7 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
     with style.drawing():
         for axes in figure.axes:
             names = [f"{bucket}\nn {round(counts[bucket])}" for bucket in positions]
-            axes.set_xticks(list(positions.values()), names, fontsize=7.5)
+            axes.set_xticks(list(positions.values()), names)
             if boundary is not None:
                 axes.axvline(boundary, color=style.MUTED, linewidth=1, linestyle="--")
         longer = "; right of the line: longer than every training source" * (boundary is not None)
@@ -162,8 +162,8 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
     slugs = [slug for slug in analysis.frames.by_slug if slug in best]
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
     if palette.is_coloured and len(names) <= MOST_PANELS:
-        columns, height, size = min(len(names), 4), 2.5, None
-        width = 24 if columns > 2 else 60  # longer titles overlap those of the next panel
+        columns, height, size = min(len(names), 2), 2.3, None
+        width = 28 if columns > 1 else 60  # longer titles overlap those of the next panel
         panels = [
             (
                 textwrap.fill(name, width, break_long_words=False, break_on_hyphens=False),
@@ -172,11 +172,11 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             for name in names
         ]
         legend = palette.legend(slugs)
-        options: dict[str, Any] = {"ncols": min(len(legend), 5 if palette.colour_axis else 3)}
-        options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 8.5}
+        options: dict[str, Any] = {"ncols": min(len(legend), 3 if palette.colour_axis else 1)}
+        options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 9}
     else:
-        columns, height, size = 6, 1.5, 7.5
-        titles = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 26)
+        columns, height, size = 3, 1.5, 9
+        titles = style.shortened([analysis.frames.by_slug[slug].title for slug in slugs], 22)
         beside = {baseline: style.MUTED} if baseline in slugs else {}
         panels = [
             (title, {slug: style.PALETTE[0]} | beside if slug != baseline else beside)
@@ -191,7 +191,7 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             axes.set_visible(False)
         for axes, (title, lines) in zip(grid, panels, strict=False):
             axes.set_title(title, fontsize=size)
-            axes.tick_params(labelsize=size or 8.5)
+            axes.tick_params(labelsize=9)
             for slug, colour in reversed(lines.items()):
                 found = groups[slug]
                 axes.fill_between(found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0)

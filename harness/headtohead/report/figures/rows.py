@@ -71,7 +71,7 @@ def strip_figure(analysis: Analysis) -> Figure:
                 is_baseline=slug == baseline,
             )
         )
-    figure, (axes,) = row_figure(rows, readable(metric), pitch=0.27)
+    figure, (axes,) = row_figure(rows, readable(metric))
     summary = analysis.summaries[baseline]
     if math.isfinite(summary.mean) and baseline not in analysis.withheld:
         axes.axvline(summary.mean, color=style.MUTED, linewidth=0.9, zorder=1)
@@ -80,5 +80,5 @@ def strip_figure(analysis: Analysis) -> Figure:
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
     if (bound := analysis.upper_bound) is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
-        axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", loc="left", fontsize=8, fontweight="normal")
+        axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", loc="left", fontsize=9, fontweight="normal")
     return figure

@@ -297,7 +297,7 @@ class ConfigBuilder:
         layers = chosen.get("next_layers", {}).items()
         later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
         first = EntryConfig(name=chosen["name"], options=options)
-        return first if {*later} <= {first} else first.model_copy(update={"next_layers": later})
+        return first if all(entry == first for entry in later) else first.model_copy(update={"next_layers": later})
 
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""

@@ -52,8 +52,11 @@ def test_each_layer_equals_that_of_a_model_with_this_entry_in_all_layers(family,
     [
         {"masking": {"decoder": [WINDOW, "padding-causal"], "encoder": ["padding", WINDOW]}, "encoder_layers": 2},
         {"positional": {"decoder": ["t5-relative", "none"], "encoder": ["none", "alibi"]}, "encoder_layers": 2},
-        {"attention": {"decoder": ["split-heads", "qk-norm"]}, "masking": {"decoder": ["causal", WINDOW]}}
-        | DECODER_ONLY,
+        {
+            "attention": {"decoder": ["split-heads", "qk-norm"]},
+            "masking": {"decoder": ["causal", WINDOW]},
+            **DECODER_ONLY,
+        },
     ],
     ids=["masking", "positional", "attention"],
 )

@@ -277,6 +277,9 @@ class ConfigBuilder:
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         given = sections["model"].model_dump(exclude_unset=True)
         sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
+        if decoder_only:  # there is no source embedding to share
+            tied = {"all": "output", "embeddings": "none"}.get(tied := sections["model"].tie_embeddings, tied)
+            sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)

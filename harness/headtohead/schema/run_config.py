@@ -182,7 +182,8 @@ class ModelConfig(OmittingSection):
         "none",
         description="output: the output projection shares the target embedding; all: also the "
         "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
-        "one table even with separate vocabularies, and the output projection has its own weights",
+        "one table even with separate vocabularies, and the output projection has its own weights; with "
+        "decoder-only, all is output and embeddings is none",
     )
     init: Annotated[Literal["xavier", "torch"], VariesInStack()] = Field(
         "xavier",

@@ -426,12 +426,9 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     data_sets = {variant.data_hash for variant in plan.variants}
     if len(data_sets) > 1:
         fields = [dict(leaves(variant.config.data.model_dump(mode="json"))) for variant in plan.variants]
-        names = [
-            f"data.{name.removeprefix('options.')}"
-            for name in fields[0]
-            if len({str(each.get(name)) for each in fields}) > 1
-        ]
-        where = f", which differ in {listed(names)}" * bool(names)
+        differing = (name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1)
+        names = listed([f"data.{name.removeprefix('options.')}" for name in differing])
+        where = f", which differ in {names}" * bool(names)
         notes.append(f"{len(data_sets)} data sets{where}; the plan describes the baseline's")
     if plan.draws:
         notes.append(f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}")

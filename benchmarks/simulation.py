@@ -14,11 +14,13 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
+from headtohead.analysis.ledger import Decision, Ledger
 from headtohead.statistics.best import compare_with_best
 from headtohead.statistics.block_model import block_model, larger_deviations
 from headtohead.statistics.collapse import collapsed
@@ -349,6 +351,44 @@ def best_rates(generator: np.random.Generator, studies: int, variants: int, seed
     ]
 
 
+def ledger_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
+    """Return the share of kept changes that are no improvement, and the share of improvements that are kept.
+
+    A chain has 50 changes, of which 80 % have no effect and the others improve the scores by 2 standard deviations. The
+    scores of a kept change are those of the incumbent from then on, as ``h2h judge --ledger`` stores them. With 1 to 3
+    seeds, a change is kept if its mean is better.
+    """
+    chains, rates = max(20, studies // 20), []
+    for seeds, sd in ((8, 1.0), (8, 3.0), (1, 1.0), (2, 1.0), (3, 1.0)):
+        chosen = [_chain(generator, seeds, sd) for _ in range(chains)]
+        false = float(np.mean([(kept & ~real).sum() / max(1, kept.sum()) for kept, real in chosen]))
+        found = sum((kept & real).sum() for kept, real in chosen) / sum(real.sum() for _, real in chosen)
+        rule = "ledger" if seeds > 3 else "better mean"
+        design = f"{rule}, 50 changes, {seeds} seeds" + f"; sd of a fifth of the changes × {sd:g}" * (sd != 1)
+        rates.append(Rate(f"kept changes without effect; {design}", false, 0.0, 0.055 if seeds > 3 else 1.0))
+        rates.append(Rate(f"improvements of 2 sd that are kept; {design}", float(found)))
+    return rates
+
+
+def _chain(generator: np.random.Generator, seeds: int, sd: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return, for each of 50 changes, whether it is kept and whether it is an improvement."""
+    real = generator.random(50) > 0.8
+    spread = np.where(generator.random(50) < 0.2, sd, 1.0)
+    shared, mean, ledger = math.sqrt(0.3) * generator.normal(size=seeds), 0.0, Ledger(Path(), ())
+    incumbent = shared + math.sqrt(0.7) * generator.normal(size=seeds)
+    for improves, own in zip(real, spread, strict=True):
+        candidate = mean + 2.0 * improves + shared + own * math.sqrt(0.7) * generator.normal(size=seeds)
+        found = paired(candidate, incumbent)
+        kept = ledger.p(found, True) <= ledger.level if seeds > 3 else found.mean > 0
+        decision = Decision.model_construct(
+            variance=found.n * found.error**2, kept=kept, scores=dict(enumerate(candidate))
+        )
+        ledger = Ledger(Path(), (*ledger.decisions, decision))
+        if kept:
+            mean, incumbent = mean + 2.0 * improves, candidate
+    return np.array([decision.kept for decision in ledger.decisions]), real
+
+
 PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (
     power_rates,
     null_rates,
@@ -358,6 +398,7 @@ PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (
     interval_rates,
     report_rates,
     look_rates,
+    ledger_rates,
     *(
         lambda generator, studies, seeds=seeds, effect=effect: sentence_coverage(generator, studies, seeds, effect)
         for seeds, effect in ((3, 0.0), (6, 0.0), (6, 0.5))

@@ -109,9 +109,11 @@ def _configuration(axes: dict[str, Schema]) -> Schema:
 def _family(family: str) -> dict[str, Schema]:
     """Return the notations of an entry: its name, a mapping with options, or a mapping by role."""
     entry = {"anyOf": [_reference(f"{family}-name"), _named(family)]}
+    layer = _reference(f"{family}-entry")
+    layers = {"anyOf": [layer, {"type": "array", "items": layer, "minItems": 1}]}
     by_role = {
         "type": "object",
-        "properties": {role: _reference(f"{family}-entry") for role in ROLES_OF[family]},
+        "properties": dict.fromkeys(ROLES_OF[family], layers),
         "additionalProperties": False,
         "minProperties": 1,
     }

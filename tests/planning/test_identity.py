@@ -126,6 +126,9 @@ def test_a_decoder_only_hash_has_the_architecture_and_nothing_of_an_encoder(hash
     assert hash_of(**{"model.architecture": "encoder-decoder"}) == hash_of() != hash_of(**decoder)
     for unused in ({"model.encoder_layers": 7}, {"positional.encoder": "rotary"}, {"masking.cross": "none"}):
         assert hash_of(**decoder, **unused) == hash_of(**decoder)
+    for tied, same in (("all", "output"), ("embeddings", "none")):
+        tied_hash, same_hash = (hash_of(**decoder, **{"model.tie_embeddings": value}) for value in (tied, same))
+        assert tied_hash == same_hash
     for used in ({"model.decoder_layers": 7}, {"positional.decoder": "rotary"}, {"masking.decoder": "none"}):
         assert hash_of(**decoder, **used) != hash_of(**decoder)
 

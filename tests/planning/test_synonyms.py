@@ -51,7 +51,7 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
     [
         ("positional", "rope", "unknown positional 'rope'; did you mean 'rotary'?"),
         ("model.activation", "gelu", "; did you mean 'feed_forward', a field of base?"),
-        ("activation", "gelu", "; did you mean 'feed_forward', a field of base?"),
+        ("activation", "gelu", "unknown field 'activation'; did you mean 'feed_forward'?"),
         ("swiglu", True, GATED),
         ("model.norm", "rmsnorm", f"expected 'pre', 'post' or 'sandwich', got 'rmsnorm'{LAYER_NORM}"),
         ("norm", "rms_norm", "unknown norm 'rms_norm'; did you mean 'rmsnorm'?"),

@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugin import FeedForward, Norm, hookimpl
+from headtohead.plugins import registry
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 
@@ -118,7 +119,9 @@ class Authored:
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    current().add_object(Authored())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_current", registry.load_registry(objects=[Authored()]))
+        yield
 
 
 @pytest.mark.parametrize(

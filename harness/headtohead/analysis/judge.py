@@ -48,9 +48,10 @@ WHOLE_NUMBER = re.compile(r"\A(-?)0*([1-9]\d*|0)(\.0*)?\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class JudgedVariant:
-    """A variant against the baseline; ``by_seed`` has the differences of paired seeds."""
+    """A variant against the baseline; ``by_seed`` has the differences of paired seeds, ``scores`` the scores."""
 
     variant: str
+    scores: Mapping[str, float]
     summary: Summary
     difference: Difference
     judgement: Judgement
@@ -65,7 +66,8 @@ class Judged:
         metric: Name of the metric.
         higher_is_better: Direction of the metric.
         baseline: Name of the baseline.
-        summary: Scores of the baseline.
+        scores: Scores of the baseline by seed.
+        summary: Their summary.
         variants: The other variants, the largest difference first.
         is_paired: Whether differences are paired by seed.
         margin: The smallest difference that matters, or None.
@@ -77,6 +79,7 @@ class Judged:
     metric: str
     higher_is_better: bool
     baseline: str
+    scores: Mapping[str, float]
     summary: Summary
     variants: tuple[JudgedVariant, ...]
     is_paired: bool
@@ -216,6 +219,7 @@ def judge(
     judged = [
         JudgedVariant(
             variant,
+            by_seed,
             summarise([*by_seed.values()]),
             difference,
             judgement,
@@ -229,6 +233,7 @@ def judge(
         metric=metric,
         higher_is_better=higher_is_better,
         baseline=baseline,
+        scores=against,
         summary=summarise([*against.values()]),
         variants=tuple(judged),
         is_paired=is_paired,

@@ -39,6 +39,7 @@ COMMANDS = {
     "card": "Print the model card of a run.",
     "clean": "Remove archived, superseded and failed runs, trials and caches.",
     "ui": "Open MLflow on the project's store.",
+    "skill": "Print instructions for coding agents.",
     "doctor": "Check the installation, the machine and the stores.",
 }
 """Commands and their summaries. ``h2h --help`` prints these without importing the commands."""

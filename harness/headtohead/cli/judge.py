@@ -15,6 +15,8 @@ from headtohead.cli.output import echo, echo_json, echo_text, output_file, print
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headtohead.analysis.ledger import Ledger
+
 ACCEPTED = [
     *(
         f"{direction}{size}"
@@ -40,7 +42,7 @@ LOWER = "--higher-is-better/--lower-is-better"
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("source", metavar="FILE")
+@click.argument("source", metavar="FILE", required=False)
 @click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option(
@@ -87,9 +89,17 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.option(
     "--figure", type=click.Path(path_type=Path), metavar="FILE", help="Draw the differences: .svg, .pdf or .png."
 )
+@click.option(
+    "--ledger",
+    "ledger_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="LEDGER",
+    help="Decide on one candidate against the incumbent, and append the decision to this JSON Lines file.",
+)
+@click.option("--status", is_flag=True, help="Print the incumbent of LEDGER and the seeds that a decision needs.")
 @format_option("json: the answer as JSON.", "json", "markdown")
 def command(
-    source: str,
+    source: str | None,
     unpaired: bool,
     looks: int | None,
     at_most: int,
@@ -97,6 +107,8 @@ def command(
     experiment: str | None,
     answer: Path | None,
     figure: Path | None,
+    ledger_file: Path | None,
+    status: bool,
     form: str,
     **options: Any,
 ) -> None:
@@ -110,7 +122,7 @@ def command(
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
-    from headtohead.report.judge import Numbers, judged_frame, look_line, write_figure
+    from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line, write_figure
     from headtohead.statistics.looks import Looks
 
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
@@ -119,11 +131,28 @@ def command(
     if margin is not None and not 0 < margin < float("inf"):
         raise HeadToHeadError(f"--margin must be a positive number, got {margin:g}")
     planned = Looks.planned(looks, at_most) if looks else None
+    ledger = _ledger(ledger_file) if ledger_file else None
+    if status:
+        if ledger is None:
+            raise HeadToHeadError("--status requires --ledger LEDGER")
+        _show_status(ledger, form)
+        return
+    if source is None:
+        raise HeadToHeadError("FILE with the scores is missing")
     table = _table(source, experiment, options["metric"])
+    if ledger is not None:
+        if unpaired or planned or margin:
+            raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
+        options["baseline"] = options["baseline"] or ledger.incumbent
+        table = ledger.completed(table, options["metric"], options["variant_columns"][0], options["seed_column"])
     judged = judge(table, is_paired=not unpaired, looks=planned, **options)
     accept = tuple(verdict.replace(",", ", ") for verdict in accept)
     code = judged.exit_code(accept)
-    record = judge_file(judged, code)
+    decision = ledger.decide(judged) if ledger is not None else None
+    if ledger is not None and decision is not None:
+        code = 0 if decision.kept else code or 3
+        ledger = ledger.append(decision)
+    record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
     if answer is not None:
         from headtohead.files import write_json
 
@@ -135,6 +164,8 @@ def command(
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
+    if ledger is not None and decision is not None:
+        lines.append(decision_line(ledger, decision))
     if form == "json":
         echo_json(record)
     elif form == "markdown":
@@ -149,6 +180,34 @@ def command(
         for line in lines[1:]:
             echo("", line)
     sys.exit(code)
+
+
+def _ledger(path: Path) -> Ledger:
+    from headtohead.analysis.ledger import Ledger  # imports pydantic
+
+    return Ledger.read(path)
+
+
+def _show_status(ledger: Ledger, form: str) -> None:
+    """Print the incumbent, the level of the next decision, and the seeds that it needs."""
+    seeds = {str(effect): ledger.seeds(effect) for effect in (0.5, 1.0, 2.0)}
+    record = {
+        "incumbent": ledger.incumbent,
+        "decisions": len(ledger.decisions),
+        "kept": len(ledger.kept),
+        "level": ledger.level,
+        "wealth": ledger.wealth,
+        "seeds": seeds,
+    }
+    if form == "json":
+        echo_json(record)
+        return
+    echo(f"incumbent: {ledger.incumbent or 'none; the first decision names it with --baseline'}")
+    echo(f"decisions: {len(ledger.decisions)}, {len(ledger.kept)} kept")
+    echo(f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}")
+    for effect, number in seeds.items():
+        needed = f"{number or 'more than 1,000'} seeds for 80 % power"
+        echo(f"  an improvement of {effect} standard deviations of the differences: {needed}")
 
 
 def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFrame:

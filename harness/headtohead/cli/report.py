@@ -24,7 +24,11 @@ from headtohead.cli.output import echo, echo_text
 @plugin_option
 @click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
 @format_option(
-    "latex, csv or markdown: print the table of variants instead of writing the report.", "latex", "csv", "markdown"
+    "Print instead of writing the report; json: the answer, as in answer.json; else the table of variants.",
+    "json",
+    "latex",
+    "csv",
+    "markdown",
 )
 @click.option(
     "--figures",
@@ -55,6 +59,10 @@ def command(
         echo(f"report:   {paths.html}", f"markdown: {paths.markdown}", f"table:    {paths.csv}")
         if figure_formats:
             echo(f"figures:  {paths.folder / 'figures'}")
+    elif form == "json":
+        from headtohead.report.answer_file import answer_file
+
+        echo_text(answer_file(report))
     else:
         from headtohead.report.score_table import score_table
 

@@ -178,8 +178,18 @@ class ConfigBuilder:
         elif is_options and (roles != every or set(value) <= {*every}):
             for key, setting in value.items():
                 self._assign_entry(family, (key,) if roles == every else (*roles, key), setting, location.child(key))
+        elif isinstance(value, list) and (len(roles) > 1 or rest or not value):
+            layers = f"; for a pattern of layers, type {family}: {{decoder: [...]}}" * bool(value)
+            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}{layers}")
         elif isinstance(value, list):
-            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
+            self._set((family, roles[0]), {}, location)
+            for layer, item in enumerate(value):
+                path = (family, roles[0], *(("next_layers", str(layer)) if layer else ()))
+                name, options = named_parts(item, location.child(layer), "name")
+                self._entry(family, name, location.child(layer))
+                self._set((*path, "name"), name, location.child(layer))
+                for option, setting in options.items():
+                    self._set((*path, "options", option), setting, location.child(layer, option))
         else:
             name, options = named_parts(value, location, "name")
             entry = self._entry(family, name, location)
@@ -267,6 +277,9 @@ class ConfigBuilder:
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         given = sections["model"].model_dump(exclude_unset=True)
         sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
+        if decoder_only:  # there is no source embedding to share
+            tied = {"all": "output", "embeddings": "none"}.get(tied := sections["model"].tie_embeddings, tied)
+            sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)
@@ -275,13 +288,19 @@ class ConfigBuilder:
         for family in FAMILIES:
             roles = {}
             for role, chosen in self.nested(family).items():
-                model = self.registry.find(family, chosen["name"]).entry.Options
-                entry_options = self._checked(model, chosen.get("options", {}), family, role, "options")
-                roles[role] = EntryConfig(name=chosen["name"], options=entry_options)
+                roles[role] = self._built(chosen, family, role)
             if decoder_only and "cross" not in roles:
                 roles["encoder"] = roles["decoder"]  # a default that is not in the hash
             sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
         return RunConfig(**sections, init_from=None if run is None else InitFrom(run=run, weights=run))
+
+    def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
+        model = self.registry.find(above[0], chosen["name"]).entry.Options
+        options = self._checked(model, chosen.get("options", {}), *above, "options")
+        layers = chosen.get("next_layers", {}).items()
+        later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
+        first = EntryConfig(name=chosen["name"], options=options)
+        return first if all(entry == first for entry in later) else first.model_copy(update={"next_layers": later})
 
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""

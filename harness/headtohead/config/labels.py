@@ -62,7 +62,9 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
 
 
 def entry_label(entry: EntryConfig) -> str:
-    """Return an entry's name with the options that differ from their defaults."""
+    """Return an entry's name with the options that differ from their defaults; ``+`` joins entries of a pattern."""
+    if entry.next_layers:
+        return "+".join(map(entry_label, entry.pattern))
     options = entry.options.model_dump(mode="json", exclude_defaults=True)
     changed = [f"{name}={text(scalar(value))}" for name, value in options.items()]
     return f"{entry.name}({', '.join(changed)})" if changed else entry.name

@@ -14,6 +14,8 @@ from headtohead.model.geometry import Bound, find_bound, find_geometry
 from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward
 from headtohead.model.members import (
     MaskValue,
+    PerLayerMasking,
+    PerLayerPositional,
     PerMemberMasking,
     PerMemberMaskValue,
     PerMemberPositional,
@@ -89,7 +91,12 @@ class Builder:
         """Return the encoding of a role; members with different encodings are grouped."""
         parts, members = [], []
         for chosen, own in groups(self.configs, "positional", role):
-            parts.append(self.registry.positional(chosen.name)(chosen.options, self._context(role, None, own)))
+            built: dict[str, Positional] = {}  # equal entries share their parameters, as all layers do
+            for each in chosen.pattern:
+                if (key := each.model_dump_json()) not in built:
+                    built[key] = self.registry.positional(each.name)(each.options, self._context(role, None, own))
+            layers = [built[each.model_dump_json()] for each in chosen.pattern]
+            parts.append(layers[0] if len(layers) == 1 else PerLayerPositional(layers))
             members.append(own)
             require_members(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberPositional(parts, members)
@@ -98,9 +105,11 @@ class Builder:
         """Return the masking of a role; members with different maskings are grouped."""
         parts, members = [], []
         for chosen, own in groups(self.configs, "masking", role):
-            parts.append(self.registry.masking(chosen.name)(chosen.options))
+            layers = [self.registry.masking(each.name)(each.options) for each in chosen.pattern]
+            for part in layers:
+                require_members(part)
+            parts.append(layers[0] if len(layers) == 1 else PerLayerMasking(layers))
             members.append(own)
-            require_members(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberMasking(parts, members)
 
     def dropout(self, kind: str) -> Dropout:
@@ -109,7 +118,7 @@ class Builder:
         return Dropout(self.dropout_rng, self._sites, self._rates[kind])
 
     def style(self, role: str, layer: int) -> Attention:
-        chosen = self.config.attention.role(role)
+        chosen = self.config.attention.role(role).at(layer)
         style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
         return style
@@ -117,6 +126,8 @@ class Builder:
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         style = self.style(role, layer)
         positional = self.positionals[role]
+        if isinstance(positional, PerLayerPositional):
+            positional = positional.of_layer(layer)
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
             style,
@@ -131,7 +142,7 @@ class Builder:
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
-            for chosen, _ in groups(self.configs, family, role):
+            for chosen in (each for found, _ in groups(self.configs, family, role) for each in found.pattern):
                 entry = self.registry.find(family, chosen.name).entry
                 assert issubclass(entry, Component)
                 if bound := find_bound(entry, chosen.options, family, role):
@@ -146,7 +157,7 @@ class Builder:
     def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
-        chosen = self.config.feed_forward.role(role)
+        chosen = self.config.feed_forward.role(role).at(layer)
         entry = self.registry.feed_forward(chosen.name)(chosen.options, self._context(role, layer))
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
@@ -154,7 +165,7 @@ class Builder:
     def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
-        chosen = self.config.norm.role(role)
+        chosen = self.config.norm.role(role).at(layer)
         norm = self.registry.norm(chosen.name)(chosen.options, self._context(role, layer))
         require_members(norm)
         return norm

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -15,6 +16,9 @@ from headtohead.files import replace
 from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.verdicts import BETTER, WORSE
 from headtohead.storage.metrics import counted, show_p
+
+if TYPE_CHECKING:
+    from headtohead.analysis.ledger import Decision, Ledger
 
 MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
@@ -79,6 +83,14 @@ def look_line(judged: Judged) -> str | None:
     if judged.more_seeds:
         return f"{text}; the next look needs {counted(judged.more_seeds, 'more seed')} per variant"
     return f"{text}; there is no further look"
+
+
+def decision_line(ledger: Ledger, decision: Decision) -> str:
+    """Return the decision on a candidate, which is the last of the ledger."""
+    compared = f"p {decision.p:.2g} is {'at most' if decision.kept else 'above'} the level {decision.level:.2g}"
+    kept = "kept" if decision.kept else "not kept"
+    incumbent = f"the incumbent is {ledger.incumbent}"
+    return f"decision {len(ledger.decisions)}: {decision.candidate} is {kept}, as {compared}; {incumbent}"
 
 
 def write_figure(judged: Judged, path: Path) -> None:

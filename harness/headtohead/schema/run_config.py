@@ -182,7 +182,8 @@ class ModelConfig(OmittingSection):
         "none",
         description="output: the output projection shares the target embedding; all: also the "
         "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
-        "one table even with separate vocabularies, and the output projection has its own weights",
+        "one table even with separate vocabularies, and the output projection has its own weights; with "
+        "decoder-only, all is output and embeddings is none",
     )
     init: Annotated[Literal["xavier", "torch"], VariesInStack()] = Field(
         "xavier",
@@ -224,11 +225,23 @@ SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 """Fields that set other fields of their section, as if those were written; the same mapping may override them."""
 
 
-class EntryConfig(ConfigSection):
-    """A registered entry with its options."""
+class EntryConfig(OmittingSection):
+    """A registered entry with its options, or the entries of successive layers."""
 
     name: str = Field(description="name of a registered entry")
     options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
+    next_layers: Annotated[tuple[EntryConfig, ...], OmittedAtDefault()] = Field(
+        (), description="entries of the next layers, where a file lists several; the list repeats over the layers"
+    )
+
+    @property
+    def pattern(self) -> tuple[EntryConfig, ...]:
+        """The entries of the first layers, which repeat over the layers; usually one."""
+        return (self.model_copy(update={"next_layers": ()}), *self.next_layers) if self.next_layers else (self,)
+
+    def at(self, layer: int | None) -> EntryConfig:
+        """Return the entry of a layer; None is a module outside the layers."""
+        return self.pattern[(layer or 0) % len(self.pattern)]
 
 
 class PerSide(ConfigSection):

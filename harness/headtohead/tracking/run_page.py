@@ -71,7 +71,8 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
             params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
         for name, entry in entries.items():
             options = {f"{name}.{option}": value for option, value in leaves(entry["options"])}
-            params = {name: entry["name"], **options} | params
+            names = "+".join(each["name"] for each in (entry, *entry.get("next_layers", ())))
+            params = {name: names, **options} | params
     named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
     fields = {name: value for name, value in named if name not in _runtime_fields()}
     return {

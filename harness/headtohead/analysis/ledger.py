@@ -1,0 +1,197 @@
+"""A ledger of changes that are tested one after another: each candidate against the incumbent, the last kept change.
+
+LORD++ (`headtohead.statistics.online`) gives each decision its level, so that at most 5 % of the kept changes are
+expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from headtohead import files
+from headtohead.analysis.judge import Judged
+from headtohead.errors import HeadToHeadError
+from headtohead.statistics import online
+from headtohead.statistics.block_model import BlockModel
+from headtohead.statistics.paired_tests import Difference, minimum_detectable_effect
+from headtohead.storage.record import Number, Record, parse_record
+
+MOST_PRIOR_DEGREES = 40.0
+"""Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,
+3.8 % of the chains of changes without effect had a kept change."""
+
+MOST_SEEDS = 1000
+WAIT_SECONDS = 30.0
+
+
+class Decision(Record):
+    """The decision on a change, a line of the ledger.
+
+    Attributes:
+        candidate: Name of the changed variant.
+        incumbent: Name of the variant that it was compared with.
+        metric: The metric.
+        higher_is_better: Direction of the metric.
+        difference: Mean difference, paired by seed.
+        variance: Variance of the differences over seeds.
+        p: One-sided p-value of "better".
+        level: The level that LORD++ gave the decision.
+        kept: Whether the candidate became the incumbent: ``p`` is at most ``level``.
+        scores: Scores of the candidate by seed.
+        incumbent_scores: Scores of the incumbent by seed.
+    """
+
+    candidate: str
+    incumbent: str
+    metric: str
+    higher_is_better: bool
+    difference: Number
+    variance: Number
+    p: Number
+    level: Number
+    kept: bool
+    scores: dict[str, Number]
+    incumbent_scores: dict[str, Number]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The decisions of a file so far."""
+
+    path: Path
+    decisions: tuple[Decision, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Ledger:
+        """Return the ledger of a JSON Lines file; one that does not exist has no decision.
+
+        Raises:
+            HeadToHeadError: If a line is damaged.
+        """
+        lines = files.read_text(path).splitlines() if path.exists() else []
+        return cls(path, tuple(parse_record(Decision, line.encode(), path) for line in lines))
+
+    @property
+    def incumbent(self) -> str | None:
+        """The name of the incumbent; None before the first decision."""
+        if not self.decisions:
+            return None
+        last = self.decisions[-1]
+        return last.candidate if last.kept else last.incumbent
+
+    @property
+    def kept(self) -> list[int]:
+        """The numbers of the decisions that kept their change, from 1."""
+        return [number for number, decision in enumerate(self.decisions, 1) if decision.kept]
+
+    @property
+    def level(self) -> float:
+        """The level of the next decision."""
+        return online.level(len(self.decisions) + 1, self.kept)
+
+    @property
+    def wealth(self) -> float:
+        """The sum of the levels that remain if no further change is kept."""
+        return online.wealth(len(self.decisions), self.kept)
+
+    @property
+    def stored_scores(self) -> Mapping[str, float]:
+        """The scores of the incumbent in the last decision, by seed."""
+        last = self.decisions[-1]
+        return last.scores if last.kept else last.incumbent_scores
+
+    def completed(self, table: pd.DataFrame, metric: str | None, variant: str, seed: str) -> pd.DataFrame:
+        """Return the table with the stored scores of the incumbent, if it has none of them.
+
+        Args:
+            table: A row per variant and seed.
+            metric: Column of the scores; None is the metric of the ledger.
+            variant: Column of the variant.
+            seed: Column of the seed.
+        """
+        if not self.decisions or variant not in table or (table[variant].astype(str) == self.incumbent).any():
+            return table
+        rows = [
+            {variant: self.incumbent, seed: number, metric or self.decisions[0].metric: repr(score)}
+            for number, score in self.stored_scores.items()
+        ]
+        return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
+
+    def decide(self, judged: Judged) -> Decision:
+        """Return the decision on the only variant of a judged table.
+
+        Raises:
+            HeadToHeadError: If the table does not continue the ledger.
+        """
+        where = f"--ledger {self.path}"
+        if self.incumbent not in (None, judged.baseline):
+            raise HeadToHeadError(f"{where}: the incumbent is '{self.incumbent}', not '{judged.baseline}'")
+        if len(judged.variants) != 1:
+            names = ", ".join(f"'{found.variant}'" for found in judged.variants)
+            raise HeadToHeadError(f"{where} decides on one candidate at a time; the table has {names}")
+        (found,) = judged.variants
+        for number, earlier in enumerate(self.decisions, 1):
+            if found.variant in (earlier.candidate, earlier.incumbent):
+                raise HeadToHeadError(
+                    f"{where}: decision {number} already has the variant '{found.variant}'; further seeds of a decided "
+                    "change would be a second look: give a new change a new name"
+                )
+            if (earlier.metric, earlier.higher_is_better) != (judged.metric, judged.higher_is_better):
+                raise HeadToHeadError(f"{where} is about {earlier.metric}, not {judged.metric}; start another ledger")
+        difference, p = found.difference, self.p(found.difference, judged.higher_is_better)
+        scores, against = ({**by_seed} for by_seed in (found.scores, judged.scores))
+        return Decision(
+            candidate=found.variant,
+            incumbent=judged.baseline,
+            metric=judged.metric,
+            higher_is_better=judged.higher_is_better,
+            difference=difference.mean,
+            variance=difference.n * difference.error**2,
+            p=p,
+            level=self.level,
+            kept=p <= self.level,
+            scores=scores,
+            incumbent_scores=against,
+        )
+
+    def p(self, found: Difference, higher_is_better: bool) -> float:
+        """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""
+        own = [(len(decision.scores) - 1, decision.variance) for decision in self.decisions]
+        if degrees := sum(count for count, _ in own):
+            variance = sum(count * value for count, value in own) / degrees
+            found = BlockModel(variance, degrees + found.n - 1, self._degrees()).moderated(found, 1.0)
+        return found.p / 2 if (found.mean > 0) == higher_is_better else 1 - found.p / 2
+
+    def append(self, decision: Decision) -> Ledger:
+        """Write the ledger with a further decision and return it; a killed process leaves the old or the new file.
+
+        Raises:
+            HeadToHeadError: If another process has appended a decision since this ledger was read.
+        """
+        busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
+        with files.locked(self.path.with_name(f".{self.path.name}.lock"), WAIT_SECONDS, busy):
+            if Ledger.read(self.path).decisions != self.decisions:
+                raise busy
+            longer = Ledger(self.path, (*self.decisions, decision))
+            files.write_text(self.path, "".join(f"{each.model_dump_json()}\n" for each in longer.decisions))
+        return longer
+
+    def seeds(self, effect: float) -> int | None:
+        """Return the seeds with which the next decision keeps a change in 80 % of cases; None for more than 1,000.
+
+        Args:
+            effect: Its improvement, in standard deviations of the paired differences.
+        """
+        level, known = 2 * self.level, self._degrees()  # half of a two-sided test
+        numbers = range(2, MOST_SEEDS + 1)
+        return next(
+            (n for n in numbers if minimum_detectable_effect(1.0, n, level=level, degrees=known + n - 1) <= effect),
+            None,
+        )
+
+    def _degrees(self) -> float:
+        return min(MOST_PRIOR_DEGREES, sum(len(decision.scores) - 1 for decision in self.decisions))

@@ -1,0 +1,128 @@
+"""Decisions on changes one after another: levels of LORD++, and what a ledger refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from online_fdr.p_values.investing.lord.plus_plus import LordPlusPlus
+from scipy import stats
+
+from headtohead.analysis.judge import judge
+from headtohead.analysis.ledger import Ledger
+from headtohead.errors import HeadToHeadError
+from headtohead.statistics import online
+
+
+def test_levels_and_detections_are_those_of_online_fdr() -> None:
+    p_values = np.random.default_rng(1).random(200) ** 6
+    procedure, detections = LordPlusPlus(alpha=0.05, wealth=online.INITIAL_WEALTH), []
+    for test, p in enumerate(p_values.tolist(), 1):
+        level = online.level(test, detections)
+        detected = procedure.test_one(p)
+        assert level == pytest.approx(procedure.last_test_level, rel=1e-6)
+        assert detected == (p <= level)
+        before = online.wealth(test - 1, detections)
+        detections += [test] * detected
+        gained = detected * (0.05 if len(detections) > 1 else 0.05 - online.INITIAL_WEALTH)
+        assert online.wealth(test, detections) == pytest.approx(before - level + gained)
+    assert 5 < len(detections) < 195
+
+
+SEEDS = 8
+SHARED = np.random.default_rng(2).normal(size=SEEDS)
+
+
+def table(**means: float) -> pd.DataFrame:
+    """Return scores with a standard deviation of about 1 and an effect of the seed."""
+    noise = np.random.default_rng(sum(map(ord, "".join(means))))
+    return pd.DataFrame(
+        {"variant": variant, "seed": str(seed), "score": str(mean + SHARED[seed] + 0.5 * noise.normal())}
+        for variant, mean in means.items()
+        for seed in range(SEEDS)
+    )
+
+
+def decide(ledger: Ledger, scores: pd.DataFrame, baseline: str | None = None) -> Ledger:
+    completed = ledger.completed(scores, None, "variant", "seed")
+    return ledger.append(ledger.decide(judge(completed, baseline=baseline or ledger.incumbent, metric="score")))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    """A ledger with a kept and a refused change."""
+    empty = Ledger.read(tmp_path / "ledger.jsonl")
+    assert empty.incumbent is None
+    return decide(decide(empty, table(main=0, good=3), "main"), table(noise=3))
+
+
+def test_a_kept_change_is_the_incumbent_of_the_next_decision_with_its_stored_scores(ledger: Ledger) -> None:
+    first, second = ledger.decisions
+    assert (first.kept, second.kept, ledger.incumbent, ledger.kept) == (True, False, "good", [1])
+    assert second.incumbent_scores == first.scores
+    assert Ledger.read(ledger.path) == ledger
+    better = decide(ledger, table(better=6))
+    assert better.decisions[-1].kept
+    assert better.incumbent == "better"
+
+
+def test_the_variance_of_a_decision_is_moderated_towards_that_of_earlier_decisions(ledger: Ledger) -> None:
+    first, second = (np.array([*d.scores.values()]) - [*d.incumbent_scores.values()] for d in ledger.decisions)
+    assert ledger.decisions[0].p == pytest.approx(stats.ttest_1samp(first, 0, alternative="greater").pvalue)
+    pooled = (first.var(ddof=1) + second.var(ddof=1)) / 2  # 7 degrees of freedom each
+    t = second.mean() / (pooled / SEEDS) ** 0.5
+    assert ledger.decisions[1].p == pytest.approx(stats.t.sf(t, 14))
+
+
+def test_where_less_is_better_a_smaller_score_is_kept(tmp_path: Path) -> None:
+    scores = table(main=0, less=-3, more=3)
+    for candidate, kept in (("less", True), ("more", False)):
+        rows = scores[scores["variant"].isin(["main", candidate])]
+        judged = judge(rows, baseline="main", metric="score", higher_is_better=False)
+        assert Ledger.read(tmp_path / "none").decide(judged).kept is kept
+
+
+def test_the_stated_number_of_seeds_keeps_an_improvement_in_80_percent(ledger: Ledger) -> None:
+    number = ledger.seeds(1.0)
+    assert number is not None
+    degrees = 14 + number - 1
+    for seeds, enough in ((number, True), (number - 1, False)):
+        quantile = stats.t.isf(ledger.level, degrees - number + seeds)
+        power = stats.nct.sf(quantile, degrees - number + seeds, seeds**0.5)
+        assert bool(power >= 0.8) is enough
+    assert ledger.seeds(0.001) is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "baseline", "message"),
+    [
+        (table(noise=4), None, "decision 2 already has the variant 'noise'"),
+        (table(main=4), None, "decision 1 already has the variant 'main'"),
+        (table(a=1, b=2), None, "decides on one candidate at a time; the table has"),
+        (table(other=1, new=2), "other", "the incumbent is 'good', not 'other'"),
+        (table(new=1).query("seed != '3'"), None, "seeds of 'new' and 'good' differ: 3 only in 'good'"),
+    ],
+)
+def test_what_does_not_continue_a_ledger_is_refused(
+    ledger: Ledger, scores: pd.DataFrame, baseline: str | None, message: str
+) -> None:
+    before = ledger.path.read_bytes()
+    with pytest.raises(HeadToHeadError) as caught:
+        decide(ledger, scores, baseline)
+    assert message in str(caught.value)
+    assert ledger.path.read_bytes() == before
+
+
+def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> None:
+    decide(ledger, table(other=0))
+    with pytest.raises(HeadToHeadError, match="another process writes"):
+        decide(ledger, table(late=9))
+    assert [decision.candidate for decision in Ledger.read(ledger.path).decisions] == ["good", "noise", "other"]
+
+
+def test_a_damaged_line_is_an_error_with_its_field(ledger: Ledger) -> None:
+    ledger.path.write_text(ledger.path.read_text().replace('"kept":true', '"kept":"yes?"'))
+    with pytest.raises(HeadToHeadError, match=r"ledger\.jsonl.*kept"):
+        Ledger.read(ledger.path)

@@ -9,6 +9,7 @@ from headtohead.config.identity import run_hash
 from headtohead.config.labels import label_at
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from made import refused
@@ -66,7 +67,9 @@ def test_cached_decoding_stacks_and_checkpoints_work_with_patterns(fields):
         assert CHECKS[name](subject).state == "holds", name
 
 
-def test_a_pattern_is_in_hash_label_and_record(registry):
+def test_a_pattern_is_in_hash_label_and_record():
+    registry = current()
+
     def made(**fields):
         return resolve({"train": {"epochs": 1}} | fields, registry)
 
@@ -82,7 +85,9 @@ def test_a_pattern_is_in_hash_label_and_record(registry):
     assert parsed_options(RunConfig.model_validate(mixed.model_dump(mode="json")), registry, "r") == mixed
 
 
-def test_mistakes_in_patterns_are_one_line(registry):
+def test_mistakes_in_patterns_are_one_line():
+    registry = current()
+
     def failure(field, value):
         return refused(resolve, {"train": {"epochs": 1}, field: value}, registry)
 

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from headtohead.schema.roles import roles_of
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -476,10 +475,15 @@ class RunConfig(OmittingSection):
             return values
         return {**values, "model": {name: value for name, value in model.items() if RETIRED.get(name) != value}}
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The attention roles of the model, in the order in which its attentions are built."""
+        return ("decoder",) if self.model.architecture == "decoder-only" else tuple(PerRole.model_fields)
+
     def entries(self, family: str) -> dict[str, EntryConfig]:
         """Return the entries of a plugin family by role, in the roles that the model has."""
         entries: dict[str, EntryConfig] = getattr(self, family).by_role()
-        return {role: entries[role] for role in roles_of(self) if role in entries}
+        return {role: entries[role] for role in self.roles if role in entries}
 
     def for_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""

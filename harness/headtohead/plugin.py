@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins.attention import Attention as Attention
+    from headtohead.plugins.attention import HeadOptions as HeadOptions
     from headtohead.plugins.attention import MaskPattern as MaskPattern
     from headtohead.plugins.component import BuildContext as BuildContext
     from headtohead.plugins.component import Geometry as Geometry
@@ -48,7 +49,7 @@ _NAMES = {
     "headtohead.execution.cluster": "ClusterLauncher RemoteJob exchange_folder",
     "headtohead.execution.local": "LocalLauncher",
     "headtohead.model.geometry": "find_geometry",
-    "headtohead.plugins.attention": "Attention MaskPattern",
+    "headtohead.plugins.attention": "Attention HeadOptions MaskPattern",
     "headtohead.plugins.component": "BuildContext Geometry",
     "headtohead.plugins.dataset": "Corpus Dataset Pair",
     "headtohead.plugins.entry": "Options Setting",

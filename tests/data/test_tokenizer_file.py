@@ -262,6 +262,19 @@ def test_merges_come_from_train_only(make_corpus: Callable) -> None:
     assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
 
 
+def test_characters_need_no_library_and_give_the_text_back(
+    make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    config = learned(vocabulary={"min_count": 99}).model_copy(update={"tokens": "character"})
+    data = prepare_corpus(make_corpus(*ROWS), config)
+    split = data.splits["train"]
+    for ids, text in zip(split.source, split.source_text, strict=True):
+        assert len(ids) == len(text) + 1
+        assert data.source_vocabulary.decode(ids.tolist()) == text
+    assert {*data.source_vocabulary.words[4:]} == {*"".join(split.source_text).replace(" ", "▁")}
+
+
 def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"shared": True, "max_size": 80}))
     assert data.source_vocabulary is data.target_vocabulary

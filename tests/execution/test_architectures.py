@@ -118,11 +118,17 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 12}}
     base["train"] = {**base["train"], "steps": 150, "lr": 0.02}
     base["model"] = {**base["model"], "d_model": 16, "dropout": 0.0}
-    study.file.write_text(yaml.safe_dump({"question": "Is it learned?", "base": base, "seeds": 1}, sort_keys=False))
+    content = {"question": "Is it learned?", "base": base, "seeds": 1, "probes": ["cde"]}
+    study.file.write_text(yaml.safe_dump(content, sort_keys=False))
     study.run()
     (path,) = study.directories()
     done = study.h2h("generate", path.name, "--prompt", "cde", "--tokens", "20", "--temperature", "0")
     assert done.stdout == ("abcdefgh\n" * 4)[2:25] + "\n"
+    (probe,) = files.read_json(path / "attention" / "probes.json")
+    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d"])  # the last token has no next token
+    blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
+    assert blank.stdout == "\nabc\n"
+    assert "sentence 1 is empty" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr
     sampled = [study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout for seed in "112"]
     assert sampled[0] == sampled[1] != sampled[2]
     assert len(sampled[0]) == 202

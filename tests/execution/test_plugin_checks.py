@@ -14,7 +14,7 @@ from headtohead.plugin import Attention, hookimpl
 class Own(Attention):
     {build}
 
-    def post_heads(self, heads):
+    def post_heads(self, heads, x, values):
         return {result}
 
 @hookimpl

@@ -49,7 +49,7 @@ import headtohead as h2h
 class Own(h2h.plugin.Positional):
     calls = 0
 
-    def rotate(self, x, positions, role):
+    def rotate(self, x, positions, role, layer):
         if multiprocessing.parent_process() is not None:
             Own.calls += self.training
             {lines}

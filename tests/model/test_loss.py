@@ -61,6 +61,25 @@ def test_losses_and_gradients_equal_those_of_torch(
         torch.testing.assert_close(found, wanted, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("z_loss", "softcap"), [(0.3, None), (0.0, 2.0), (0.3, 2.0)])
+def test_z_loss_and_soft_caps_equal_those_of_autograd(z_loss: float, softcap: float | None, smoothing: float) -> None:
+    hidden, weight, bias, labels, num_labels = inputs(7, False)
+    result = loss_gradients(hidden, weight, bias, labels, num_labels, smoothing, z_loss=z_loss, softcap=softcap)
+    logits = hidden @ weight + bias
+    if softcap is not None:
+        logits = softcap * torch.tanh(logits / softcap)
+    for member in range(3):
+        chosen = labels[member] != IGNORE_INDEX
+        own = logits[member, chosen]
+        expected = functional.cross_entropy(own, labels[member, chosen], label_smoothing=smoothing)
+        expected = expected + z_loss * own.logsumexp(-1).square().mean()
+        torch.testing.assert_close(result.losses[member], expected, rtol=0, atol=1e-13)
+        expected.backward(retain_graph=True)
+    for found, leaf in zip((result.hidden, result.weight, result.bias), (hidden, weight, bias), strict=True):
+        torch.testing.assert_close(found, leaf.grad, rtol=0, atol=1e-13)
+
+
 def test_gradients_have_the_memory_layout_of_their_weights() -> None:
     """The fused optimizer requires equal layouts of weight and gradient."""
     for tied in (True, False):

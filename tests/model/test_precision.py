@@ -100,7 +100,7 @@ def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
             state = DecodingState(model, source, torch.tensor([[3]]), 4)
             state.hidden(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
-        assert {tensor.dtype for cache in caches for tensor in cache.keys_values} == {expected}
+        assert {tensor.dtype for cache in caches for tensor in cache.tensors.values()} == {expected}
 
 
 def test_translations_beside_attention_maps_are_those_of_the_run() -> None:

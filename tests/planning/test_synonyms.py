@@ -32,6 +32,8 @@ def failure(registry, field: str, value: object = 1) -> str:
 @pytest.mark.parametrize(
     ("field", "hint"),
     [
+        ("train.min_lr", "; did you mean 'final_lr'?"),
+        ("model.final_logit_softcapping", "; did you mean 'logit_softcap'?"),
         ("train.grad_clip", "; did you mean 'clip_norm'?"),
         ("train.seed", "; did you mean 'seeds', a field of the experiment file outside base?"),
         ("train.device", DEVICE),
@@ -56,7 +58,7 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ("model.norm", "rmsnorm", f"expected 'pre', 'post' or 'sandwich', got 'rmsnorm'{LAYER_NORM}"),
         ("norm", "rms_norm", "unknown norm 'rms_norm'; did you mean 'rmsnorm'?"),
         ("feed_forward", "silu", "unknown feed_forward 'silu'; did you mean 'swiglu'?"),
-        ("train.optimizer", "AdamW", "expected 'adam' or 'adamw', got 'AdamW'; did you mean 'adamw'?"),
+        ("train.optimizer", "AdamW", "expected 'adam', 'adamw' or 'muon', got 'AdamW'; did you mean 'adamw'?"),
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
@@ -126,7 +128,19 @@ def test_a_missing_file_suggests_a_similar_path(tmp_path, monkeypatch):
 
 
 def test_the_table_names_only_what_exists(registry):
-    values = ["theta", "bfloat16", "float32", "pre", "post", "inverse-sqrt", "constant", "beam", "subword", "decided"]
+    values = [
+        "theta",
+        "bfloat16",
+        "float32",
+        "pre",
+        "post",
+        "wsd",
+        "inverse-sqrt",
+        "constant",
+        "beam",
+        "subword",
+        "decided",
+    ]
     options = [
         option for name in summaries() for parameter in main.get_command(None, name).params for option in parameter.opts
     ]

@@ -21,7 +21,7 @@ def register_{family}s():
     return {{"own": Own}}
 """
 pytestmark = pytest.mark.usefixtures("own_registry")
-STYLE = "geometry, transform, scores, mix_scores, normalise, mix, fast_path, post_heads, read"
+STYLE = "geometry, mix_tokens, transform, mix_values, scores, mix_scores, normalise, mix, fast_path, post_heads, read"
 
 
 def load(family, body):
@@ -41,13 +41,13 @@ def load(family, body):
         ),
         (
             "attention",
-            "def values(self, weights): return weights",
-            f"unknown hook 'values'; attention has {STYLE}; start the name of a helper with '_'",
+            "def attend(self, weights): return weights",
+            f"unknown hook 'attend'; attention has {STYLE}; start the name of a helper with '_'",
         ),
         (
             "positional",
-            "def rotate(self, x, positions, role, layer): return x",
-            "write 'def rotate(self, x, positions, role)'; got rotate(self, x, positions, role, layer)",
+            "def rotate(self, x, positions, role): return x",
+            "write 'def rotate(self, x, positions, role, layer)'; got rotate(self, x, positions, role)",
         ),
         (
             "positional",
@@ -89,12 +89,12 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
     [
         (
             "attention",
-            "def post_heads(self, heads): return heads.sum(-1)",
+            "def post_heads(self, heads, x, values): return heads.sum(-1)",
             f"a tensor [1, 1, 4, 5]; return a tensor {HEADS}",
         ),
         (
             "attention",
-            "def post_heads(self, heads): return heads.double()",
+            "def post_heads(self, heads, x, values): return heads.double()",
             "a tensor of torch.float64; return torch.float32, the dtype of its arguments",
         ),
         ("attention", "def transform(self, q, k): return q", "Tensor; return a tuple of two tensors"),
@@ -110,7 +110,7 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
         ),
         (
             "positional",
-            "def rotate(self, x, positions, role): return x[:, :1, :1]",
+            "def rotate(self, x, positions, role, layer): return x[:, :1, :1]",
             "a tensor [1, 1, 1, 5, 4]; return a tensor [member 1, batch 1, head 4, time 5, key_width 4]",
         ),
         (

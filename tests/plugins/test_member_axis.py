@@ -87,7 +87,7 @@ def test_a_parameter_that_a_hook_creates_later_is_refused_by_the_plan(where):
     def make(self):
         self.part = nn.Module()
 
-    def post_heads(self, heads):
+    def post_heads(self, heads, x, values):
         owner = self if where == "itself" else self.part
         if not hasattr(owner, "late"):
             owner.late = nn.Parameter(torch.zeros(HEADS, device=heads.device))

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from headtohead.model.layers import StackedLinear
 from headtohead.planning.schedule import learning_rate
 from headtohead.schema.run_config import TrainConfig
 from headtohead.training.optimise import StackOptimizer, clip_gradients
@@ -18,15 +19,24 @@ AFTER_WARM_UP = {
     # Vaswani et al. 2017, equation 3, with the peak in place of d_model ** -0.5.
     "inverse-sqrt": lambda step: (step / 20) ** -0.5,
     "cosine": lambda step: 0.5 * (1 + math.cos(math.pi * (step - 20) / (STEPS - 20))),
+    "wsd": lambda step: min(1.0, (STEPS - step) / 25),
 }
 
 
 @pytest.mark.parametrize("schedule", AFTER_WARM_UP)
 def test_warm_up_is_linear_up_to_the_peak_and_the_schedule_follows(schedule):
-    config = TrainConfig(lr=0.5, schedule=schedule, warmup_steps=20)
+    config = TrainConfig(lr=0.5, schedule=schedule, warmup_steps=20, decay_fraction=0.25)
     found = [learning_rate(config, step, STEPS) for step in range(1, STEPS + 1)]
     expected = [step / 20 if step <= 20 else AFTER_WARM_UP[schedule](step) for step in range(1, STEPS + 1)]
     assert found == pytest.approx([0.5 * rate for rate in expected], rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "wsd"])
+def test_decaying_schedules_end_at_the_final_rate(schedule):
+    config = TrainConfig(lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4)
+    rates = [learning_rate(config, step, STEPS) for step in range(20, STEPS + 1)]
+    assert (rates[0], rates[-1]) == pytest.approx((1e-3, 1e-4), rel=1e-12)
+    assert rates == sorted(rates, reverse=True)
 
 
 class Stacked(nn.Module):
@@ -77,6 +87,88 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
     for member, parameters in enumerate(single_members):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)
+
+
+class Layers(Stacked):
+    """Three maps side by side and an output projection of three members; gradients differ in size by member."""
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        generators = [torch.Generator().manual_seed(seed) for seed in range(3)]
+        self.layer = StackedLinear(generators, 6, [4, 4, 9], True, "torch")
+        self.lm_head = StackedLinear(generators, 6, [5], False, "torch")
+        self.double()
+
+    def give_gradients(self, step):
+        generator = torch.Generator().manual_seed(100 + step)
+        for parameter in self.parameters():
+            sizes = torch.tensor([0.01, 1.0, 100.0]).view(-1, 1, 1)
+            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
+
+
+def singular_values_after(values):
+    a, b, c = 3.4445, -4.7750, 2.0315
+    for _ in range(5):
+        values = a * values + b * values**3 + c * values**5
+    return values
+
+
+def muon_by_loops(weight, gradients, rate, decay):
+    """Muon of one matrix, with a singular value decomposition in place of products."""
+    average = torch.zeros_like(weight)
+    for gradient in gradients:
+        average = 0.95 * average + 0.05 * gradient
+        left, values, right = torch.linalg.svd(0.05 * gradient + 0.95 * average, full_matrices=False)
+        update = left @ torch.diag(singular_values_after(values / values.square().sum().sqrt())) @ right
+        weight = (1 - rate * decay) * weight - 0.2 * max(weight.shape) ** 0.5 * rate * update
+    return weight
+
+
+@pytest.mark.parametrize("members", [(0, 1, 2), (1,)], ids=["all rates equal", "another rate of one member"])
+def test_muon_updates_every_map_of_every_member_alone(members):
+    stacked = Layers()
+    before = [parameter.detach().clone() for parameter in stacked.parameters()]
+    train = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.1, schedule="constant")
+    trains = [train if member in members else train.model_copy(update={"lr": 0.02}) for member in range(3)]
+    ours = StackOptimizer(trains, stacked, 5)
+    gradients = []
+    for step in range(5):
+        stacked.give_gradients(step)
+        gradients.append([parameter.grad.clone() for parameter in stacked.parameters()])
+        ours.set_step(step + 1)
+        ours.update()
+    for member, own in enumerate(trains):
+        matrix = [step[0][member].split([4, 4, 9], dim=-1) for step in gradients]
+        for index, (found, initial) in enumerate(
+            zip(stacked.layer.weight[member].split([4, 4, 9], -1), before[0][member].split([4, 4, 9], -1), strict=True)
+        ):
+            wanted = muon_by_loops(initial, [step[index] for step in matrix], own.lr, 0.1)
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
+        others = [nn.Parameter(value[member].clone()) for value in before[1:]]
+        adamw = torch.optim.AdamW(others, lr=own.lr, betas=own.betas, eps=own.eps, weight_decay=0.1)
+        for step in gradients:
+            for parameter, gradient in zip(others, step[1:], strict=True):
+                parameter.grad = gradient[member].clone()
+            adamw.step()
+        for found, wanted in zip([stacked.layer.bias, stacked.lm_head.weight], others, strict=True):
+            torch.testing.assert_close(found[member], wanted, rtol=0, atol=1e-12)
+
+
+def test_muon_equals_torchs_up_to_its_bfloat16_products():
+    stacked = Layers()
+    single = nn.Parameter(stacked.layer.weight[1, :, 8:].detach().clone().T)
+    rates = {"lr": 0.01, "weight_decay": 0.1}
+    theirs = torch.optim.Muon([single], **rates, adjust_lr_fn="match_rms_adamw")
+    ours = StackOptimizer([TrainConfig(optimizer="muon", schedule="constant", **rates)] * 3, stacked, 5)
+    before = single.detach().clone()
+    for step in range(5):
+        stacked.give_gradients(step)
+        single.grad = stacked.layer.weight.grad[1, :, 8:].T.clone()
+        theirs.step()
+        ours.set_step(step + 1)
+        ours.update()
+    move = [x.detach() - before for x in (stacked.layer.weight[1, :, 8:].T, single)]
+    assert float((move[0] - move[1]).norm() / move[1].norm()) < 0.03
 
 
 @pytest.mark.parametrize("largest", [0.5, 5.0, 1e9])

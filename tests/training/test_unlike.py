@@ -96,6 +96,33 @@ def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, d
         assert not written[member, :, theirs.shape[1] :].any()
 
 
+def test_members_with_muon_and_bounded_logits_equal_their_runs_alone(data):
+    common = {"optimizer": "muon", "schedule": "wsd", "z_loss": 0.01, "weight_decay": 0.1}
+    settings = [{}, {"decay_fraction": 0.7}, {"lr": 3e-3, "final_lr": 1e-3}]
+    configs = [of("rotary", model={"logit_softcap": 2.0}, **common, **own) for own in settings]
+    plain = of("rotary", **common, **settings[0])
+    stack = training(configs, [3, 1, 2], data)
+    stack.run()
+    for member, (config, seed) in enumerate(zip(configs, [3, 1, 2], strict=True)):
+        single = training([config], [seed], data)
+        single.run()
+        assert difference(stack.model, member, single.model) < 1e-9, settings[member]
+    batch = stack.splits["valid"].batch(torch.zeros(3, 1, dtype=torch.long), 6, 5)
+    logits = stack.model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+    assert logits.abs().max() < 2
+    unbounded = training([plain], [3], data)
+    unbounded.run()
+    assert difference(stack.model, 0, unbounded.model) > 1e-4
+
+
+def test_a_budget_of_tokens_sees_as_many_target_tokens(data):
+    passes = training([of("none", tokens=10**9)], [1], data).plan.tokens_per_epoch
+    whole = training([of("none", tokens=3 * passes)], [1], data)
+    assert whole.steps == 3 * whole.plan.steps_per_epoch
+    whole.run()
+    assert whole.token_sums.tolist() == [3 * passes]
+
+
 @pytest.mark.slow
 def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
     whole = training(UNLIKE, SEEDS, data)

@@ -46,7 +46,8 @@ def kernel(part: Positional, role: str) -> Tensor | None:
 
     The effects of all mechanisms are added. Bias: the bias. Rotation: the mean of q·k over all
     directions of equal q and k of length 1. Embedding: the dot products of the position vectors,
-    divided by the width. Score: the scores of one random query per head, of length √d_k.
+    divided by the width. Content bias: that of inputs of 0. Score: the scores of one random query per
+    head, of length √d_k.
     """
     positions = torch.arange(TIME).unsqueeze(0)
     mechanisms = type(part).mechanisms_of(part.options)
@@ -57,6 +58,10 @@ def kernel(part: Positional, role: str) -> Tensor | None:
         effects.append(_mean_rotation(part, positions, role))
     if "bias" in mechanisms and (bias := part.bias(positions, positions, role, 0)) is not None:
         effects.append(bias.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach().double())
+    if "content_bias" in mechanisms and role != "cross":
+        bias = part.content_bias(torch.zeros(1, 1, TIME, D_MODEL, dtype=torch.float64), TIME, role, 0)
+        assert bias is not None
+        effects.append(bias[0, 0].detach())
     if "score" in mechanisms:
         effects.append(_scores_of_one_query(part, positions, role))
     if not effects:
@@ -77,7 +82,7 @@ def _mean_rotation(part: Positional, positions: Tensor, role: str) -> Tensor:
     """Return the trace of each pair of rotations divided by the width, which is the mean over equal q and k."""
     width = part.context.geometry.key_width
     unit = torch.eye(width, dtype=torch.float64)[:, None, None, None, :].expand(-1, 1, 1, TIME, -1)
-    rotated = part.rotate(unit.transpose(0, 1), positions, role).transpose(0, 1).detach()
+    rotated = part.rotate(unit.transpose(0, 1), positions, role, 0).transpose(0, 1).detach()
     return torch.einsum("wabqc,wabkc->qk", rotated, rotated).unsqueeze(0) / width
 
 
@@ -93,7 +98,7 @@ def _scores_of_one_query(part: Positional, positions: Tensor, role: str) -> Tens
 
 def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
     mechanisms = type(part).mechanisms_of(part.options)
-    if not mechanisms & {"embed", "rotate", "bias", "score"}:
+    if not mechanisms & {"embed", "rotate", "bias", "content_bias", "score"}:
         yield PictureNote("", "Adds nothing: scores depend on the tokens, not on their positions.")
         return
     if "embed" in mechanisms and role == "cross":
@@ -125,6 +130,8 @@ def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
 def _title_and_unit(mechanisms: frozenset[str]) -> tuple[str, str]:
     if "score" in mechanisms:
         return "added to scores", "score, one q"
+    if "content_bias" in mechanisms:
+        return "added to scores", "added score, x = 0"
     if "bias" in mechanisms:
         return "added to scores", "added score"
     return ("rotated q·k", "q·k, q = k") if "rotate" in mechanisms else ("position · position", "P[i]·P[j] / d")

@@ -125,7 +125,10 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     curves = rows[rows["run"].isin(done)].sort_values("step", kind="stable").groupby("run", observed=True, sort=False)
     by_run = {str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy()) for run, curve in curves}
     trends = {slug: _variant_trend(frames, slug, by_run) for slug in frames.by_slug if frames.trained(slug) == slug}
-    schedules = dict.fromkeys(frames.by_slug[slug].config.train.schedule for slug in trends)
+    trains = [frames.by_slug[slug].config.train for slug in trends]
+    schedules = dict.fromkeys(
+        f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule for train in trains
+    )
     steps = int(frames.runs["step"].max()) if len(frames.runs) else 0
     return Convergence(trends, tuple(_gaps(frames, contrasts, trends)), tuple(schedules), steps)
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "check": "Check the invariants of plugins.",
     "plugins": "List plugins, or describe a plugin.",
     "new-plugin": "Create a plugin package from a template.",
+    "new-experiment": "Write a commented experiment file for a dataset.",
     "generate": "Translate sentences, or continue a text, with a trained run.",
     "attention": "Show the attention weights of a trained run for a sentence.",
     "ablate-heads": "Measure the effect of masking each attention head.",

@@ -53,7 +53,9 @@ def command(
 
     load_plugins()
     sentences = [*text, *prompt] or [line.rstrip("\n") for line in sys.stdin]
-    empty = [number for number, sentence in enumerate(sentences, 1) if not sentence.strip()]
+    loaded = load(run, runs=runs)
+    has_sources = loaded.record.data.get("longest", {}).get("source", 1)
+    empty = [number for number, own in enumerate(sentences, 1) if not (own.strip() if has_sources else own)]
     if empty or not sentences:
         problem = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
         raise HeadToHeadError(f'{problem}; run h2h generate {run} "I love you"')
@@ -61,10 +63,9 @@ def command(
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
-    loaded = load(run, runs=runs)
     sampling = {"temperature": temperature, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
-    if given or tokens is not None or not loaded.record.data.get("longest", {}).get("source", 1):
+    if given or tokens is not None or not has_sources:
         if beam is not None:
             raise HeadToHeadError("--beam is for translations; a text is continued by sampling")
         for sentence in sentences:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -52,7 +53,10 @@ ROLES_OF = {
 }
 """The roles in which a family has entries."""
 
-_EXCLUSIVE = (("train", "epochs"), ("train", "steps")), (("train", "batch_size"), ("train", "batch_tokens"))
+_EXCLUSIVE = (
+    (("train", "epochs"), ("train", "steps"), ("train", "tokens")),
+    (("train", "batch_size"), ("train", "batch_tokens")),
+)
 """Fields that replace each other."""
 
 _FIRST = {"dataset", "data.dataset", *(name for path in SHORTHANDS for name in (path[-1], ".".join(path)))}
@@ -348,7 +352,10 @@ def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: Fiel
     """Raise an error if a mapping at the path ``above`` gives fields that replace each other."""
     given = {(*above, *key.split(".")): key for key, value in values.items() if value is not None}
     replaced = [(path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()]
-    for path, others in (*replaced, *((one, (other,)) for one, other in _EXCLUSIVE)):
+    for path, others in (
+        *replaced,
+        *((one, (other,)) for group in _EXCLUSIVE for one, other in combinations(group, 2)),
+    ):
         if path in given and all(other in given for other in others):
             names = " + ".join(given[other] for other in others)
             raise location.error(f"{given[path]} and {names} are both given; keep one of them")
@@ -373,8 +380,8 @@ def times_width(d_ff: Any, d_model: Any) -> Any:
 def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str] | None:
     """Return the field and the reason if valid fields contradict each other, else None."""
     train, data = config.train, config.data
-    if train.epochs is None and train.steps is None:
-        return ("train",), "give epochs or steps; neither is set"
+    if train.epochs is train.steps is train.tokens is None:
+        return ("train",), "give epochs, steps or tokens; none is set"
     if config.evaluate.beam is not None and config.evaluate.decode != "beam":
         reason = (
             f"beam search requires evaluate.decode: beam, got decode '{config.evaluate.decode}'; "
@@ -391,7 +398,11 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
     if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
         reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tie_embeddings"), reason
-    splits = (*registry.dataset(data.dataset).splits, NOTHING_HELD_OUT)
+    dataset = registry.dataset(data.dataset)
+    for name, advice in dataset.unused.items():
+        if getattr(data, name) != (dataset.normalise if name == "normalise" else DataConfig.model_fields[name].default):
+            return ("data", name), f"dataset '{data.dataset}' does not use it; {advice}"
+    splits = (*dataset.splits, NOTHING_HELD_OUT)
     if data.split not in splits:
         hint = nearest(data.split, splits)
         return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"

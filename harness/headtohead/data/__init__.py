@@ -5,11 +5,11 @@ from __future__ import annotations
 from headtohead.config.project import cache_root
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
-from headtohead.data.generated import Example, LengthOptions, Task, generate_corpus
+from headtohead.data.generated import ComputedDataset, Example, LabelledDataset, LengthOptions, SizeOptions, Task
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
-from headtohead.data.reading import file_sha256, read_lines, read_text
+from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
@@ -24,11 +24,14 @@ __all__ = [
     "SOS",
     "SPECIALS",
     "UNK",
+    "ComputedDataset",
     "Example",
+    "LabelledDataset",
     "LengthOptions",
     "Metric",
     "PreparedData",
     "Side",
+    "SizeOptions",
     "Split",
     "Task",
     "Vocabulary",
@@ -38,8 +41,8 @@ __all__ = [
     "fetch",
     "fetched_sha256",
     "file_sha256",
-    "generate_corpus",
     "hash_pairs",
+    "open_file",
     "prepare",
     "prepare_corpus",
     "read_corpus",

@@ -54,6 +54,11 @@ class Batches:
         """
         raise NotImplementedError
 
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Number of target tokens with a label, padding left out."""
+        return int(self.lengths[1].sum())
+
     def padding(self) -> dict[str, float]:
         """Return the fraction of padding tokens in an epoch by side, of the first epoch where epochs differ."""
         padded = np.zeros(2, dtype=np.int64)

@@ -16,6 +16,8 @@ from headtohead.errors import HeadToHeadError
 
 UNKNOWN = "<unk>"
 WORD_START = "▁"
+CHARACTERS = "characters"
+"""In place of the JSON of a tokeniser: every character is a token."""
 MAX_GROWTH = 100
 """Maximum factor by which the replacements of a tokenizer file can lengthen a text."""
 
@@ -35,6 +37,11 @@ def learn(texts: Sequence[str], size: int, min_count: int) -> str:
     tokenizer.train_from_iterator(texts, trainer)
     merges: str = tokenizer.to_str()
     return merges
+
+
+def pieces(text: str) -> list[str]:
+    """Return the subwords of a tokeniser; those of `CHARACTERS` are not known before the text."""
+    return [] if text == CHARACTERS else sorted(load_tokenizer(text).get_vocab())
 
 
 @lru_cache(maxsize=8)

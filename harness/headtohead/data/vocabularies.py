@@ -62,10 +62,7 @@ def vocabularies_of(
             front, back = BOUNDARIES[tokenisers[side].boundaries]
             plain = ([word for word in words if word not in SPECIALS] for words in train[side])
             sentences[side] = [[*front, *words, *back] for words in plain]
-    pieces = {
-        side: sorted(subwords.load_tokenizer(text).get_vocab()) if (text := tokenisers[side].subwords) else None
-        for side in SIDES
-    }
+    pieces = {side: subwords.pieces(text) if (text := tokenisers[side].subwords) else None for side in SIDES}
     if vocabulary.shared:
         both = count_words([*sentences["source"], *sentences["target"]], vocabulary, pieces["source"])
         return {"source": both, "target": both}
@@ -115,7 +112,7 @@ def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is
         other: other_is_set,
         "data.vocabulary.min_count": config.vocabulary.min_count > 1,
         "data.vocabulary.max_size": config.vocabulary.max_size is not None,
-        "data.tokens: subword": config.tokens != "word",
+        f"data.tokens: {config.tokens}": config.tokens != "word",
     }
     for name in (name for name, is_set in fields.items() if is_set):
         raise UndefinedError(f"{reason}; leave out {name}")

@@ -305,7 +305,9 @@ class Worker:
         )
         seconds = self.training.earlier_seconds + time.monotonic() - self.started
         others = self._last_metrics(index, member.best_step) | summary(maps) | self._costs
-        metrics = dict(record.metrics) | others | {"system/wall_seconds": seconds}
+        tokens = member.ended_tokens or float(self.training.token_sums[index])
+        own = {"system/wall_seconds": seconds, "system/tokens_seen": tokens}
+        metrics = dict(record.metrics) | others | own
         complete = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
         run.finish(ResultsRecord(**complete), member.ended_step or self.training.progress.step)
 

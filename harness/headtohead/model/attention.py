@@ -100,12 +100,14 @@ class MultiHeadAttention(nn.Module):
             self._widths = [q, k, v]
             self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
         self._mechanisms = mechanisms
-        hooks = ("scores", "mix_scores", "normalise", "mix", "transform", "post_heads", "fast_path")
-        self._overridden = {name for name in hooks if overrides(style, Attention, name)}
+        self._overridden = {name for name in Attention.hooks if overrides(style, Attention, name)}
         # Dropout acts on weights, which a fast path does not compute.
         self.has_fast_path = (
-            "fast_path" in self._overridden and not mechanisms & {"bias", "score", "values"} and not dropout.rate
+            "fast_path" in self._overridden
+            and not mechanisms & {"bias", "content_bias", "score", "values"}
+            and not dropout.rate
         )
+        self._needs_inputs = self_attention and ("mix_tokens" in self._overridden or "content_bias" in mechanisms)
         needs_weights = (
             not style.projects
             or self._overridden & {"scores", "mix_scores", "normalise", "mix"}
@@ -133,7 +135,7 @@ class MultiHeadAttention(nn.Module):
             x: ``[member, batch, query, d_model]``, or with tokens concatenated, ``[member, batch · query, d_model]``.
             memory: ``[member, batch, key, d_model]``, or concatenated, in the role cross, else None.
             ctx: Positions and mask.
-            cache: Keys and values so far. In the role cross, a filled cache replaces ``memory``.
+            cache: Tensors of the tokens so far. In the role cross, a filled cache replaces ``memory``.
             record: If given, the explicit path is used and each step is recorded:
 
                 - ``plain_queries`` and ``plain_keys``, if style or encoding transform them
@@ -155,22 +157,26 @@ class MultiHeadAttention(nn.Module):
         shape, x, memory = x.shape, x.flatten(1, -2), None if memory is None else memory.flatten(1, -2)
         if not self.style.projects:
             return self._read(x, memory, ctx, record).view(shape)
+        inputs = self._inputs(x, ctx, cache) if self._needs_inputs else None
+        if inputs is not None:
+            x = inputs[:, :, -ctx.query_positions.shape[1] :].flatten(1, 2)
         q, k, v = self._project(x, memory, ctx, cache, record)
         if record is not None:
             for name, value in (("queries", q), ("keys", k), ("values", v)):
                 record(name, value)
         k, v = self._repeat(k), self._repeat(v)
+        bias = self._bias(ctx, inputs)
         if record is not None or self.path == "explicit":
-            heads = self._explicit(q, k, v, ctx, record)
+            heads = self._explicit(q, k, v, ctx, bias, record)
         elif self.has_fast_path:
             heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
             lead = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
             require_shape(self.style, "fast_path", heads, **lead, width=v.shape[-1])
         else:
-            heads = self._fused(q, k, v, ctx)
+            heads = self._fused(q, k, v, ctx, bias)
         if "post_heads" in self._overridden:
             heads = heads.view(*q.shape[:2], *heads.shape[-3:])
-            finished = self.style.post_heads(heads)
+            finished = self.style.post_heads(heads, _sentences(x, ctx.query_positions), v)
             require_like(self.style, "post_heads", finished, heads, "member batch head query value_width")
             heads = finished
             if record is not None:
@@ -194,6 +200,17 @@ class MultiHeadAttention(nn.Module):
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
         return heads.reshape(x.shape)
 
+    def _inputs(self, x: Tensor, ctx: AttentionContext, cache: Cache | None) -> Tensor:
+        """Return the inputs of the projections at all keys, ``[member, batch, key, d_model]``."""
+        inputs = _sentences(x, ctx.query_positions)
+        if cache is not None:
+            inputs = cache.append("inputs", inputs)
+        if "mix_tokens" not in self._overridden:
+            return inputs
+        mixed = self.style.mix_tokens(inputs)
+        require_like(self.style, "mix_tokens", mixed, inputs, "member batch time d_model")
+        return mixed
+
     def _project(
         self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, cache: Cache | None, record: Record | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -206,9 +223,9 @@ class MultiHeadAttention(nn.Module):
             key_positions = ctx.query_positions
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
-            if cache is not None and cache.keys_values is not None:
+            if cache is not None and cache.tensors:
                 q, _ = self._transform(_split(q, time, geometry.heads), None)
-                return self._rotate(q, ctx.query_positions, ctx), *cache.keys_values
+                return self._rotate(q, ctx.query_positions, ctx), cache.tensors["keys"], cache.tensors["values"]
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
@@ -220,15 +237,21 @@ class MultiHeadAttention(nn.Module):
             record("plain_keys", k)
         q, k = self._transform(q, k)
         q, k = self._rotate(q, ctx.query_positions, ctx), self._rotate(k, key_positions, ctx)
+        if "mix_values" in self._overridden:
+            if not (self.context.layer and ctx.first_values):
+                ctx.first_values[:] = [v]
+            mixed = self.style.mix_values(v, ctx.first_values[0])
+            require_like(self.style, "mix_values", mixed, v, "member batch kv_head time value_width")
+            v = mixed
         if cache is not None:
-            k, v = cache.append(k, v)
+            k, v = cache.append("keys", k), cache.append("values", v)
         return q, k, v
 
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         if "rotate" not in self._mechanisms:
             return x
         folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
-        rotated = self.positional.rotate(folded, positions, self.context.role)
+        rotated = self.positional.rotate(folded, positions, self.context.role, self.context.layer or 0)
         require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")
         return rotated.view(x.shape) if ctx.sampled_positions else rotated
 
@@ -253,8 +276,28 @@ class MultiHeadAttention(nn.Module):
         groups = self.context.geometry.heads // self.context.geometry.kv_heads
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
-    def _bias(self, ctx: AttentionContext) -> Tensor | None:
-        """Return the bias, the same object in all layers if the encoding caches it."""
+    def _bias(self, ctx: AttentionContext, inputs: Tensor | None) -> Tensor | None:
+        """Return the sum of the biases of the encoding; a cached one is the same object in all layers."""
+        bias = self._positions_bias(ctx)
+        if "content_bias" not in self._mechanisms or inputs is None:
+            return bias
+        queries = ctx.query_positions.shape[1]
+        added = self.positional.content_bias(inputs, queries, self.context.role, self.context.layer or 0)
+        if added is None:
+            return bias
+        require_shape(
+            self.positional,
+            "content_bias",
+            added,
+            member=len(inputs),
+            batch=inputs.shape[1],
+            head=(1, self.context.geometry.heads),
+            query=queries,
+            key=inputs.shape[2],
+        )
+        return added if bias is None else added + bias
+
+    def _positions_bias(self, ctx: AttentionContext) -> Tensor | None:
         if "bias" not in self._mechanisms:
             return None
         bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
@@ -274,14 +317,14 @@ class MultiHeadAttention(nn.Module):
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
         members, batch = q.shape[:2]
         level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
         level = _for_rows(level, members * batch)
         products = self._uses_products(q, k, v)
         in_float32 = products and _faster_in_float32(q, k)
-        bias, dtype = self._bias(ctx), torch.float32 if in_float32 else kernel_dtype(q)
+        dtype = torch.float32 if in_float32 else kernel_dtype(q)
         additive_mask = None
         if bias is not None or ctx.mask is not None:
             additive_mask = ctx.derived(
@@ -334,7 +377,9 @@ class MultiHeadAttention(nn.Module):
             return (dead & self.mask_value.replaced.along(dead)).flatten(0, 1)
         return ctx.dead_rows if self.mask_value == "-1e9" else None
 
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
+    def _explicit(
+        self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None, record: Record | None
+    ) -> Tensor:
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
@@ -345,7 +390,6 @@ class MultiHeadAttention(nn.Module):
         added = self.positional.score(q, *positions, layer)
         if added is not None:
             require_shape(self.positional, "score", added, member=(1, members), batch=(1, batch), **ends)
-        bias = self._bias(ctx)
         if bias is not None:
             bias = bias.to(products.dtype)
             added = bias if added is None else added + bias

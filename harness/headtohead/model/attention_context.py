@@ -30,6 +30,8 @@ class AttentionContext:
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     declared: frozenset[str] = frozenset()
     """Properties that the masking scheme declares in this role."""
+    first_values: list[Tensor] = field(default_factory=list)
+    """The values of the first layer whose style has ``mix_values``, ``[member, batch, head, key, width]``; or empty."""
     _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, mask_value: MaskValue) -> Tensor | None:
@@ -94,25 +96,23 @@ def any_or_unknown(flags: Tensor) -> bool:
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``; None before the first."""
+    """Tensors of the tokens decoded so far, ``[member, batch, .., length, width]``, by name; none before the first.
 
-    keys_values: tuple[Tensor, Tensor] | None = None
+    ``keys`` and ``values`` have an axis of heads. ``inputs`` are those of the layer, if a hook depends on earlier ones.
+    """
 
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append keys and values of new tokens, and return those of all tokens."""
-        if self.keys_values is None:
-            self.keys_values = keys.contiguous(), values.contiguous()
-        else:
-            earlier = self.keys_values
-            self.keys_values = torch.cat([earlier[0], keys], dim=3), torch.cat([earlier[1], values], dim=3)
-        return self.keys_values
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def append(self, name: str, new: Tensor) -> Tensor:
+        """Append a tensor of new tokens, and return that of all tokens."""
+        earlier = self.tensors.get(name)
+        self.tensors[name] = new.contiguous() if earlier is None else torch.cat([earlier, new], dim=-2)
+        return self.tensors[name]
 
     def select(self, rows: Tensor) -> None:
         """Replace the batch rows by the given rows ``[member, row]``; a row may occur more than once."""
-        if self.keys_values is not None:
-            own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
-            keys, values = self.keys_values
-            self.keys_values = keys[own, rows], values[own, rows]
+        own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        self.tensors = {name: x[own, rows] for name, x in self.tensors.items()}
 
 
 @cache

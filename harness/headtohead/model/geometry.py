@@ -15,7 +15,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
-SCORES = frozenset({"rotate", "bias", "score", "values"})
+SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
 """Mechanisms that act inside attention, not on its inputs."""
 
 
@@ -68,6 +68,9 @@ def misfit(
     refused = {
         "is added to embeddings, and cross-attention has no embeddings; use 'none'": role == "cross"
         and "embed" in mechanisms,
+        "depends on the tokens between two positions of a sentence, and cross-attention has two; use 'none'": role
+        == "cross"
+        and "content_bias" in mechanisms,
         "samples positions of a single sentence, and cross-attention has two; use 'none'": role == "cross" and draws,
         f"acts on queries, keys or scores, and {name} projects none; use an encoding that is added to embeddings, or "
         "'none'": not style.projects and mechanisms & SCORES,

@@ -54,6 +54,7 @@ class StackedLinear(nn.Module):
             init_per_member(generators, (width, out), _by_init(init, plain, glorot(width, out))) for out in outputs
         ]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
+        self.outputs = tuple(outputs)
         self.bias: nn.Parameter | None = None
         if bias:
             start = init_per_member(generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0)))

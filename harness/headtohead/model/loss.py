@@ -28,7 +28,7 @@ NARROW = 16
 """Decoder width below which the gradient of the decoder is faster as a transposed product on a CPU."""
 
 LARGE_VOCABULARY = 512
-"""Vocabulary size from which logits are computed at positions with a label only."""
+"""Vocabulary size from which logits are not computed at padding."""
 
 CHUNK_LOGITS = 2**20
 """Number of logits of a chunk on a CPU: 4 MiB in float32, which processor caches hold."""
@@ -46,7 +46,12 @@ def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def backward_loss(
-    model: Transformer, batch: Batch, num_target_tokens: int, num_labels: Tensor, smoothing: float | PerMember
+    model: Transformer,
+    batch: Batch,
+    num_target_tokens: int,
+    num_labels: Tensor,
+    smoothing: float | PerMember,
+    has_unlabelled: bool = False,
 ) -> Tensor:
     """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
 
@@ -56,17 +61,21 @@ def backward_loss(
         num_target_tokens: At least the largest number of labels of a member.
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
+        has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
     """
     with products_of(model):
         hidden, labels = model.hidden(batch), batch.labels
     weight, bias = model.output_map
     precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
-    if weight.shape[-1] >= LARGE_VOCABULARY:
+    if has_unlabelled or weight.shape[-1] >= LARGE_VOCABULARY:
         if precision is not None and hidden.device.type == "cpu":
             num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
-        hidden, labels = label_positions(hidden, labels, num_target_tokens)
+        one_row = hidden.flatten(1, 2).unsqueeze(1), labels.flatten(1).unsqueeze(1)
+        hidden, labels = label_positions(*one_row, num_target_tokens)
     hidden = hidden.flatten(1, 2)
-    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, precision)
+    config = model.config
+    extra = precision, config.train.z_loss, config.model.logit_softcap
+    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, *extra)
     # The gradient of the sum: each member's gradient is that of its own loss.
     pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
     roots = [(tensor, gradient) for tensor, gradient in pairs if tensor is not None and gradient is not None]
@@ -75,21 +84,19 @@ def backward_loss(
 
 
 def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Select the positions with a label, ``count`` per member; padding fills the rest.
+    """Select the positions with a label, ``count`` per row; positions without a label fill the rest.
 
     Args:
-        hidden: ``[member, batch, time, d_model]``.
-        labels: ``[member, batch, time]``.
-        count: At least the largest number of labels of a member.
+        hidden: ``[member, row, time, d_model]``.
+        labels: ``[member, row, time]``.
+        count: At least the largest number of labels of a row.
 
     Returns:
-        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
+        ``[member, row, count, d_model]`` and ``[member, row, count]``, in the order of the positions.
     """
-    flat = labels.flatten(1)
-    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
-    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    selected = hidden.flatten(1, 2).gather(1, index)
-    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
+    order = (labels == IGNORE_INDEX).to(torch.uint8).argsort(dim=2, stable=True)[:, :, :count]
+    index = order.unsqueeze(-1).expand(-1, -1, -1, hidden.shape[-1])
+    return hidden.gather(2, index), labels.gather(2, order)
 
 
 class LossGradients(NamedTuple):
@@ -110,11 +117,14 @@ def loss_gradients(
     num_labels: Tensor,
     smoothing: float | PerMember = 0.0,
     precision: torch.dtype | None = None,
+    z_loss: float = 0.0,
+    softcap: float | None = None,
 ) -> LossGradients:
     """Return mean token losses and their gradients.
 
     The loss of a position with label y is ``logsumexp(x) - (1 - s)·x[y] - s·mean(x)`` with logits x and label
-    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none.
+    smoothing s, as in ``torch.nn.CrossEntropyLoss``; positions with ``IGNORE_INDEX`` have none. ``z·logsumexp(x)²`` is
+    added (Chowdhery et al. 2022, arXiv:2204.02311, section 5).
 
     Args:
         hidden: Output of the decoder, ``[member, position, d_model]``.
@@ -124,6 +134,8 @@ def loss_gradients(
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
         precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
+        z_loss: z.
+        softcap: c of logits ``c·tanh(x/c)``, or None.
     """
     dtype = precision or hidden.dtype
     vocab = weight.shape[-1]
@@ -148,6 +160,10 @@ def loss_gradients(
         logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
         if bias is not None:
             logits.add_(bias[members], alpha=BITS_PER_NAT)
+        if softcap is not None:
+            bound = logits.mul_(1 / (softcap * BITS_PER_NAT)).tanh_()
+            slope = 1 - bound.square()
+            logits = bound.mul_(softcap * BITS_PER_NAT)
         at_label = logits.gather(2, label)
         if smooths:
             own_smooth = smooth[members] if len(smooth) > 1 else smooth
@@ -156,14 +172,21 @@ def loss_gradients(
         logits -= largest
         exponentials = logits.exp2_()
         total = exponentials.sum(-1, keepdim=True)
-        bits = (total.log2() + largest - at_label) * share
+        log_total = total.log2() + largest
+        bits = (log_total - at_label) * share
         gradients.losses[members].add_(bits.sum((1, 2)), alpha=1 / BITS_PER_NAT)
+        if z_loss:
+            log_total /= BITS_PER_NAT
+            gradients.losses[members].add_((log_total.square() * share).sum((1, 2)), alpha=z_loss)
+            exponentials *= 1 + 2 * z_loss * log_total
         # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
         if smooths:
             exponentials -= total * (own_smooth / vocab)
             exponentials.scatter_add_(2, label, total * (own_smooth - 1))
         else:
             exponentials.scatter_add_(2, label, -total)
+        if softcap is not None:
+            exponentials *= slope
         scale = share / total
         delta = exponentials.to(dtype)
         if gradients.hidden is not None:

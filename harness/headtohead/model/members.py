@@ -32,14 +32,18 @@ def shape(config: RunConfig, registry: Registry) -> str:
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
-            del content[section][name]
+            content[section].pop(name, None)
     content["masking"] = {role: entry for role, entry in content["masking"].items() if "next_layers" in entry}
     content["positional"], content["limits"] = {}, []
     for role, chosen in ((role, config.positional.role(role)) for role in roles_of(config)):
         entry, options = registry.positional(chosen.name), chosen.options
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
-        # on queries or weights need the explicit path and would slow down other members.
-        if chosen.next_layers or entry.by_row or entry.mechanisms_of(options) & {"draw", "score", "values"}:
+        # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
+        if (
+            chosen.next_layers
+            or entry.by_row
+            or entry.mechanisms_of(options) & {"draw", "content_bias", "score", "values"}
+        ):
             content["positional"][role] = chosen.model_dump(mode="json")
         content["limits"].append(entry.limit(options))  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)
@@ -132,7 +136,7 @@ class PerMemberPositional(Positional):
     """Encodings of a role that differ between members; each is called for its own members.
 
     An encoding without a mechanism contributes the neutral element: zeros, or no rotation. ``shape`` stacks no
-    different encodings with the hooks ``score`` or ``values``.
+    different encodings with the hooks ``content_bias``, ``score`` or ``values``.
     """
 
     def __init__(self, parts: Sequence[Positional], members: Sequence[tuple[int, ...]]) -> None:
@@ -159,10 +163,11 @@ class PerMemberPositional(Positional):
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         return self._tables("bias", query_positions, key_positions, role, layer, neutral=(1, 1, 1, 1))
 
-    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        return self.index_of.join(
-            [part.rotate(self.index_of.take(x, number), positions, role) for number, part in enumerate(self.parts)]
-        )
+    def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
+        rotated = [
+            part.rotate(self.index_of.take(x, number), positions, role, layer) for number, part in enumerate(self.parts)
+        ]
+        return self.index_of.join(rotated)
 
     def _tables(self, hook: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
         """Return the joined tables of a hook; tables that depend on no parameter are cached."""

@@ -318,7 +318,9 @@ class Transformer(nn.Module):
             x: Decoder output, ``[member, batch, time, d_model]``.
             output_map: Part of `output_map`, for some members; default: all.
         """
-        return product(x.flatten(1, 2), *(output_map or self.output_map)).view(*x.shape[:3], -1)
+        logits = product(x.flatten(1, 2), *(output_map or self.output_map)).view(*x.shape[:3], -1)
+        cap = self.config.model.logit_softcap
+        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return a member's weights without the member axis, with the names of a stack with one member."""

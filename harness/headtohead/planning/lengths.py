@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headtohead.data import PreparedData
+from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import Probe
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import ProbeSentence
@@ -42,7 +43,7 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
                 f"set evaluate.max_length: {max(shortest)}"
             )
     longest_train, longest_test = (
-        max(data.source_vocabulary.count_words(ids) for ids in split.source) for split in (train, test)
+        max(data.source_vocabulary.count_words(ids) for ids in split.measured) for split in (train, test)
     )
     if config.data.split == "length" and longest_test > longest_train and longest_train not in config.evaluate.buckets:
         notes.append(
@@ -57,20 +58,27 @@ QUANTILES = (0.5, 0.9)
 
 
 PROBE_TOKENS = 24
-"""Tokens of a probe from a text without sources."""
+"""Tokens of a probe from a text or a sequence, without source."""
+
+
+def _prefix(text: str, data: PreparedData) -> str:
+    """Return the tokens of a text without source, as many as the longest target has."""
+    tokens = current().dataset(data.record["dataset"]).tokens_of(text, data.target_vocabulary.words)
+    return " ".join(tokens[: data.record["longest"]["target"]])
 
 
 def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
     if given is not None:
         probes = [Probe(source=probe) if isinstance(probe, str) else probe for probe in given]
+        if not data.record["longest"]["source"]:
+            probes = [Probe(source="", target=_prefix(probe.target or probe.source, data)) for probe in probes]
         return tuple(ProbeSentence(source=probe.source, target=probe.target) for probe in probes)
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
-    return tuple(
-        ProbeSentence(source=test.source_text[row], target=None)
-        if test.source_text[row]
-        else ProbeSentence(source="", target=" ".join(test.target_text[row].split()[:PROBE_TOKENS]))
-        for row in rows
-    )
+    if any(map(len, test.source)):
+        return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
+    decode = data.target_vocabulary.decode
+    texts = [test.target_text[row] if test.labels is None else decode(test.target[row]) for row in rows]
+    return tuple(ProbeSentence(source="", target=" ".join(text.split()[:PROBE_TOKENS])) for text in texts)

@@ -144,7 +144,7 @@ class _Planner:
         self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
         self.warm = WarmStarts(self.initial_runs, self.draws)
         self.prepared: dict[str, PreparedData] = {}
-        self.steps: dict[tuple[object, ...], int] = {}
+        self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 
     def data_of(self, config: RunConfig, seed: int) -> PreparedData:
         """Return the data of a run."""
@@ -269,11 +269,11 @@ class _Planner:
         train, quirks = config.train, config.quirks
         batching = train.batch_tokens, train.length_buckets, train.batch_size
         key = prepared.data_hash, *batching, quirks.shift_targets, config.model.architecture
-        if key not in self.steps:
+        if key not in self.epochs:
             source, target = prepared.train_lengths
             batches = make_batches(config, source, target - quirks.shift_targets, prepared.record["longest"])
-            self.steps[key] = batches.steps_per_epoch
-        steps = planned_steps(train, self.steps[key])
+            self.epochs[key] = batches.steps_per_epoch, batches.tokens_per_epoch
+        steps = planned_steps(train, *self.epochs[key])
         record = VariantRecord(
             slug=variant.slug,
             title=variant.title,
@@ -290,7 +290,7 @@ class _Planner:
             pitfalls=find_pitfalls(config, self.registry, prepared.record["leak"]),
             config=config,
         )
-        return PlannedVariant(record, run_identity(config, prepared.data_hash), self.steps[key])
+        return PlannedVariant(record, run_identity(config, prepared.data_hash), self.epochs[key][0])
 
     def runs(self, plan: Plan) -> tuple[list[PlannedRun], list[_Finished]]:
         """Return the runs of a plan with the states of their directories, and those that are finished."""

@@ -7,15 +7,16 @@ import math
 from headtohead.schema.run_config import TrainConfig
 
 
-def planned_steps(train: TrainConfig, steps_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or ``epochs`` passes and at least one step.
+def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
+    """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, and at least one step.
 
     It is 0 with ``epochs: 0``, where the initial model is evaluated.
     """
     if train.steps is not None:
         return train.steps
-    assert train.epochs is not None, "the configuration is resolved"
-    return max(1, round(train.epochs * steps_per_epoch)) if train.epochs else 0
+    epochs = train.epochs if train.tokens is None else train.tokens / max(1, tokens_per_epoch)
+    assert epochs is not None, "the configuration is resolved"
+    return max(1, round(epochs * steps_per_epoch)) if epochs else 0
 
 
 def evaluation_interval(train: TrainConfig, steps: int) -> int:
@@ -32,8 +33,9 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
     """Return the learning rate of step ``step`` (from 1) of ``steps``.
 
     Warm-up is linear from 0. ``inverse-sqrt`` then falls with the square root of the step (Vaswani
-    et al. 2017, section 5.3, with the peak set directly), ``cosine`` to 0 at the last step
-    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts).
+    et al. 2017, section 5.3, with the peak set directly), ``cosine`` to ``final_lr`` at the last step
+    (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts), ``wsd`` stays, then falls linearly to ``final_lr``
+    over the last ``decay_fraction`` of the steps (Haegele et al. 2024, arXiv:2405.18392, section 3).
     """
     warmup = warmup_steps(train, steps)
     if step < warmup:
@@ -42,5 +44,8 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
         return train.lr * math.sqrt(max(warmup, 1) / max(step, 1))
     if train.schedule == "cosine":
         progress = (step - warmup) / max(1, steps - warmup)
-        return train.lr * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+        return train.final_lr + (train.lr - train.final_lr) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+    if train.schedule == "wsd":
+        left = (steps - step) / max(1.0, train.decay_fraction * steps)
+        return train.final_lr + (train.lr - train.final_lr) * min(1.0, left)
     return train.lr

@@ -52,9 +52,9 @@ CAPTURED_COPIES = 2
 """A captured step has separate memory, in addition to that of the eager steps that verify it."""
 
 OWN_STACK_NUMBERS = 2_500_000
-"""Numbers of a variant's runs from which they get a stack of their own on a CPU.
+"""Numbers of the runs with equal encodings and masks from which they get a stack of their own on a CPU.
 
-Members of other variants would not make such a stack faster, and per-member tables cost 10 %
+Members with others would not make such a stack faster, and per-member tables cost 10 %
 (benchmarks/results.md).
 """
 
@@ -85,7 +85,8 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
 
     Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
     larger than its estimated fastest size and fits into memory. There are at least as many stacks as processes if there
-    are enough runs. Similar runs are put into the same stack; a variant with enough runs has a stack of its own.
+    are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
+    with no others.
 
     Args:
         plan: The plan of the runs.
@@ -102,12 +103,14 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
         variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
         for variant in variants
     }
-    # By shape, and by variant if it has a stack of its own.
+    # By shape, and by encodings and masks if enough runs have them. Other settings of training cost nothing.
+    kinds = {variant: "".join(keys[1:]) for variant, keys in sort_keys.items()}
     groups: dict[tuple[str, str], list[PlannedRun]] = {}
-    seeds = Counter(map(plan.variant_of, runs))
+    alike = Counter((shapes[variant], kinds[variant]) for variant in map(plan.variant_of, runs))
     for run in runs:
-        is_separate = device == "cpu" and seeds[plan.variant_of(run)] * _activations(plan, run) >= OWN_STACK_NUMBERS
-        groups.setdefault((shapes[plan.variant_of(run)], run.variant if is_separate else ""), []).append(run)
+        key = shapes[plan.variant_of(run)], kinds[plan.variant_of(run)]
+        is_separate = device == "cpu" and alike[key] * _activations(plan, run) >= OWN_STACK_NUMBERS
+        groups.setdefault(key if is_separate else (key[0], ""), []).append(run)
     for members in groups.values():
         members.sort(key=lambda run: sort_keys[plan.variant_of(run)])
     counts = {}

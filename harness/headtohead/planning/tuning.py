@@ -141,7 +141,7 @@ def sweep(
     for variant, setting in [(own, setting) for own in design.variants for setting in settings[own.slug]]:
         config = setting.apply(variant.config)
         if loaded.file.tune_epochs is not None:
-            train = config.train.model_copy(update={"epochs": loaded.file.tune_epochs, "steps": None})
+            train = config.train.model_copy(update={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None})
             config = config.model_copy(update={"train": train})
         slug, title = f"{variant.slug}-{setting.slug}", f"{variant.title} · {setting.name}"
         variants.append(Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
@@ -22,28 +23,37 @@ keys up to its own position, or neither. Keys that no query attends to, such as 
 """
 
 
+class HeadOptions(Options):
+    """Options of a style with grouped queries (Ainslie et al. 2023, arXiv:2305.13245, section 2.2)."""
+
+    kv_heads: int | None = Field(
+        None, ge=1, le=1024, description="key/value heads; must divide model.heads; default: model.heads"
+    )
+
+
 class Attention(Component):
     """An attention style; the base class is softmax attention with split heads.
 
     An experiment sets a style per role. The core builds one object per layer and role, and calls
     the hooks of a layer in this order:
 
-    1. ``transform(q, k)``, then the encoding's ``rotate``
-    2. ``scores(q, k, ...)``, then the encoding's ``score`` and ``bias`` are added
-    3. ``mix_scores(scores)``, then masked entries are set to the mask value
-    4. ``normalise(scores, mask)``
-    5. ``mix(weights)``, then dropout, the product with the values, and the encoding's ``values``
-    6. ``post_heads(heads)``, then the output projection
+    1. ``mix_tokens(x)`` in self-attention, then the projections
+    2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)``
+    3. ``scores(q, k, ...)``, then the encoding's ``score``, ``bias`` and ``content_bias`` are added
+    4. ``mix_scores(scores)``, then masked entries are set to the mask value
+    5. ``normalise(scores, mask)``
+    6. ``mix(weights)``, then dropout, the product with the values, and the encoding's ``values``
+    7. ``post_heads(heads, x, values)``, then the output projection
 
-    Training uses torch's fused kernel as long as a style overrides at most ``geometry``,
-    ``transform`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
+    Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_tokens``,
+    ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
     ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
     matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """
 
     hooks = (
-        *("geometry", "transform", "scores", "mix_scores", "normalise"),
+        *("geometry", "mix_tokens", "transform", "mix_values", "scores", "mix_scores", "normalise"),
         *("mix", "fast_path", "post_heads", "read"),
     )
 
@@ -94,7 +104,8 @@ class Attention(Component):
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return the numbers and widths of heads; by default heads of width d_model / heads.
 
-        Called during planning and when the model is built.
+        Called during planning and when the model is built. An option ``kv_heads`` (`HeadOptions`) is the number of key
+        and value heads.
 
         Raises:
             HeadToHeadError: If the sizes are inconsistent. The message contains them.
@@ -103,8 +114,16 @@ class Attention(Component):
             raise HeadToHeadError(
                 f"{cls.entry_name} needs d_model to be a multiple of heads, got {model.d_model} and {model.heads}"
             )
+        kv_heads = getattr(options, "kv_heads", None) or model.heads
+        if model.heads % kv_heads:
+            raise HeadToHeadError(f"{cls.entry_name} needs kv_heads to divide heads, got {kv_heads} and {model.heads}")
         width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, width**-0.5)
+        return Geometry(model.heads, kv_heads, width, width, width**-0.5)
+
+    @classmethod
+    def depends_on_order(cls) -> bool:
+        """Return whether outputs depend on the order of tokens without any encoding."""
+        return cls.position_dependent or cls.mix_tokens is not Attention.mix_tokens
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
@@ -158,12 +177,35 @@ class Attention(Component):
         """
         raise NotImplementedError
 
-    def post_heads(self, heads: Tensor) -> Tensor:
-        """Return changed head outputs ``[member, batch, head, query, value width]``.
+    def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        """Return changed head outputs, called before the heads are concatenated and projected.
 
-        Called before the heads are concatenated and projected.
+        Args:
+            heads: ``[member, batch, head, query, value width]``.
+            x: Inputs of the queries' projection, ``[member, batch, query, d_model]``.
+            values: ``[member, batch, head, key, value width]``, repeated for grouped queries. In self-attention, those
+                of the queries are the last ones.
         """
         return heads
+
+    def mix_tokens(self, x: Tensor) -> Tensor:
+        """Return changed inputs of the projections, ``[member, batch, time, d_model]``.
+
+        Called in self-attention only. A result may depend on its token and earlier ones: padding follows the tokens,
+        and in cached decoding the core passes the inputs of all tokens so far and uses the results of the new ones.
+        """
+        return x
+
+    def mix_values(self, values: Tensor, first: Tensor) -> Tensor:
+        """Return changed values, ``[member, batch, key and value head, key, value width]``.
+
+        A result may depend on its token only. In cached decoding, the core passes the values of new tokens.
+
+        Args:
+            values: The projected values.
+            first: The projected values of the first layer of the role with ``mix_values``; in this layer, ``values``.
+        """
+        return values
 
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Return changed queries and keys, ``[member, batch, head, time, key width]``.

@@ -12,29 +12,31 @@ from headtohead.plugins.entry import Options
 
 Result = TypeVar("Result")
 
-MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
+MECHANISMS = ("embed", "rotate", "bias", "content_bias", "score", "values", "draw")
 """Hooks by which a positional encoding can act."""
 
 
 class Positional(Component):
     """A positional encoding; override the hooks that it needs and no others.
 
-    The core computes ``softmax(scale · q kᵀ + score + bias) v + values``. An encoding acts by at
-    least one of these hooks (its *mechanisms*); the base class leaves each of them inactive:
+    The core computes ``softmax(scale · q kᵀ + score + bias + content_bias) v + values``. An encoding
+    acts by at least one of these hooks (its *mechanisms*); the base class leaves each of them inactive:
 
-    ==========  =====================  ==============================================
-    hook        called                 effect
-    ==========  =====================  ==============================================
-    ``embed``   before layer 0         added to the embeddings
-    ``rotate``  in every layer, for    transforms queries and keys (training uses the
-                queries, then keys     fused kernel)
-    ``bias``    in every layer         added to the scores (fused kernel)
-    ``score``   in every layer         added to the scores, depends on queries
-                                       (explicit path)
-    ``values``  in every layer         added to the weighted values (explicit path)
-    ``draw``    in every training      replaces the positions by sampled ones
-                pass, first
-    ==========  =====================  ==============================================
+    ================  =====================  ==============================================
+    hook              called                 effect
+    ================  =====================  ==============================================
+    ``embed``         before layer 0         added to the embeddings
+    ``rotate``        in every layer, for    transforms queries and keys (training uses the
+                      queries, then keys     fused kernel)
+    ``bias``          in every layer         added to the scores (fused kernel)
+    ``content_bias``  in every layer of      added to the scores, depends on the layer's
+                      self-attention         inputs (fused kernel)
+    ``score``         in every layer         added to the scores, depends on queries
+                                             (explicit path)
+    ``values``        in every layer         added to the weighted values (explicit path)
+    ``draw``          in every training      replaces the positions by sampled ones
+                      pass, first
+    ================  =====================  ==============================================
 
     An experiment sets an encoding per role (encoder, decoder, cross). One object serves all layers
     of its role; hooks that act in a layer receive its index.
@@ -123,7 +125,7 @@ class Positional(Component):
         """Return the term added to the embeddings, ``[member or 1, batch or 1, time, d_model]``."""
         return None
 
-    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         """Return transformed queries or keys, ``[member, batch, head, time, key width]``.
 
         Called twice per layer, for queries with query positions and for keys with key positions.
@@ -132,6 +134,22 @@ class Positional(Component):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         """Return the term added to scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
+        return None
+
+    def content_bias(self, x: Tensor, queries: int, role: str, layer: int) -> Tensor | None:
+        """Return a term added to scaled scores that depends on the inputs of the layer; for self-attention only.
+
+        Args:
+            x: Inputs of the projections at the keys, ``[member, batch, key, d_model]``. In cached decoding, those of
+                all tokens so far.
+            queries: Number of queries, which are the last ones of the keys.
+            role: ``"encoder"`` or ``"decoder"``.
+            layer: Index of the layer, from 0.
+
+        Returns:
+            ``[member, batch, head or 1, query, key]``. A number may depend on the query, the key and the tokens between
+            them, and on no others.
+        """
         return None
 
     def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:

@@ -44,7 +44,7 @@ class SequentialSeeds(ConfigSection):
 
 
 class Probe(ConfigSection):
-    """A sentence for which every run records its attention maps."""
+    """A sentence, or the beginning of a text without sources, for which every run records its attention maps."""
 
     source: str = Field(description="source sentence")
     target: str | None = Field(

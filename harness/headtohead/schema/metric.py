@@ -70,6 +70,7 @@ COSTS = (
     Metric("train_seconds", higher_is_better=False, decimals=1),
     Metric("wall_seconds", higher_is_better=False, decimals=1),
     Metric("tokens_per_second", decimals=1),
+    Metric("tokens_seen", "target tokens seen in training", higher_is_better=None, decimals=0),
     Metric("mfu"),
 )
 """Costs of training, ``system/NAME``."""

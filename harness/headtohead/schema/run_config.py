@@ -128,15 +128,15 @@ class DataConfig(ConfigSection):
         description="seed of the draw of the data: which pairs are kept, and their split; per-run: each run draws the "
         "data with its own seed, so every seed of the study has its own data and vocabulary",
     )
-    tokens: Literal["word", "subword"] = Field(
-        "word", description="subword: byte-pair encoding learned on the training part"
+    tokens: Literal["word", "subword", "character"] = Field(
+        "word", description="subword: byte-pair encoding learned on the training part; character: with ▁ for a space"
     )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
     max_words: int | None = Field(
         None, ge=1, le=MAX_LENGTH, description="pairs with a longer side are dropped and counted; default: no maximum"
     )
     source_boundaries: Literal["none", "eos", "sos-eos"] = Field("eos", description="boundary tokens of a source")
-    target_boundaries: Literal["none", "sos-eos"] = Field(
+    target_boundaries: Literal["none", "eos", "sos-eos"] = Field(
         "sos-eos", description="boundary tokens of a target; generation starts at <sos> and stops at <eos>"
     )
     truncate_tokens: int | None = Field(
@@ -177,6 +177,9 @@ class ModelConfig(OmittingSection):
     )
     norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm")
     bias: bool = Field(True, description="biases in linear maps and norms")
+    logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(
+        None, gt=0, le=10**6, description="c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none"
+    )
     tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
         description="output: the output projection shares the target embedding; all: also the "
@@ -283,17 +286,23 @@ class EarlyStopping(ConfigSection):
     patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 
-DECAYS_TO_ZERO = ("cosine",)
+DECAYS_TO_ZERO = ("cosine", "wsd")
 """Values of ``train.schedule`` that end at a learning rate of 0."""
 
 
-class TrainConfig(ConfigSection):
+class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
     epochs: float | None = Field(
         None, ge=0, le=10**6, description="passes over the training pairs; 0: the initial model is evaluated"
     )
     steps: int | None = Field(None, ge=1, le=MAX_STEPS, description="optimizer steps, instead of epochs")
+    tokens: Annotated[int | None, OmittedAtDefault()] = Field(
+        None,
+        ge=1,
+        le=10**15,
+        description="target tokens seen in training, instead of epochs: the steps are those of as many passes",
+    )
     batch_tokens: int = Field(
         2048, ge=1, le=10**7, description="tokens of a batch on its longer side, padding included, per run"
     )
@@ -306,18 +315,37 @@ class TrainConfig(ConfigSection):
     batch_size: int | None = Field(
         None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
     )
-    optimizer: Literal["adam", "adamw"] = Field("adamw", description="adamw: decoupled weight decay")
+    optimizer: Literal["adam", "adamw", "muon"] = Field(
+        "adamw",
+        description="adamw: decoupled weight decay; muon: orthogonalised momentum for the matrices of attention and "
+        "feed-forward networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the "
+        "sizes of AdamW; adamw for the other parameters",
+    )
     lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
     weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
-    schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine"], VariesInStack()] = Field(
-        "cosine", description="learning rate after warm-up; cosine: to 0 at the last step"
+    schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine", "wsd"], VariesInStack()] = Field(
+        "cosine",
+        description="learning rate after warm-up; cosine: to `final_lr` at the last step; wsd: constant, then linear "
+        "to `final_lr` over the last `decay_fraction` of the steps",
+    )
+    decay_fraction: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
+        0.2, gt=0, le=1, description="with schedule: wsd, the part of the steps in which the learning rate decays"
+    )
+    final_lr: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
+        0.0, ge=0, le=10**6, description="learning rate of the last step with schedule cosine or wsd"
     )
     warmup_steps: Annotated[int | None, VariesInStack()] = Field(
         None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"
     )
     label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
+    z_loss: Annotated[float, OmittedAtDefault()] = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="coefficient of the squared log of the softmax denominator, added to the loss (PaLM: 1e-4)",
+    )
     clip_norm: Annotated[float | None, VariesInStack()] = Field(
         1.0, gt=0, le=10**9, description="maximum gradient norm of a run"
     )

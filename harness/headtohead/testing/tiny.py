@@ -62,7 +62,7 @@ def tiny_config(
     train = train or {}
     if norm in get_args(ModelConfig.model_fields["norm"].annotation):
         model["norm"], norm = norm, "layernorm"
-    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if "epochs" in train else set()
+    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if {"epochs", "tokens"} & {*train} else set()
     raw = {
         "positional": positional,
         "attention": attention,
@@ -91,7 +91,8 @@ def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     name = fields.get("dataset", DataConfig().dataset)
     dataset = (registry or current()).dataset(name)
     fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
-    return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
+    defaults = {"split": dataset.splits[0], "normalise": dataset.normalise, **dataset.defaults.get("data", {})}
+    return DataConfig(**defaults | fields)
 
 
 @cache

@@ -13,14 +13,21 @@ from torch.optim.adam import adam
 
 from headtohead.errors import HeadToHeadError
 from headtohead.model.cuda import on_cuda
+from headtohead.model.layers import StackedLinear
 from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
 from headtohead.schema.run_config import ModelPart, TrainConfig
 
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the quintic iteration of Muon (https://kellerjordan.github.io/posts/muon, 2024)."""
+
+NEWTON_SCHULZ_STEPS, MUON_MOMENTUM, MUON_RMS = 5, 0.95, 0.2
+"""Iterations and momentum of the same source; root mean square of the updates (Liu et al. 2025, arXiv:2502.16982)."""
+
 
 class StackOptimizer:
-    """Adam or AdamW for all members of a stack.
+    """Adam, AdamW or Muon for all members of a stack.
 
     Adjacent members with equal settings are updated together. Where settings differ, each range of
     members is a slice of the same parameters. Every member is updated exactly as if trained alone.
@@ -41,6 +48,11 @@ class StackOptimizer:
         self.groups: list[dict[str, Any]] = []
         self.members: list[tuple[int, ...]] = []
         """The members along the first dimension of each updated tensor."""
+        self._matrices: dict[Tensor, tuple[int, ...]] = {}
+        """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
+        muon = trains[0].optimizer == "muon"
+        layers = [own for own in model.named_modules() if muon and isinstance(own[1], StackedLinear)]
+        widths = {f"{name}.weight": layer.outputs for name, layer in layers if name != "lm_head"}
         for members in ranges:
             first = trains[members[0]]
             own: list[Tensor] = []
@@ -57,6 +69,8 @@ class StackOptimizer:
                     view = parameter.detach()[part]
                     self._slices.append((view, parameter, part))
                     own.append(view)
+                if name in widths:
+                    self._matrices[own[-1]] = widths[name]
             if own:
                 self.groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
         self._updated: list[Tensor] = [tensor for group in self.groups for tensor in group["params"]]
@@ -93,6 +107,9 @@ class StackOptimizer:
     def _update(self, group: Mapping[str, Any]) -> None:
         first = self.trains[0]
         updated = [tensor for tensor in group["params"] if tensor.grad is not None]
+        if self._matrices:
+            self._update_matrices(group, [tensor for tensor in updated if tensor in self._matrices])
+            updated = [tensor for tensor in updated if tensor not in self._matrices]
         for tensor in updated:
             if not self.moments[tensor]:
                 step = torch.zeros((), device=tensor.device, dtype=torch.float32)
@@ -110,7 +127,7 @@ class StackOptimizer:
             steps,
             fused=True,
             capturable=self.capturable,
-            decoupled_weight_decay=first.optimizer == "adamw",
+            decoupled_weight_decay=first.optimizer != "adam",
             amsgrad=False,
             beta1=first.betas[0],
             beta2=first.betas[1],
@@ -119,6 +136,25 @@ class StackOptimizer:
             eps=first.eps,
             maximize=False,
         )
+
+    def _update_matrices(self, group: Mapping[str, Any], updated: Sequence[Tensor]) -> None:
+        """Update linear maps by Muon; maps of equal shape are orthogonalised together."""
+        by_shape: defaultdict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for tensor in updated:
+            assert tensor.grad is not None
+            moments, widths = self.moments[tensor], self._matrices[tensor]
+            if not moments:
+                moments["momentum"] = torch.zeros_like(tensor)
+            average = moments["momentum"].lerp_(tensor.grad, 1 - MUON_MOMENTUM)
+            direction = tensor.grad.lerp(average, MUON_MOMENTUM)
+            tensor.mul_(1 - group["lr"] * group["weight_decay"])
+            for weight, update in zip(tensor.split(widths, -1), direction.split(widths, -1), strict=True):
+                by_shape[weight.shape[1], weight.shape[2]].append((weight, update))
+        for shape, maps in by_shape.items():
+            rate = group["lr"] * (MUON_RMS * max(shape) ** 0.5)
+            orthogonal = orthogonalised(torch.cat([update for _, update in maps])) * rate
+            for (weight, _), update in zip(maps, orthogonal.split([len(own) for own, _ in maps]), strict=True):
+                weight.sub_(update)
 
     def clear_gradients(self) -> None:
         """Set the gradients of all trainable parameters to None."""
@@ -143,6 +179,18 @@ class StackOptimizer:
             index, _, kind = name.partition("/")
             own = self._updated[int(index)]
             self.moments[own][kind] = value.to(own.device).clone()
+
+
+def orthogonalised(matrices: Tensor) -> Tensor:
+    """Return ``[matrix, in, out]`` with all singular values near 1 (Muon: a quintic Newton-Schulz iteration)."""
+    a, b, c = NEWTON_SCHULZ
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.transpose(1, 2) if tall else matrices
+    x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = torch.bmm(x, x.transpose(1, 2))
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.transpose(1, 2) if tall else x
 
 
 def part_of(name: str) -> ModelPart:

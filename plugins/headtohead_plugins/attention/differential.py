@@ -67,7 +67,7 @@ class Differential(Attention):
         subtracted = self.lambda_()[:, None, None, None, None] * weights[:, :, 1::2]
         return weights[:, :, 0::2] - subtracted
 
-    def post_heads(self, heads: Tensor) -> Tensor:
+    def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return (1 - λ_init) · RMSNorm of each head."""
         squares = heads.to(torch.promote_types(heads.dtype, torch.float32)).square()
         inverse_rms = torch.rsqrt(squares.mean(-1, keepdim=True) + EPS).to(heads.dtype)

@@ -7,32 +7,19 @@ attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
 
 from pydantic import Field
 
-from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
-from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Attention, HeadOptions, hookimpl
 
 
-class GroupedQueryOptions(BaseOptions):
+class GroupedQueryOptions(HeadOptions):
     """Number of groups."""
 
-    kv_heads: int = Field(2, ge=1, le=1024, description="key/value heads; must divide model.heads")
+    kv_heads: int | None = Field(2, ge=1, le=1024, description="key/value heads; must divide model.heads")
 
 
 class GroupedQuery(Attention):
     """Split heads with keys and values shared within groups."""
 
     Options = GroupedQueryOptions
-
-    @classmethod
-    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads with fewer key/value heads."""
-        assert isinstance(options, GroupedQueryOptions)
-        if model.d_model % model.heads or model.heads % options.kv_heads:
-            raise HeadToHeadError(
-                "grouped-query needs kv_heads to divide heads and heads to divide d_model, "
-                f"got {options.kv_heads}, {model.heads} and {model.d_model}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, options.kv_heads, width, width, width**-0.5)
 
 
 @hookimpl

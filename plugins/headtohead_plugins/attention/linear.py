@@ -39,7 +39,8 @@ class Linear(Attention):
 
     map_note = "φ(q)·φ(k) over its sum, computed for the map only: training computes no such matrix"
     unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never computes"
+        ("bias", "content_bias", "score", "values"),
+        "acts on the matrix of scores, which linear attention never computes",
     ) | {"rotate": "rotates queries and keys, and φ of rotated vectors is not relative"}
 
     @classmethod

@@ -4,7 +4,8 @@ The file is one sequence. Its last part is held out: the first half of it for va
 has the tokens i·n to (i + 1)·n, so that every token but the first of a part is predicted once.
 
 A token is written in the alphabet of bytes of GPT-2, in which every byte is one printable character: a space is ``Ġ``,
-a line feed ``Ċ``, and the number of bytes of a token is its length.
+a line feed ``Ċ``, and the number of bytes of a token is its length. A file of token ids without their texts, such as
+nanoGPT's ``train.bin``, has the tokens ``№0``, ``№1`` and so on, of two bytes each.
 
 Paper: A. Radford et al. "Language Models are Unsupervised Multitask Learners", 2019, section 2.2 (alphabet and
 byte-level byte-pair encoding).
@@ -12,21 +13,33 @@ byte-level byte-pair encoding).
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
-from headtohead.data import Metric, file_sha256, read_text
-from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
+from headtohead.data import Metric, fetch, fetched_sha256, file_sha256, open_file, read_text
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
 ALPHABET = {byte: chr(byte) for byte in PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(OTHERS)}
 """The character of each byte."""
+NUMBER = "№"
+"""Start of a token without a text, which its id follows; not in the alphabet."""
+DOWNLOADS = {
+    "tinyshakespeare": (
+        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
+        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+    )
+}
+"""URL and sha256 of each text that can be downloaded."""
 BYTES = {character: byte for byte, character in ALPHABET.items()}
 
 
@@ -37,13 +50,15 @@ def written(content: bytes) -> str:
 
 def readable(tokens: str) -> str:
     """Return the text of tokens that are separated by spaces; a character whose bytes are incomplete becomes ``�``."""
+    if NUMBER in tokens:
+        return tokens.replace(NUMBER, "")
     known = (BYTES[character] for character in tokens.replace(" ", "") if character in BYTES)
     return bytes(known).decode("utf-8", "replace")
 
 
 def predicted_bytes(tokens: str) -> float:
     """Return the number of bytes of all tokens but the first, which has no label."""
-    return float(sum(map(len, tokens.split()[1:])))
+    return float(sum(2 if token.startswith(NUMBER) else len(token) for token in tokens.split()[1:]))
 
 
 BITS_PER_BYTE = Metric(
@@ -58,7 +73,22 @@ BITS_PER_BYTE = Metric(
 class Options(BaseOptions):
     """The file, its tokens and the length of a block."""
 
-    file: Annotated[str, FilePath()] = Field("", description="a UTF-8 text file, also packed (.gz, .xz, .bz2, .zip)")
+    file: Annotated[str, FilePath()] = Field(
+        "",
+        description="a UTF-8 text file, also packed (.gz, .xz, .bz2, .zip), or a .bin file of token ids with 16 bits "
+        "each, as nanoGPT writes",
+    )
+    valid_file: Annotated[str, FilePath()] = Field(
+        "", description="a second file for validation (first half) and test (rest), instead of held_out"
+    )
+    symbols: Annotated[str, FilePath()] = Field(
+        "",
+        description="JSON list of the texts of ids, or mapping from texts to ids, for .bin files; default: none, and "
+        "a token is its number",
+    )
+    download: Annotated[Literal["tinyshakespeare"] | None, NotHashed()] = Field(
+        None, description="a text that is downloaded and verified, instead of file"
+    )
     unit: Literal["character", "byte", "subword"] = Field(
         "character", description="tokens; subword: byte-level byte-pair encoding, learned on the training part"
     )
@@ -74,6 +104,14 @@ class Text(Dataset):
     splits: ClassVar[tuple[str, ...]] = ("contiguous",)
     metrics: ClassVar[tuple[Metric, ...]] = (BITS_PER_BYTE,)
     normalise: ClassVar[str] = "none"
+    unused: ClassVar[Mapping[str, str]] = {
+        "tokens": "set data.unit to character, byte or subword",
+        "normalise": "every byte is kept; leave it out",
+        "valid": "set data.held_out",
+        "test": "set data.held_out",
+        "max_words": "set data.block",
+        "truncate_tokens": "set data.block",
+    }
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"source_boundaries": "none", "target_boundaries": "none"},
         "model": {"architecture": "decoder-only"},
@@ -83,6 +121,8 @@ class Text(Dataset):
     @classmethod
     def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
         """Return the longest tokens of the vocabulary from left to right; other characters become unknown tokens."""
+        if any(word.startswith(NUMBER) for word in words):
+            return [f"{NUMBER}{number}" for number in text.split()]
         rest, found, longest = written(text.encode()), [], max(map(len, words))
         while rest:
             token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:1])
@@ -96,19 +136,26 @@ class Text(Dataset):
         return readable(tokens)
 
     @classmethod
-    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
-        """Return the sha256 of the file."""
-        return file_sha256(_path(options))
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
+        """Return a hash of the sha256 of all files, or None before a download."""
+        assert isinstance(options, Options)
+        if options.download:
+            return fetched_sha256(DOWNLOADS[options.download][0], cache)
+        files = [*_files(options, cache), *([Path(options.symbols)] if options.symbols else [])]
+        return hashlib.sha256(" ".join(map(file_sha256, files)).encode()).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Return the blocks of all parts as targets of empty sources."""
         assert isinstance(options, Options)
-        text = read_text(_path(options))
-        first = int(len(text) * (1 - options.held_out))
-        middle = (first + len(text)) // 2
-        parts = {"train": text[:first], "valid": text[first:middle], "test": text[middle:]}
-        tokens = _tokens(parts, options)
+        files = _files(options, cache)
+        of_ids = files[0].suffix == ".bin"
+        symbols = _symbols(options.symbols) if options.symbols else None
+        train, *others = [_numbered(file, symbols) if of_ids else read_text(file) for file in files]
+        first = len(train) if others else int(len(train) * (1 - options.held_out))
+        rest = others[0] if others else train[first:]
+        parts = {"train": train[:first], "valid": rest[: len(rest) // 2], "test": rest[len(rest) // 2 :]}
+        tokens = parts if of_ids else _tokens(parts, options)
         pairs = [
             Pair("", " ".join(own[start : start + options.block + 1]), f"{part} {start}", part)
             for part, own in tokens.items()
@@ -117,7 +164,7 @@ class Text(Dataset):
         missing = [part for part, own in tokens.items() if len(own) < 2]
         if missing:
             raise HeadToHeadError(
-                f"file '{options.file}' is too short: {missing[0]} has no token to predict; change data.held_out, "
+                f"file '{files[-1]}' is too short: {missing[0]} has no token to predict; change data.held_out, "
                 "or use a longer file"
             )
         counts = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())
@@ -126,20 +173,55 @@ class Text(Dataset):
             licence="not stated",
             citation="not stated",
             languages=("none", "text"),
-            notes=(f"tokens ({options.unit}): {counts}, in blocks of {options.block}",),
+            notes=(f"tokens ({'ids' if of_ids else options.unit}): {counts}, in blocks of {options.block}",),
             targets_join=False,
             has_sources=False,
         )
 
 
-def _path(options: BaseOptions) -> Path:
-    assert isinstance(options, Options)
+def _files(options: Options, cache: Path) -> list[Path]:
+    """Return the file of a text, and the second file if there is one."""
+    if options.download:
+        if options.file or options.valid_file:
+            raise HeadToHeadError("data.download replaces data.file and data.valid_file; keep one of them")
+        url, sha256 = DOWNLOADS[options.download]
+        return [fetch(url, cache, sha256=sha256)]
     if not options.file:
-        raise HeadToHeadError("dataset 'text' needs a file; set data.file to a text file")
-    return Path(options.file)
+        raise HeadToHeadError(
+            "dataset 'text' needs a file; set data.file to a text file, or data.download: tinyshakespeare"
+        )
+    return [Path(name) for name in (options.file, options.valid_file) if name]
 
 
-def _tokens(parts: Mapping[str, str], options: Options) -> dict[str, Sequence[str]]:
+def _symbols(name: str) -> dict[int, str]:
+    """Return the token of each id in the alphabet, from a list of texts or a mapping from texts to ids."""
+    try:
+        content = json.loads(read_text(Path(name)))
+        texts = content if isinstance(content, list) else sorted(content, key=content.__getitem__)
+        ids = range(len(texts)) if isinstance(content, list) else [int(content[text]) for text in texts]
+        # GPT-2's vocab.json is written in the alphabet, which has no space.
+        is_plain = any(not BYTES.keys() >= {*text} for text in texts)
+        return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HeadToHeadError(
+            f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
+        ) from error
+
+
+def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
+    """Return the tokens of a file of ids with 16 bits each."""
+    with open_file(path) as file:
+        content = file.read()
+    if len(content) % 2:
+        raise HeadToHeadError(f"file '{path}' has an odd number of bytes; expected ids of 16 bits each")
+    ids = np.frombuffer(content, "<u2").tolist()
+    known = symbols or {index: f"{NUMBER}{index}" for index in {*ids}}
+    if unknown := {*ids} - known.keys():
+        raise HeadToHeadError(f"file '{path}' has the id {min(unknown)}, which data.symbols lacks; add its text")
+    return [known[index] for index in ids]
+
+
+def _tokens(parts: Mapping[str, Any], options: Options) -> dict[str, Sequence[str]]:
     """Return the tokens of each part, written in the alphabet."""
     if options.unit == "character":
         return {part: [written(character.encode()) for character in text] for part, text in parts.items()}

@@ -89,8 +89,8 @@ class Randomised(Positional):
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
         return self.inner.embed(self._inner_positions(positions), role)
 
-    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        return self.inner.rotate(x, self._inner_positions(positions), role)
+    def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
+        return self.inner.rotate(x, self._inner_positions(positions), role, layer)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         positions = self._inner_positions(query_positions), self._inner_positions(key_positions)

@@ -62,7 +62,7 @@ class Rotary(Positional):
         width, pairs = ("d_k", "") if fraction == 1 else ("r", f" for 2i < r = {fraction:g} · d_k")
         return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta:g}^{{−2i/{width}}}{pairs}"
 
-    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         width = max(2, int(self.options.fraction * x.shape[-1] / 2) * 2)
         rotated = rotate_pairs(x[..., :width], *self.cached(angles, positions, width, self.options.theta, x.dtype))
         return rotated if width == x.shape[-1] else torch.cat([rotated, x[..., width:]], dim=-1)

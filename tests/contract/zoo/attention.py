@@ -7,10 +7,15 @@ from torch.nn import functional
 
 from contract.zoo.planted import fault
 from headtohead.plugin import Geometry
+from headtohead_plugins.attention.exclusive import Exclusive
+from headtohead_plugins.attention.gated import Gated
 from headtohead_plugins.attention.random import Random
+from headtohead_plugins.attention.short_convolution import ShortConvolution
 from headtohead_plugins.attention.sigmoid import Sigmoid
+from headtohead_plugins.attention.sinks import Sinks
 from headtohead_plugins.attention.split_heads import SplitHeads
 from headtohead_plugins.attention.uniform import Uniform
+from headtohead_plugins.attention.value_residual import ValueResidual
 
 
 @fault(SplitHeads, "transform", "members stacking")
@@ -146,7 +151,7 @@ def sink_in_place(self, scores, mask):
 
 
 @fault(SplitHeads, "post_heads", "causality pad-columns")
-def norm_over_time(self, heads):
+def norm_over_time(self, heads, x, values):
     """outputs of heads normalised over time"""
     return heads - heads.mean(-2, keepdim=True)
 
@@ -305,6 +310,67 @@ def relu(self, scores, mask):
 
 
 @fault(SplitHeads, "post_heads", "members")
-def normalised_across_members(self, heads):
+def normalised_across_members(self, heads, x, values):
     """heads normalised across members"""
     return heads / heads.abs().amax(0, keepdim=True).clamp(min=1e-3)
+
+
+@fault(Gated, "post_heads", "causality cached-decoding")
+def gate_of_the_next_token(self, heads, x, values):
+    """gates computed from the next token"""
+    return Gated.post_heads(self, heads, x.roll(-1, dims=2), values)
+
+
+@fault(Gated, "post_heads", "batch-of-one")
+def gate_of_the_sentence(self, heads, x, values):
+    """gates computed from the mean over the sentences of the batch"""
+    return Gated.post_heads(self, heads, x.mean(1, keepdim=True).expand_as(x), values)
+
+
+@fault(Exclusive, "post_heads", "cached-decoding")
+def values_of_the_first_keys(self, heads, x, values):
+    """the values of the first keys taken for those of the queries"""
+    return Exclusive.post_heads(self, heads, x, values[..., : heads.shape[-2], :])
+
+
+@fault(ValueResidual, "mix_values", "members")
+def first_values_of_another_member(self, values, first):
+    """first layer's values of the adjacent member"""
+    return ValueResidual.mix_values(self, values, first.roll(1, dims=0))
+
+
+@fault(ValueResidual, "mix_values", "derivative")
+def detached_first_values(self, values, first):
+    """first layer's values without a gradient"""
+    return ValueResidual.mix_values(self, values, first.detach())
+
+
+@fault(ValueResidual, "mix_values", "causality cached-decoding")
+def next_values(self, values, first):
+    """first layer's values off by one position"""
+    return ValueResidual.mix_values(self, values, first.roll(-1, dims=-2))
+
+
+@fault(ShortConvolution, "mix_tokens", "causality pad-content")
+def centred_convolution(self, x):
+    """a convolution that includes the next token"""
+    return ShortConvolution.mix_tokens(self, functional.pad(x, (0, 0, 0, 1)))[:, :, 1:]
+
+
+@fault(ShortConvolution, "mix_tokens", "batch-of-one", config={"masking": "none"})
+def convolution_over_sentences(self, x):
+    """a convolution over the sentences of the batch"""
+    return ShortConvolution.mix_tokens(self, x.transpose(1, 2)).transpose(1, 2)
+
+
+@fault(Sinks, "fast_path", "parity")
+def fused_kernel_without_sinks(self, q, k, v, mask, pattern):
+    """sinks missing on the fast path"""
+    masked = None if mask is None else torch.where(mask, 0.0, -torch.inf).to(q.dtype)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=masked).nan_to_num()
+
+
+@fault(Sinks, "normalise", "rows-sum-to-one", weights="distribution")
+def undeclared_sinks(self, scores, mask):
+    """rows that sum to less than one, undeclared"""
+    return Sinks.normalise(self, scores, mask)

@@ -64,7 +64,7 @@ def values_rotated(original):
     caught_by=("parity", "weights-times-values"),
 )
 def doubled_on_one_path(original):
-    return lambda self, q, k, v, context, record: original(self, 2 * q, k, v, context, record)
+    return lambda self, q, *rest: original(self, 2 * q, *rest)
 
 
 @fault(
@@ -174,11 +174,7 @@ def biased_projections(original):
 
 @fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")
 def missing_bias(original):
-    def fused(self, q, k, v, context):
-        with patch.object(self, "_mechanisms", self._mechanisms - {"bias"}):
-            return original(self, q, k, v, context)
-
-    return fused
+    return lambda self, q, k, v, context, bias: original(self, q, k, v, context, None)
 
 
 @fault("every member uses the first member's embeddings", StackedEmbedding, name="forward", caught_by=("members",))
@@ -188,13 +184,24 @@ def shared_table(original):
 
 @fault("the new key is missing from the cache", attention.Cache, name="append", caught_by=("cached-decoding",))
 def late_cache(original):
-    def append(self, keys, values):
-        keys, values = original(self, keys, values)
-        keys = keys.clone()
-        keys[:, :, :, -1] = 0
-        return keys, values
+    def append(self, name, new):
+        every = original(self, name, new).clone()
+        if name == "keys":
+            every[:, :, :, -1] = 0
+        return every
 
     return append
+
+
+@fault(
+    "earlier inputs are missing from the cache",
+    MultiHeadAttention,
+    name="_inputs",
+    caught_by=("cached-decoding",),
+    attention="short-convolution",
+)
+def forgotten_inputs(original):
+    return lambda self, x, context, cache: original(self, x, context, None)
 
 
 @fault(

@@ -6,6 +6,7 @@ from torch.nn import functional
 from contract.zoo.planted import fault
 from headtohead.plugin import PerMemberRNG, Positional, sorted_subset
 from headtohead_plugins.positional.alibi import Alibi, slopes
+from headtohead_plugins.positional.forgetting import Forgetting
 from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.none import NoPositional
@@ -59,25 +60,25 @@ def half_bias(self, query_positions, key_positions, role, layer):
 
 
 @fault(Rotary, "rotate", "joint-shift", found_in="checkpoints of GPT-J and of GPT-NeoX confused")
-def half_split_keys(self, x, positions, role):
+def half_split_keys(self, x, positions, role, layer):
     """pairs (2i, 2i+1) in queries and (i, i + d/2) in keys"""
     self.calls = getattr(self, "calls", 0) + 1
     if self.calls % 2:
-        return Rotary.rotate(self, x, positions, role)
+        return Rotary.rotate(self, x, positions, role, layer)
     cos, sin = angles(positions, x.shape[-1], 10000.0, x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
 @fault(Rotary, "rotate", "joint-shift")
-def unrotated_keys(self, x, positions, role):
+def unrotated_keys(self, x, positions, role, layer):
     """queries rotated, keys not"""
     self.calls = getattr(self, "calls", 0) + 1
-    return Rotary.rotate(self, x, positions, role) if self.calls % 2 else x
+    return Rotary.rotate(self, x, positions, role, layer) if self.calls % 2 else x
 
 
 @fault(Rotary, "rotate", "precision", found_in="rotary caches computed under autocast")
-def single_rotary(self, x, positions, role):
+def single_rotary(self, x, positions, role, layer):
     """angles in single precision"""
     even = torch.arange(0, x.shape[-1], 2, device=x.device).float()
     turns = positions.float()[:, None, :, None] * 10000.0 ** (-even / x.shape[-1])
@@ -139,9 +140,9 @@ def short_sinusoids(self, positions, role):
 
 
 @fault(Rotary, "rotate", "joint-shift")
-def wrapped_rotary(self, x, positions, role):
+def wrapped_rotary(self, x, positions, role, layer):
     """positions taken modulo the size of a table"""
-    return Rotary.rotate(self, x, positions % 1001, role)
+    return Rotary.rotate(self, x, positions % 1001, role, layer)
 
 
 @fault(Learned, "embed", "gradients")
@@ -316,7 +317,7 @@ def left_behind(self, positions, role):
 
 
 @fault(Sinusoidal, "rotate", "stateless")
-def positions_moved(self, x, positions, role):
+def positions_moved(self, x, positions, role, layer):
     """in-place change of the positions"""
     positions += 1
     return x
@@ -360,3 +361,21 @@ def too_few_slopes(self, query_positions, key_positions, role, layer):
     distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
     rates = torch.tensor(slopes(3), dtype=torch.float64)
     return -(rates[:, None, None] * distance[:, None]).unsqueeze(0)
+
+
+@fault(Forgetting, "content_bias", "causality")
+def gates_of_later_tokens(self, x, queries, role, layer):
+    """sums that include the gate of the token after the query"""
+    return Forgetting.content_bias(self, x.roll(-1, dims=2), queries, role, layer)
+
+
+@fault(Forgetting, "content_bias", "cached-decoding")
+def rows_of_the_first_queries(self, x, queries, role, layer):
+    """rows of the first tokens taken for those of the queries"""
+    return Forgetting.content_bias(self, x, x.shape[2], role, layer)[..., :queries, :]
+
+
+@fault(Forgetting, "content_bias", "members")
+def gates_of_another_member(self, x, queries, role, layer):
+    """gates of the adjacent member"""
+    return Forgetting.content_bias(self, x, queries, role, layer).roll(1, dims=0)

@@ -81,15 +81,8 @@ class Gated(SplitHeads):
     def build(self):
         self.gate = self.parameter(self.context.geometry.heads)
 
-    def post_heads(self, heads):
+    def post_heads(self, heads, x, values):
         return heads * self.gate.sigmoid()[:, None, :, None, None]
-
-
-class Capped(SplitHeads):
-    """scores softly capped at 30, as Gemma 2's"""
-
-    def mix_scores(self, scores):
-        return 30.0 * torch.tanh(scores / 30.0)
 
 
 class LearnedSlopes(Positional):
@@ -181,7 +174,7 @@ class Blocks(Masking):
 
 
 SOUND = {
-    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated, Capped),
+    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated),
     "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
     "masking": (Dilated, Blocks),
 }

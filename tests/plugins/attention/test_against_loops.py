@@ -30,6 +30,13 @@ STYLES = {
     "uniform": "uniform",
     "random": {"name": "random", "max_length": 9},
     "random, not trained": {"name": "random", "max_length": 9, "trained": False},
+    "gated": "gated",
+    "gated per head": {"name": "gated", "per": "head"},
+    "exclusive": "exclusive",
+    "value-residual": "value-residual",
+    "soft-cap": {"name": "soft-cap", "cap": 0.7},
+    "sinks": "sinks",
+    "short-convolution": {"name": "short-convolution", "kernel": 3},
 }
 MASKS = ("nothing masked", "padding-causal", "padding", "window", "prefix", "rows without a key")
 CLOSE = {"-inf": 1e-12, "-1e9": 1e-12, "additive": 1e-6}
@@ -97,9 +104,16 @@ class Loops:
         self.mask, self.fill = mask, fill
         self.weights = {name: value[member].tolist() for name, value in attention.state_dict().items()}
 
-    def attend(self, x, read):
+    def attend(self, x, read, first=None):
+        if self.name == "ShortConvolution":
+            x = read = self.convolved(x)
         q, k, v = self.projected(x, read)
-        maps = getattr(self, self.name)(q, k)
+        if self.name == "ValueResidual":
+            shares = self.weights["style.shares"]
+            v = [
+                [weighted(rows, shares) for rows in zip(*pair, strict=True)] for pair in zip(first or v, v, strict=True)
+            ]
+        maps = getattr(self, self.name, self.SplitHeads)(q, k)
         width = len(v[0][0])
         heads = [
             [[sum(w * v[self.value(head)][j][c] for j, w in enumerate(row)) for c in range(width)] for row in matrix]
@@ -107,6 +121,10 @@ class Loops:
         ]
         if self.name == "Differential":
             heads = self.finished(heads)
+        elif self.name == "Gated":
+            heads = self.gated(heads, x)
+        elif self.name == "Exclusive":
+            heads = [[exclusive(*rows) for rows in zip(*pair, strict=True)] for pair in zip(heads, v, strict=True)]
         joined = [[c for head in heads for c in head[i]] for i in range(len(x))]
         return maps, affine(joined, self.weights, "output", 0, WIDTH)
 
@@ -136,6 +154,47 @@ class Loops:
         return found
 
     # -- styles ----------------------------------------------------------------------------------
+
+    def SplitHeads(self, q, k):
+        return [self.softmax(products(q[head], k[head], SIZE**-0.5)) for head in range(HEADS)]
+
+    def convolved(self, x):
+        kernel = self.weights["style.kernel"]
+        return [
+            [row[c] + sum(weights[c] * x[t - k][c] for k, weights in enumerate(kernel) if t >= k) for c in range(WIDTH)]
+            for t, row in enumerate(x)
+        ]
+
+    def gated(self, heads, x):
+        gate, width = self.weights["style.gate"], len(self.weights["style.gate"][0]) // HEADS
+
+        def factor(row, column):
+            return 1 / (1 + math.exp(-sum(value * gate[c][column] for c, value in enumerate(row))))
+
+        return [
+            [
+                [value * factor(x[i], head * width + c % width) for c, value in enumerate(row)]
+                for i, row in enumerate(rows)
+            ]
+            for head, rows in enumerate(heads)
+        ]
+
+    def SoftCap(self, q, k):
+        capped = [
+            [[0.7 * math.tanh(s / 0.7) for s in row] for row in products(q[h], k[h], SIZE**-0.5)] for h in range(HEADS)
+        ]
+        return [self.softmax(scores) for scores in capped]
+
+    def Sinks(self, q, k):
+        maps = []
+        for head, sink in enumerate(self.weights["style.sinks"]):
+            scores = products(q[head], k[head], SIZE**-0.5)
+            seen = [
+                [math.exp(score) if self.may_attend(i, j) else 0.0 for j, score in enumerate(row)]
+                for i, row in enumerate(scores)
+            ]
+            maps.append([[item / (math.exp(sink) + sum(row)) for item in row] for row in seen])
+        return maps
 
     def MultiQuery(self, q, k):
         return [self.softmax(products(query, k[0], SIZE**-0.5)) for query in q]
@@ -269,6 +328,18 @@ def mixed(maps, matrix):
     ]
 
 
+def weighted(rows, shares):
+    return [
+        sum(share * value for share, value in zip(shares, values, strict=True)) for values in zip(*rows, strict=True)
+    ]
+
+
+def exclusive(output, value):
+    """Return the part of an output that is orthogonal to a value."""
+    along = dot(output, value) / dot(value, value)
+    return [o - along * v for o, v in zip(output, value, strict=True)]
+
+
 def dot(left, right):
     return sum(a * b for a, b in zip(left, right, strict=True))
 
@@ -290,3 +361,16 @@ def test_sums_over_blocks_equal_the_causal_sum(time):
         found = attention(x, None, view)
         _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())
     same(found[1, 0], expected, 1e-11)
+
+
+def test_values_of_every_layer_are_mixed_with_those_of_the_first_layer():
+    subject = Subject(tiny_config("none", "value-residual", decoder_layers=3))
+    x, mask = subject.activations("decoder")[0], subject.mask("decoder")
+    context = subject.attention_context("decoder", mask=mask)
+    layers, first = [layer.attention for layer in subject.model.decoder], None
+    for number, attention in enumerate(layers):
+        inputs = x.roll(number, dims=-1)
+        found = attention(inputs, None, context).detach()
+        loops, rows = Loops(attention, 1, mask[1, 2].tolist(), "-inf"), inputs[1, 2].tolist()
+        first = first or loops.projected(rows, rows)[2]
+        same(found[1, 2], loops.attend(rows, rows, first)[1], 1e-12)

@@ -6,8 +6,10 @@ sigmoid has no bias, and its groups of query heads are interleaved. transformers
 part of DiffLlama, with other pairs of heads and without a gain.
 """
 
+import importlib
 import math
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -184,3 +186,25 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
             hidden = hidden.masked_fill(~mask[member], -math.inf)[:, None]
             expected, _ = module(x[member], zero_angles, hidden)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)
+
+
+@pytest.mark.parametrize(("style", "family"), [("sinks", "gpt_oss"), ("soft-cap", "gemma2")])
+def test_weights_and_outputs_of_heads_equal_transformers(style, family):
+    chosen = {"name": style, "cap": 2.0} if style == "soft-cap" else style
+    subject = Subject(tiny_config("none", chosen))
+    attention, mask = subject.attention("decoder"), subject.mask("decoder")
+    x, _ = subject.activations("decoder")
+    seen = {}
+    attention(x, None, subject.attention_context("decoder", mask=mask), None, seen.__setitem__)
+    theirs = importlib.import_module(f"transformers.models.{family}.modeling_{family}").eager_attention_forward
+    for member in range(2):
+        module = SimpleNamespace(num_key_value_groups=1, training=False, is_causal=True)
+        named = {"softcap": 2.0}
+        if style == "sinks":
+            module.sinks, named = attention.style.sinks[member], {}
+        q, k, v = (seen[name][member] for name in ("queries", "keys", "values"))
+        hidden = torch.zeros(mask[member].shape).double().masked_fill(~mask[member], -1e9)[:, None]
+        heads, weights = theirs(module, q, k, v, hidden, scaling=SIZE**-0.5, **named)
+        live = mask[member].any(-1)
+        torch.testing.assert_close(seen["weights"][member], weights, rtol=0, atol=SINGLE)
+        torch.testing.assert_close(seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)

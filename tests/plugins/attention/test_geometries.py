@@ -29,6 +29,12 @@ EXPECTED = {
     "linear": ({}, (4, 4, 6, 6, 1), SPLIT),
     "uniform": ({}, (4, 4, 0, 6, 1), HALF),
     "random": ({}, (4, 4, 0, 6, 1), HALF),
+    "gated": ({"kv_heads": 2}, (4, 2, 6, 6, 6), HALF + 2 * D * 2 * (D // H)),
+    "exclusive": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "value-residual": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "soft-cap": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "sinks": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "short-convolution": ({}, (4, 4, 6, 6, 6), SPLIT),
 }
 """Options; heads, key/value heads, widths and the square of the inverse scale; weights of the projections."""
 
@@ -49,7 +55,7 @@ def test_geometry_and_number_of_weights_equal_those_of_the_paper(name):
 
 REFUSED = [
     ("split-heads", {}, ModelConfig(d_model=10, heads=4), "got 10 and 4"),
-    ("grouped-query", {"kv_heads": 3}, MODEL, "got 3, 4 and 24"),
+    ("grouped-query", {"kv_heads": 3}, MODEL, "got 3 and 4"),
     ("differential", {}, ModelConfig(d_model=15, heads=3), "got 3 and 15"),
 ]
 

@@ -1,8 +1,11 @@
 """text: files in blocks of characters, bytes or subwords, for decoder-only models."""
 
+import hashlib
+import json
 import lzma
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from headtohead import HeadToHeadError
@@ -12,6 +15,7 @@ from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
+from headtohead_plugins.datasets import text
 from headtohead_plugins.datasets.text import Options, Text, predicted_bytes, readable
 
 WORDS = "naïve cafés sell “crêpes”,\ttwo for €5.\n\nOr  three\u2028for ten; <pad> costs more.\n"
@@ -51,10 +55,10 @@ def test_blocks_hold_the_file_in_order_and_predict_every_token_once(file, unit, 
 
 @pytest.mark.parametrize("end", ["\r\n", "", "\n\n"])
 def test_line_ends_are_those_of_the_file(tmp_path, end):
-    path, text = tmp_path / "windows.txt", "one\r\ntwo\n" * 40 + end
-    path.write_bytes(text.encode())
+    path, content = tmp_path / "windows.txt", "one\r\ntwo\n" * 40 + end
+    path.write_bytes(content.encode())
     parts = blocks_of(str(path), "byte", block=1000)
-    assert "".join(readable(block) for blocks in parts.values() for block in blocks) == text
+    assert "".join(readable(block) for blocks in parts.values() for block in blocks) == content
 
 
 @pytest.mark.parametrize("unit", UNITS[:2])
@@ -88,7 +92,7 @@ def test_an_encoder_decoder_is_excluded_with_the_reason(file):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "dataset 'text' needs a file; set data.file to a text file"),
+        ({}, "dataset 'text' needs a file; set data.file to a text file, or data.download: tinyshakespeare"),
         ({"held_out": 0.001}, "too short: valid has no token to predict; change data.held_out"),
     ],
 )
@@ -100,10 +104,111 @@ def test_unusable_files_are_refused(tmp_path, options, reason):
         Text.load(Options(**given), "contiguous", cache_root())
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "advice"),
+    [
+        ("tokens", "character", "set data.unit to character, byte or subword"),
+        ("normalise", "unicode", "every byte is kept; leave it out"),
+        ("valid", 0.2, "set data.held_out"),
+        ("truncate_tokens", 32, "set data.block"),
+    ],
+)
+def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field, value, advice):
+    raw = {"data": {"dataset": "text", "file": file, field: value}, "train": {"steps": 1}}
+    with pytest.raises(HeadToHeadError, match=f"data.{field}: dataset 'text' does not use it; {advice}"):
+        resolve(raw, current())
+
+
+LETTERS = ["\n", " ", "a", "é", "Ġ"]
+IDS = np.random.default_rng(1).integers(len(LETTERS), size=(2, 400)).astype("<u2")
+
+
+@pytest.fixture
+def binary(tmp_path):
+    """Return the files of token ids of a training and a held-out part, as nanoGPT writes them."""
+    for name, ids in zip(("train.bin", "val.bin"), IDS, strict=True):
+        (tmp_path / name).write_bytes(ids.tobytes())
+    (tmp_path / "meta.pkl").write_bytes(b"not a pickle")
+    return tmp_path
+
+
+def target_tokens(folder, **options):
+    given = {"file": str(folder / "train.bin"), "valid_file": str(folder / "val.bin"), "block": 1000}
+    pairs = Text.load(Options(**given | options), "contiguous", cache_root()).pairs
+    return {pair.split: pair.target.split(" ") for pair in pairs}
+
+
+@pytest.mark.parametrize("as_list", [True, False])
+def test_files_of_ids_have_the_texts_of_their_symbols(binary, as_list):
+    symbols = LETTERS if as_list else {text: index for index, text in enumerate(LETTERS)}
+    (binary / "symbols.json").write_text(json.dumps(symbols), encoding="utf-8")
+    parts = target_tokens(binary, symbols=str(binary / "symbols.json"))
+    texts = {part: readable(" ".join(tokens)) for part, tokens in parts.items()}
+    train, held_out = ("".join(LETTERS[index] for index in ids) for ids in IDS)
+    assert texts == {"train": train, "valid": held_out[:200], "test": held_out[200:]}
+    assert predicted_bytes(" ".join(parts["train"])) == len(train[1:].encode())
+
+
+def test_files_of_ids_without_symbols_have_numbers_of_two_bytes(binary):
+    parts = target_tokens(binary)
+    assert readable(" ".join(parts["train"])).split() == [str(index) for index in IDS[0]]
+    assert predicted_bytes(" ".join(parts["train"])) == 2 * (len(IDS[0]) - 1)
+    assert Text.tokens_of("3 1", set(parts["train"])) == ["№3", "№1"]
+
+
+def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
+    (tmp_path / "train.bin").write_bytes(np.array([2, 0, 1] * 100, "<u2").tobytes())
+    (tmp_path / "vocab.json").write_text(json.dumps({"Ġthe": 0, "Ã©": 1, "Ċ": 2}), encoding="utf-8")
+    options = {"valid_file": "", "symbols": str(tmp_path / "vocab.json"), "block": 2}
+    pairs = Text.load(Options(file=str(tmp_path / "train.bin"), **options), "contiguous", cache_root()).pairs
+    assert pairs[0].target == "Ċ Ġthe Ã©"
+    assert readable(pairs[0].target) == "\n theé"
+
+
+@pytest.mark.parametrize(
+    ("content", "symbols", "reason"),
+    [
+        (b"abc", None, "odd number of bytes; expected ids of 16 bits each"),
+        (b"\x05\x00" * 99, ["a"], "has the id 5, which data.symbols lacks; add its text"),
+        (b"\x00\x00" * 99, 3, "has no symbols; write a JSON list of the texts of ids"),
+        (b"\x00\x00" * 99, [3], "has no symbols; write a JSON list of the texts of ids"),
+    ],
+)
+def test_unusable_files_of_ids_are_refused(tmp_path, content, symbols, reason):
+    (tmp_path / "train.bin").write_bytes(content)
+    (tmp_path / "symbols.json").write_text(json.dumps(symbols))
+    name = str(tmp_path / "symbols.json") if symbols is not None else ""
+    with pytest.raises(HeadToHeadError, match=reason):
+        Text.load(Options(file=str(tmp_path / "train.bin"), symbols=name), "contiguous", cache_root())
+
+
+def test_a_named_text_is_downloaded_once_and_verified(site, monkeypatch):
+    folder, url = site
+    content = WORDS * 40
+    (folder / "input.txt").write_bytes(content.encode())
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    monkeypatch.setitem(text.DOWNLOADS, "tinyshakespeare", (f"{url}/input.txt", sha256))
+    options = Options(download="tinyshakespeare", block=10**5)
+    assert Text.cache_key(options, "contiguous", cache_root()) is None
+    loaded = Text.load(options, "contiguous", cache_root())
+    assert "".join(readable(pair.target) for pair in loaded.pairs) == content
+    (folder / "input.txt").unlink()
+    assert Text.load(options, "contiguous", cache_root()).pairs == loaded.pairs
+    assert Text.cache_key(options, "contiguous", cache_root()) == sha256
+    monkeypatch.setitem(text.DOWNLOADS, "tinyshakespeare", (f"{url}/input.txt", "0" * 64))
+    with pytest.raises(HeadToHeadError, match=r"has sha256 .* expected 0000"):
+        Text.load(options, "contiguous", cache_root())
+
+
+def test_the_checksum_of_the_download_is_that_of_the_known_text(real):
+    content = lzma.decompress(real("tinyshakespeare.txt.xz").read_bytes())
+    assert text.DOWNLOADS["tinyshakespeare"][1] == hashlib.sha256(content).hexdigest()
+
+
 def test_tiny_shakespeare_has_65_characters_and_the_split_of_nanogpt(real):
     path = real("tinyshakespeare.txt.xz")
-    text = lzma.decompress(path.read_bytes()).decode()
+    whole = lzma.decompress(path.read_bytes()).decode()
     parts = blocks_of(str(path), "character")
     assert len({token for blocks in parts.values() for block in blocks for token in block.split()}) == 65
     train = "".join([parts["train"][0], *(block[1:] for block in parts["train"][1:])])
-    assert readable(train.replace(" ", "")) == text[: len(text) * 9 // 10]
+    assert readable(train.replace(" ", "")) == whole[: len(whole) * 9 // 10]

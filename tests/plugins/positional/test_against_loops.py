@@ -55,7 +55,7 @@ def rotated(vector, position, theta):
 def test_pairs_are_rotated_as_complex_numbers(theta):
     rotary = Subject(tiny_config({"name": "rotary", "theta": theta}, "single-head", d_model=8)).positional("encoder")
     x = torch.randn(2, 3, 1, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = rotary.rotate(x, torch.arange(5).unsqueeze(0), "encoder")
+    found = rotary.rotate(x, torch.arange(5).unsqueeze(0), "encoder", 0)
     for position in range(5):
         expected = rotated(x[1, 2, 0, position].tolist(), position, theta)
         pairs = found[1, 2, 0, position].tolist()
@@ -239,3 +239,23 @@ def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
                 assert found == pytest.approx(product / 4**0.5, abs=1e-12)
                 out = [o + weights[i][j] * c for o, c in zip(out, value, strict=True)]
             assert seen["heads"][member, row, head, i].tolist() == pytest.approx(out, abs=1e-12)
+
+
+# -- forgetting --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder"])
+def test_scores_are_reduced_by_the_gates_of_the_tokens_between(role):
+    subject = Subject(tiny_config({"name": "forgetting", "start": 1.5}))
+    part, x = subject.positional(role), subject.activations(role)[0]
+    layer = part.context.layers - 1
+    found = part.content_bias(x, 3, role, layer)
+    weights, rows, time = part.weight[1, layer].tolist(), x[1, 2].tolist(), x.shape[2]
+    for head in range(4):
+        offset = part.offset[1, layer, 0, head].item()
+        products = (sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in rows)
+        logs = [-math.log1p(math.exp(-product - offset)) for product in products]
+        for query in range(time - 3, time):
+            for key in range(time):
+                expected = sum(logs[min(query, key) + 1 : max(query, key) + 1])
+                assert found[1, 2, head, query - time + 3, key].item() == pytest.approx(expected, abs=1e-12)

@@ -103,7 +103,7 @@ def test_rotary_equals_x_transformers(lucidrains, fraction, width):
     freqs, scale = lucidrains.RotaryEmbedding(width)(POSITIONS[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
-    found = part("rotary", heads=2, fraction=fraction).rotate(x, POSITIONS, "encoder")
+    found = part("rotary", heads=2, fraction=fraction).rotate(x, POSITIONS, "encoder", 0)
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 

@@ -74,6 +74,8 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     attention, mask = subject.attention(role), subject.mask(role)
     if not attention.style.projects:
         return does_not_apply("the style masks its inputs itself")
+    if attention.self_attention and overrides(attention.style, Attention, "mix_tokens"):
+        return does_not_apply("the style mixes tokens before attention")
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
     before = attention(x, memory, context)
@@ -88,6 +90,8 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     if attention.self_attention:
         other = other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
     has_key = mask.any(-1, keepdim=True)
+    if "content_bias" in subject.positional(role).mechanisms:  # a padding query depends on the padding before it
+        has_key = has_key & mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     axes = ("member", "sentence", "query", "key")
     hidden = change * (~mask & other & has_key)
     return worst(
@@ -241,7 +245,11 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
         added = subject.positional(role).values(
             weights, context.query_positions, context.key_positions, role, attention.context.layer or 0
         )
-        processed = attention.style.post_heads(products if added is None else products + added)
+        x = subject.activations(role)[0]
+        if attention.self_attention:
+            x = attention.style.mix_tokens(x)
+        outputs = products if added is None else products + added
+        processed = attention.style.post_heads(outputs, x, values.repeat_interleave(group, dim=2))
         joined = torch.cat(list(processed.unbind(2)), dim=-1).flatten(1, 2)
         expected = attention.output(joined).view(output.shape)
     else:

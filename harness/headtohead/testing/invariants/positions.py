@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import overrides
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
@@ -42,7 +43,7 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply(COUNTS_ROWS)
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
-    own_scores = subject.attention(role).style.position_dependent
+    own_scores = subject.attention(role).style.depends_on_order()
     if "order-invariant" in subject.positional(role).properties and not own_scores:
         return worst(
             within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),
@@ -236,7 +237,7 @@ def _wrong_limit(entry: str, limit: int, compute: Callable[[int], object]) -> Ve
 def _raises(compute: Callable[[int], object], count: int) -> bool:
     try:
         compute(count)
-    except Exception:
+    except (HeadToHeadError, IndexError, RuntimeError, ValueError):  # other errors are faults of the code, not a limit
         return True
     return False
 
@@ -254,7 +255,7 @@ def _rotated(subject: Subject, role: str, positions: Tensor) -> Tensor | None:
         return None
     query = torch.linspace(0.5, 1.5, geometry.key_width, dtype=torch.float64)
     x = query.expand(len(subject.seeds), 1, 1, positions.shape[1], -1).clone()
-    rotated = positional.rotate(x, positions, role)
+    rotated = positional.rotate(x, positions, role, 0)
     return None if torch.equal(rotated, x) else rotated[:, 0, 0]
 
 

@@ -1,0 +1,83 @@
+"""``h2h new-experiment``: write a commented experiment file for a dataset."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import click
+
+from headtohead.cli.options import load_plugins, plugin_option, set_option
+from headtohead.cli.output import echo
+
+FILE = Template("""\
+# h2h plan $name.yaml shows the cost, h2h run $name.yaml trains and reports.
+question: Which positions does a small model of $name need?
+base:                        # shared by every variant
+  data:
+    dataset: $dataset
+$data
+  model: {d_model: 64, heads: 4, layers: 2, d_ff: 256, dropout: 0.0}   # $architecture
+  train: {steps: 400, $batch, lr: 3.0e-3}   # tune: {train.lr: auto} selects a rate for every variant
+baseline: {positional: sinusoidal}
+design:                      # one change per variant; further axes: attention, masking, train.optimizer, ...
+  - one_at_a_time: {positional: [rotary, none]}
+seeds: 3                     # more seeds find smaller differences; h2h plan states which
+""")
+
+EXAMPLES = {"text": {"download": "tinyshakespeare"}}
+"""Options of datasets that need a file, if none is given."""
+
+
+@click.command("new-experiment")
+@click.argument("dataset")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@set_option("the data section", "header=true")
+@plugin_option
+def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Write a commented experiment file for DATASET, which runs as it is.
+
+    FILE is the file of a dataset such as pairs or text; the experiment file has its name, else that of DATASET, and is
+    written to the working directory.
+    """
+    from headtohead.config.builder import resolve
+    from headtohead.config.loading import experiment_name, read_override
+    from headtohead.data import cache_root, read_corpus
+    from headtohead.errors import HeadToHeadError
+
+    registry = load_plugins()
+    entry = registry.dataset(dataset)
+    options = entry.Options.model_fields
+    given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))
+    for override in map(read_override, overrides):
+        given[".".join(override.path).removeprefix("data.")] = override.value
+    if file and "file" not in options:
+        raise HeadToHeadError(f"dataset '{dataset}' reads no file; type h2h new-experiment {dataset}")
+    if not given and "file" in options and options["file"].default in ("", ()):
+        raise HeadToHeadError(f"dataset '{dataset}' needs a file; type h2h new-experiment {dataset} FILE")
+    config = resolve({"data": {"dataset": dataset, **given}, "train": {"steps": 1}}, registry)
+    if file:
+        read_corpus(config.data, cache_root(), registry=registry)  # raises for a file that the dataset cannot read
+    decoder_only = config.model.architecture == "decoder-only"
+    lines = [f"    {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    for name, field in options.items():
+        if name not in given:
+            default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)
+            lines.append(f"    # {name}: {default}   # {field.description}")
+    name = experiment_name(Path(f"{(file or Path(dataset)).name.partition('.')[0]}.yaml"))
+    path = Path(f"{name}.yaml")
+    text = FILE.substitute(
+        name=name,
+        dataset=dataset,
+        data="\n".join(lines),
+        architecture="a GPT: decoder-only" if decoder_only else "or architecture: decoder-only",
+        batch="batch_size: 16" if decoder_only else "batch_tokens: 1024",
+    )
+    try:
+        with path.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError as error:
+        raise HeadToHeadError(f"'{path}' already exists; delete or rename it") from error
+    echo(f"wrote {path}", "", "next:", f"  h2h plan {path}", f"  h2h run {path}")

@@ -1,0 +1,63 @@
+"""A short causal convolution over the tokens, before the projections.
+
+Paper: Z. Allen-Zhu. "Physics of Language Models: Part 4.1, Architecture Design and the Magic of Canon
+Layers". NeurIPS 2025, arXiv:2512.17351, section 3, Canon-A: x'_t = x_t + Σ_k w_k ⊙ x_{t-k} for
+k = 0..K-1, with K = 4, separately in each channel, without bias and activation. As in the authors'
+code, w is initialised uniformly with bound K^(-1/2).
+Departs from the paper: the paper has decoders only. Here an encoder uses the same causal convolution.
+Self-attention only: the queries of cross-attention are outputs of self-attention.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import pad
+
+from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+
+class ShortConvolutionOptions(HeadOptions):
+    """Length of the convolution, and key/value heads."""
+
+    kernel: int = Field(4, ge=1, le=64, description="K: the token itself and K - 1 earlier ones")
+
+
+class ShortConvolution(Attention):
+    """Split heads with inputs that are weighted sums of a token and a few earlier ones."""
+
+    Options = ShortConvolutionOptions
+    options: ShortConvolutionOptions
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
+
+    @classmethod
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Exclude cross-attention."""
+        if setting.role != "cross":
+            return None
+        return "short-convolution is defined for self-attention; use another attention.cross"
+
+    def build(self) -> None:
+        kernel = self.options.kernel
+        bound = kernel**-0.5
+        uniform = lambda out, generator: out.uniform_(-bound, bound, generator=generator)  # noqa: E731
+        self.kernel = self.parameter(kernel, self.context.d_model, init=uniform)
+
+    def formula(self) -> str:
+        return f"x'_t = x_t + Σ_{{k < {self.options.kernel}}} w_k ⊙ x_{{t−k}}"
+
+    def mix_tokens(self, x: Tensor) -> Tensor:
+        """Add the weighted inputs of the token and of earlier ones."""
+        size, time = self.options.kernel, x.shape[2]
+        earlier = pad(x, (0, 0, size - 1, 0))
+        weights = self.kernel[:, :, None, None].unbind(1)
+        for k, weight in enumerate(weights):
+            x = x + weight * earlier[:, :, size - 1 - k : size - 1 - k + time]
+        return x
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    return {"short-convolution": ShortConvolution}

@@ -1,0 +1,51 @@
+"""Forget gates: the score of a key is reduced by every token between it and the query.
+
+Paper: Z. Lin et al. "Forgetting Transformer: Softmax Attention with a Forget Gate". ICLR 2025,
+arXiv:2503.02130, section 3: D_ij = Σ_{l=j+1..i} log f_l is added to the scores, f_t = σ(w · x_t + b) per
+head and layer, x_t the input of the layer. The paper uses it instead of an encoding of positions.
+w is initialised normally with variance 1 / d_model.
+Departs from the paper: the paper has decoders only. Here an encoder adds the same sum over the tokens
+between query and key in both directions.
+"""
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, hookimpl
+
+
+class ForgettingOptions(BaseOptions):
+    """Initial gates."""
+
+    start: float = Field(
+        0.0, ge=-20, le=20, description="b at initialisation; σ(b) of a score's factor is kept per token"
+    )
+
+
+class Forgetting(Positional):
+    """A sum of the logarithms of gates, which depend on the tokens, added to the scores."""
+
+    Options = ForgettingOptions
+    options: ForgettingOptions
+    properties = frozenset({"relative"})
+
+    def build(self) -> None:
+        layers, heads, d_model = self.context.layers, self.context.geometry.heads, self.context.d_model
+        self.weight = self.parameter(layers, d_model, heads, std=d_model**-0.5)
+        self.offset = self.parameter(layers, 1, heads, std=0.0, mean=self.options.start)
+
+    def formula(self) -> str:
+        return "B[i, j] = Σ_{l=j+1..i} log σ(w_h · x_l + b_h)"
+
+    def content_bias(self, x: Tensor, queries: int, role: str, layer: int) -> Tensor:
+        """Return the sums as differences of cumulative sums."""
+        gates = x.flatten(1, 2) @ self.weight[:, layer] + self.offset[:, layer]
+        sums = logsigmoid(gates).view(*x.shape[:3], -1).cumsum(2).transpose(2, 3)
+        return -(sums[..., -queries:, None] - sums[..., None, :]).abs()
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    return {"forgetting": Forgetting}

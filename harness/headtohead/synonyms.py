@@ -148,7 +148,7 @@ _OTHER_NAMES = {
 """Names here, with names of other tools, which spaces separate. A field has its section before it."""
 
 _REASONS = {
-    "type norm: NAME; h2h plugins norm lists them, and model.norm is their place: pre, post or sandwich": "batchnorm "
+    "type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich": "batchnorm "
     "layer_norm_type layernorm norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
     "type feed_forward: NAME; h2h plugins feed_forward lists them": "ff_glu ff_swish geglu gelu glu relu relu2 swiglu "
     "use_swiglu",

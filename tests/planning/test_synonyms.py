@@ -20,7 +20,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.synonyms import _OTHER_NAMES
 from made import refused
 
-LAYER_NORM = "; type norm: NAME; h2h plugins norm lists them, and model.norm is their place: pre, post or sandwich"
+LAYER_NORM = "; type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich"
 GATED = "; type feed_forward: NAME; h2h plugins feed_forward lists them"
 DEVICE = "; the device is an option of h2h run: --device cuda or --device cpu"
 

@@ -60,8 +60,8 @@ class OverTokens(FeedForward):
         return x.softmax(1)
 
 
-class ByPlace(FeedForward):
-    """Fault: depends on the place of a token."""
+class ByPosition(FeedForward):
+    """Fault: depends on the position of a token."""
 
     def activate(self, x):
         return x * torch.arange(1.0, x.shape[1] + 1, dtype=x.dtype).unsqueeze(-1)
@@ -109,7 +109,7 @@ class SumNorm(Norm):
 class Authored:
     @hookimpl
     def register_feed_forwards(self):
-        faults = {"over-tokens": OverTokens, "by-place": ByPlace, "over-members": OverMembers, "narrow": Narrow}
+        faults = {"over-tokens": OverTokens, "by-position": ByPosition, "over-members": OverMembers, "narrow": Narrow}
         return {"learned-leak": LearnedLeak} | faults
 
     @hookimpl
@@ -128,7 +128,7 @@ def registered():
     ("family", "name", "invariant"),
     [
         ("feed_forward", "over-tokens", "tokens-alone"),
-        ("feed_forward", "by-place", "tokens-alone"),
+        ("feed_forward", "by-position", "tokens-alone"),
         ("feed_forward", "over-members", "members"),
         ("norm", "over-batch", "tokens-alone"),
         ("norm", "by-maximum", "norm-invariance"),

@@ -13,7 +13,7 @@ from headtohead.plugins.component import Component, require_like
 class Norm(Component):
     """A norm with a gain per coordinate, and a bias if ``has_bias``; override ``normalise``.
 
-    Each place of the model has an object of its own; ``model.norm`` selects the places. ``context.model.norm_eps`` is
+    Each position has an object of its own; ``model.norm`` selects the positions. ``context.model.norm_eps`` is
     the number that keeps a token of zeros finite.
     """
 

@@ -172,7 +172,7 @@ class ModelConfig(OmittingSection):
     )
     norm: Literal["pre", "post", "sandwich"] = Field(
         "pre",
-        description="place of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
+        description="position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
         "each sublayer and after it, before the residual sum",
     )
     norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm")

@@ -51,7 +51,7 @@ def tiny_config(
         attention: As ``positional``.
         masking: As ``positional``.
         feed_forward: As ``positional``.
-        norm: As ``positional``, or a place of the norms, the value of ``model.norm``.
+        norm: As ``positional``, or a position of the norms, the value of ``model.norm``.
         train: Fields of the section ``train`` that differ from those of ``TRAIN``.
         quirks: Fields of the section ``quirks``.
         **model: Fields of the section ``model`` that differ from those of ``SMALL``.

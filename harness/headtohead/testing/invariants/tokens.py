@@ -239,12 +239,12 @@ def _chosen(mask: Tensor, positions: Tensor, axis: int) -> Tensor:
 @invariant("tokens-alone", scope="entry")
 @torch.no_grad()
 def tokens_are_processed_alone(subject: Subject) -> Verdict:
-    """The output of a feed-forward network or a norm at a token depends on this token alone, also not on its place."""
+    """The output of a feed-forward network or a norm at a token depends on this token alone, not on its position."""
     modules, verdicts = {"feed-forward network": subject.feed_forward, "norm": subject.norm}, []
     for name, role in product(modules, subject.config.entries("norm")):
         module, x = modules[name](role), subject.activations(role)[0][:, 0]
         alone = torch.cat([module(token) for token in x.split(1, dim=1)], dim=1)
-        for other, by in ((alone, "by other tokens"), (module(x.flip(1)).flip(1), "by the place of a token")):
+        for other, by in ((alone, "by other tokens"), (module(x.flip(1)).flip(1), "by the position of a token")):
             verdict = within((module(x) - other).abs(), f"change of the output of a {name} {by}", COORDINATES)
             verdicts.append(verdict.in_role(role))
     return worst(*verdicts)

@@ -93,7 +93,7 @@ def test_mistakes_in_patterns_are_one_line():
 
     assert failure("masking", ["window", "causal"]).endswith("for a pattern of layers, type masking: {decoder: [...]}")
     assert "unknown masking 'casual'" in failure("masking.decoder", ["window", "casual"])
-    assert "options.width: " in failure("masking.decoder", ["causal", {"name": "window", "width": 0}])
+    assert "masking.decoder[1].width: must be" in failure("masking.decoder", ["causal", {"name": "window", "width": 0}])
     reasons = {
         "positional": (["sinusoidal", "rotary"], "sinusoidal acts before the first layer"),
         "attention": (["split-heads", "multi-query"], "the styles that attention.decoder lists differ"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 import signal
@@ -12,7 +11,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +20,7 @@ from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from headtohead.cli import main
+from headtohead.plugins import registry as plugin_registry
 from made import separate_registry
 
 Completed = subprocess.CompletedProcess[str]
@@ -113,6 +112,20 @@ def h2h_here() -> Command:
 
 
 @pytest.fixture
+def fewest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restrict the registry to the entries that every check needs, and rotary."""
+    registry = plugin_registry.load_registry()
+    kept = {
+        "positional": ("none", "sinusoidal", "rotary"),
+        "attention": ("split-heads",),
+        "masking": ("padding", "padding-causal"),
+    }
+    for family, names in kept.items():
+        registry.entries[family] = {name: registry.entries[family][name] for name in names}
+    monkeypatch.setattr(plugin_registry, "_current", registry)
+
+
+@pytest.fixture
 def own_registry() -> Iterator[None]:
     """Have the plugins of a new process in a test."""
     with separate_registry():
@@ -138,19 +151,18 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def store_template(request: pytest.FixtureRequest) -> Path:
-    """One empty store, created the slow way once for a version of MLflow and copied for every test that needs one."""
-    from headtohead.tracking import store as code
+def store_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One empty store, created the slow way once per session and copied for every test that needs one."""
+    from headtohead.tracking.store import open_store
 
-    source = hashlib.sha256(Path(code.__file__).read_bytes()).hexdigest()[:8]
-    store = request.config.cache.mkdir(f"store-{version('mlflow')}-{source}") / "mlflow.db"
+    # Workers of xdist have folders of their own in one folder of the session.
+    folder = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    store = folder / "store" / "mlflow.db"
+    store.parent.mkdir(exist_ok=True)
     with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow's own use of its libraries
-        if not (store.parent / "complete").exists():
-            for left in store.parent.glob("mlflow.db*"):  # of a session that was interrupted
-                left.unlink()
-            code.open_store(f"sqlite:///{store}", create=True)
-            (store.parent / "complete").touch()
+        if not store.exists():
+            open_store(f"sqlite:///{store}", create=True)
     return store
 
 

@@ -87,10 +87,9 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
-@pytest.mark.slow
 def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     study = made.Study(
-        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 51)]},
+        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, MOST_ROWS + 3)]},
         seeds=(1, 2),
         maps=False,
         one_at_a_time=True,
@@ -99,10 +98,8 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     rows = analysis.leading(MOST_ROWS)
     assert len(rows) == MOST_ROWS
-    assert rows[0] == "0.05"
+    assert float(rows[0]) == pytest.approx(0.001 * (MOST_ROWS + 2))
     assert analysis.frames.baseline in rows
-    for draw in (strip_figure, forest_figure, curves_figure, buckets_figure):
-        ET.fromstring(style.to_svg(draw(analysis), "salt"))
 
 
 @pytest.mark.parametrize("axis", ["train.lr", "data"])

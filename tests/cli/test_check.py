@@ -4,48 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
 
 NAMES = [invariant.name for invariant in INVARIANTS]
-
-PEEKING = '''
-    """A causal mask that sees one token too many."""
-    import torch
-    from headtohead.plugin import Masking, Recipe, hookimpl
-
-
-    class Peeking(Masking):
-        """Sees the next token."""
-
-        properties = frozenset({"hides-future", "hides-padding"})
-
-        def mask(self, role, query_positions, key_positions, lengths):
-            live = key_positions[None, None, :] < lengths[:, None, None]
-            if role != "decoder":
-                return live.expand(-1, len(query_positions), -1)
-            return live & (key_positions[None, :] <= query_positions[:, None] + 1)
-
-
-    class Peeped(Recipe):
-        """The toy translator with a mask that peeks."""
-
-        config = {
-            "data": {"dataset": "toy-grammar", "size": 300},
-            "masking": "peeking",
-            "train": {"epochs": 1},
-        }
-
-
-    @hookimpl
-    def register_maskings():
-        return {"peeking": Peeking}
-
-
-    @hookimpl
-    def register_recipes():
-        return {"peeped": Peeped}
-'''
 
 RAISING = '''
     """An encoding that is not finished."""
@@ -63,20 +24,6 @@ RAISING = '''
     def register_positionals():
         return {"incomplete": Incomplete}
 '''
-
-
-@pytest.fixture
-def fewest(monkeypatch):
-    """Restrict the registry to the entries that every check needs, and rotary."""
-    registry = plugin_registry.load_registry()
-    kept = {
-        "positional": ("none", "sinusoidal", "rotary"),
-        "attention": ("split-heads",),
-        "masking": ("padding", "padding-causal"),
-    }
-    for family, names in kept.items():
-        registry.entries[family] = {name: registry.entries[family][name] for name in names}
-    monkeypatch.setattr(plugin_registry, "_current", registry)
 
 
 @pytest.fixture
@@ -99,33 +46,6 @@ def rows(output):
         if name in NAMES:
             found[name] = " ".join(rest.split())
     return found
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fewest")
-def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h):
-    code, output = h2h("check", "positional/rotary")
-    found = rows(output)
-    assert code == 0
-    assert output.splitlines()[0] == "positional/rotary"
-    assert list(found) == NAMES
-    assert found["parameter-count"].startswith("holds 0 difference between the closed form and ")
-    assert (
-        found["falls-with-distance"] == 'does not apply - encoder: the encoding does not declare "falls-with-distance"'
-    )
-    assert "violated" not in output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("fewest")
-def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
-    code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
-    records = json.loads(output)
-    assert code == 1
-    assert [record["name"] for record in records] == ["masking/peeking", "recipe/peeped"]
-    causality = next(invariant for invariant in records[0]["invariants"] if invariant["invariant"] == "causality")
-    assert causality["outcome"] == "violated"
-    assert " at member " in causality["example"]
 
 
 DATASET = """

@@ -39,7 +39,7 @@ LIBRARIES = {"torch", "numpy", "mlflow", "pandas", "scipy", "pydantic", "matplot
             for arguments, heavy in (
                 ("plugins", {"mlflow", "pandas", "scipy", "matplotlib", "sacrebleu"}),
                 ("plan tiny.yaml", {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"}),
-                *((f"{name} --help", {"torch", "mlflow", "pandas"}) for name in ("report", "sync", "ui", "data")),
+                *((f"{name} --help", {"torch", "mlflow", "pandas"}) for name in ("report", "data")),
             )
         ),
     ],

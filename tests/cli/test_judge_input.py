@@ -57,17 +57,14 @@ GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
     "quoted names": ("csv", lines(*named('"ba,se"', '"n""ew"')), ("--baseline", "ba,se")),
     "NA is a name": ("csv", lines(*named("None", "NA")), ("--baseline", "None")),
     "names of numbers": ("csv", lines(*named("0.10", "0.1")), ("--baseline", "0.10")),
-    "dates as names": ("csv", lines(*named("2024-01-01", "2024-01-02")), ("--baseline", "2024-01-01")),
     "dates as seeds": ("csv", lines(*((name, f"2024-01-0{seed}", score) for name, seed, score in ROWS)), ()),
     "long seeds": ("csv", lines(*((name, f"{seed:0400}" + "7" * 5000, score) for name, seed, score in ROWS)), ()),
     "a text step of single rows": (
         "csv", lines(*((*row, "last") for row in ROWS), header="variant,seed,accuracy,step"), ("--metric", "accuracy")
     ),
     "scores near the smallest": ("csv", lines(*scaled(1e-50)), ()),
-    "scores near the largest": ("csv", lines(*scaled(1e50)), ()),
     "unpaired scores near the largest": ("csv", lines(*scaled(1e50)), ("--unpaired",)),
     "JSON Lines": ("jsonl", records(), ()),
-    "JSON with other keys": ("jsonl", records(config=lambda _: {"a": [1]}), ()),
     "JSON names of numbers": ("jsonl", records().replace(b'"base"', b"0.10").replace(b'"new"', b"0.1"),
                               ("--baseline", "0.10")),
 }  # fmt: skip
@@ -109,19 +106,14 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Comma
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
     "a short row": ("csv", lines(*ROWS, ("new", 7)), "row 13 has 2 values for 3 columns"),
-    "a long row": ("csv", lines(*ROWS, ("new", 7, 1, 2)), "row 13 has 4 values for 3 columns"),
     "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
                        "the table has the column 'accuracy' twice; remove or rename one of them"),
     "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
     "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
     "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),
-    "a huge exponent": ("csv", lines(*changed(8, accuracy="1e999")), "seed 2 is not a finite number: '1e999'"),
     "many digits": ("csv", lines(*changed(8, accuracy="9" * 100_000 + "x")), "seed 2 is not a finite number: '9"),
-    "tiny scores": ("csv", lines(*scaled(1e-200)), "'accuracy' of variant 'base', seed 1 is 8e-201; scores must be 0 "
-                    "or between 1e-60 and 1e+60 in size: rescale the metric"),
     "huge scores": ("csv", lines(*scaled(1e308)), "seed 1 is 8e+307; scores must be 0 or between 1e-60 and 1e+60 in"),
     "no variant": ("csv", lines(*changed(8, variant="")), "row 8 has no variant; every run needs one"),
-    "no seed": ("csv", lines(*changed(8, seed="")), "row 8 has no seed; every run needs one"),
     "a seed twice": ("csv", lines(*changed(8, seed="1.0")), "variant 'new' has seed 1 twice (rows 7, 8)"),
     "a copied run": ("csv", lines(*((variant, seed, 0.5 + 0.01 * step + (variant == "base") * seed / 100, step)
                                     for variant in ("base", "new") for seed in range(6) for step in (1, 2)),
@@ -136,15 +128,11 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
                           "no column 'seed'; columns: variant, 1, 2; name it with --seed, or give the table one row"),
     "no numbers": ("csv", b"variant,seed\nbase,1\n", "the table has no column of scores; columns: variant, seed"),
     "a JSON key twice": ("jsonl", records('{"variant": "new", "seed": 7, "seed": 8}'), "row 13: the key 'seed' twice"),
-    "a JSON null": ("jsonl", records('{"variant": null, "seed": 7, "accuracy": 1}'), "row 13 has no variant; every"),
     "a missing JSON key": ("jsonl", records('{"variant": "new", "seed": 7}'), "row 13: 'accuracy' of variant 'new'"),
     "JSON true as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": true}'),
                            "seed 7 is not a finite number: 'True'"),
     "a JSON list as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": [1, 2]}'),
                              "seed 7 is not a finite number: '["),
-    "a huge JSON integer": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": ' + "9" * 5000 + "}"),
-                            "seed 7 is not a finite number: '9"),
-    "half a JSON object": ("jsonl", records('{"variant": "new"'), "row 13: Expecting ',' delimiter"),
     "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
     "an xlsx file": ("xlsx", b"PK", "unknown ending"),
     "a broken Parquet file": ("parquet", b"PAR1" * 10, "scores.parquet cannot be read"),
@@ -207,7 +195,7 @@ def test_parquet_columns_of_other_types_are_judged(tmp_path: Path, h2h_here: Com
 def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_here: Command) -> None:
     generator = np.random.default_rng(0)
     content = parquet(frame())
-    for _ in range(8):
+    for _ in range(3):
         damaged = bytearray(content)
         for position in generator.integers(len(damaged), size=3):
             damaged[position] ^= 1 << int(generator.integers(8))

@@ -76,20 +76,12 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
     [
         (("none]", "nowhere]"), "h2h: {file}:9: design[0].product.positional[1]: unknown positional 'nowhere'"),
         (
-            ("d_model: 8", "d_modl: 8"),
-            "h2h: {file}:5: base.model.d_modl: unknown field 'd_modl'; did you mean 'd_model'?",
-        ),
-        (
             ("heads: 2", "heads: 3"),
             "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, got 8 and 3",
         ),
         (
             ("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv"),
             "h2h: {file}:4: base.data: file '/no/such.tsv' does not exist",
-        ),
-        (
-            ("positional: sinusoidal", "positional: {name: learned, max_length: 3}"),
-            "h2h: {file}:7: baseline: a source of ",
         ),
     ],
 )
@@ -126,7 +118,6 @@ DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
     ("hook", "message"),
     [
         (BIAS + f"{DISTANCE}.foo()", "AttributeError: 'Tensor' object has no attribute 'foo' (mine.py:10)"),
-        (BIAS + f"{DISTANCE} + torch.zeros(3, 2, 4)", r"RuntimeError: The size of tensor .* \(mine\.py:10\)"),
         (
             BIAS + DISTANCE,
             "Mine.bias returned a tensor [1, 8, 8]; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
@@ -145,7 +136,7 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp
     experiment.write_text(SMALL.replace("none]", "mine]").replace("positional: none", "positional: mine"))
     code, output = h2h("plan", experiment, "--plugin", "mine.py")
     assert code == 2
-    pattern = message if r"\(" in message else re.escape(message).replace(r"\.\*", ".*")
+    pattern = re.escape(message).replace(r"\.\*", ".*")
     advice = "; correct the plugin, and test it with 'h2h check positional/mine'"
     if "; return a tensor" not in message:
         advice += " (h2h run --try prints the traceback)"

@@ -70,24 +70,6 @@ def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
     assert "how far it sees" in output
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("1 / 0", "mine.py"),
-        ("x = 1\ndef broken(:\n", "line 2"),
-        (GOOD.replace('"mine"', '"rotary"'), "'rotary'"),
-        (GOOD.replace("register_positionals", "register_positional"), "'register_positionals'"),
-        (GOOD.replace('return {"mine": Mine}', "return Mine"), "register_positionals returned type"),
-        (GOOD.replace('return {"mine": Mine}', "raise ValueError('no')"), "ValueError: no"),
-    ],
-)
-def test_a_broken_plugin_is_one_line(h2h, plugin, text, named):
-    code, output = h2h("plugins", "--plugin", plugin(text))
-    assert (code, output.count("\n")) == (2, 1)
-    assert output.startswith("h2h: ")
-    assert named in output
-
-
 @pytest.mark.parametrize(("arguments", "named"), [(["rotery"], "'rotary'"), (["--plugin", "nope.py"], "'nope.py'")])
 def test_an_unknown_plugin_is_named(h2h, arguments, named):
     code, output = h2h("plugins", *arguments)

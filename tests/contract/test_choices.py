@@ -62,8 +62,6 @@ IN_ONE_ROLE = {
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
         "quirks": {"cross_attention_memory": "decoder"},
     },
-    "positions by row": {"positional": ROW_POSITIONS},
-    "embedding-softmax under post-norm": {"attention": "embedding-softmax", "norm": "post"},
     "padding masks only": {"masking": "padding"},
 }
 

@@ -9,7 +9,7 @@ REGISTRY = current()
 COMPUTED = sorted(
     name for name, entry in REGISTRY.entries["dataset"].items() if "file" not in entry.entry.Options.model_fields
 )
-assert {"toy-grammar", "copy", "reverse", "sort", "lookup", "addition"} <= set(COMPUTED)
+assert {"toy-grammar", "copy", "mqar", "induction", "parity", "addition"} <= set(COMPUTED)
 
 
 INVARIANTS = {invariant.name: invariant for invariant in DATASET_INVARIANTS}

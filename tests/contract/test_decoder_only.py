@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headtohead.model import loss
 from headtohead.model.decoding import DecodingState
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
@@ -27,7 +28,7 @@ def test_every_invariant_holds_or_does_not_apply():
     assert sum(verdict.state == "holds" for verdict in verdicts.values()) >= 30
 
 
-@case_table(("family", "name"), ENTRIES, default=6)
+@case_table(("family", "name"), ENTRIES, default=3)
 def test_no_entry_has_an_unexpected_violation(family, name):
     config = tiny_config(architecture="decoder-only", **{family: name})
     if find_incompatibility(config, {}, REGISTRY) is None:
@@ -85,9 +86,40 @@ def sources_keep_their_padding(monkeypatch):
     monkeypatch.setattr(Transformer, "batch_of", padded)
 
 
+def logits_of_the_first_positions(monkeypatch):
+    monkeypatch.setattr(
+        loss, "label_positions", lambda hidden, labels, count: (hidden[:, :, :count], labels[:, :, :count])
+    )
+
+
+def logits_of_the_next_positions(monkeypatch):
+    select = loss.label_positions
+    late = lambda hidden, labels, count: select(hidden.roll(-1, dims=2), labels, count)  # noqa: E731
+    monkeypatch.setattr(loss, "label_positions", late)
+
+
+def every_position_has_a_label(monkeypatch):
+    original = loss.loss_gradients
+    filled = lambda *arguments: original(*arguments[:3], arguments[3].clamp(min=0), *arguments[4:])  # noqa: E731
+    monkeypatch.setattr(loss, "loss_gradients", filled)
+
+
+def losses_are_means_over_all_tokens(monkeypatch):
+    original = loss.loss_gradients
+
+    def diluted(hidden, weight, bias, labels, num_labels, *rest):
+        return original(hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest)
+
+    monkeypatch.setattr(loss, "loss_gradients", diluted)
+
+
 @pytest.mark.parametrize(
     ("plant", "found_by"),
     [
+        (logits_of_the_first_positions, "unlabelled"),
+        (logits_of_the_next_positions, "unlabelled"),
+        (every_position_has_a_label, "unlabelled"),
+        (losses_are_means_over_all_tokens, "unlabelled"),
         (prefill_positions_start_at_one, "cached-decoding"),
         (prompts_are_left_out, "greedy-decoding"),
         (logits_are_those_of_the_next_position, "causality"),

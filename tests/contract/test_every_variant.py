@@ -13,7 +13,6 @@ import pytest
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
-from made import case_table
 from made.array import choices, compatibility, covering, every_value, factors
 
 pytestmark = pytest.mark.timeout(600)  # of the slow tier: the module starts early
@@ -65,7 +64,8 @@ def test_no_pair_of_entries_has_an_unexpected_violation(attention):
     assert unexpected([row for row in rows if row not in default], attention, PER_PAIR) == {}
 
 
-@case_table("attention", sorted(FACTORS["attention"], key=lambda name: name != "sigmoid"), default=1)  # few rows
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", FACTORS["attention"])
 def test_no_entry_has_an_unexpected_violation(attention):
     assert unexpected(array()[2], attention, PER_ENTRY - TRAINING) == {}
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.testing import INVARIANTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,13 +40,20 @@ def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_the_plugin_of_the_readme_passes_the_command_of_the_readme(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("fewest")
+def test_the_plugin_of_the_readme_passes_the_command_of_the_readme_with_every_invariant(tmp_path: Path) -> None:
     (code,) = blocks("README.md", "python")
     path = tmp_path / "slope.py"
     path.write_text(code, encoding="utf-8")
     arguments = ["check", "positional/trained-slope", "--plugin", str(path)]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
+    rows = [line.split(maxsplit=1) for line in done.output.splitlines() if line]
+    found = {name: " ".join(rest.split()) for name, *rests in rows for rest in rests}
+    assert {invariant.name for invariant in INVARIANTS} <= found.keys()
+    assert found["parameter-count"].startswith("holds 0 difference between the closed form and ")
+    assert found["source-mirror"].startswith("holds ")
+    assert found["batch-of-one"].startswith("holds ")
 
 
 def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,10 +82,9 @@ def test_a_loss_worse_than_a_uniform_guess_at_the_end_is_a_divergence(study: Stu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("phase", ["self.training", "not self.training"])
-def test_out_of_memory_halves_the_stack_and_each_half_starts_again(study: Study, phase: str) -> None:
+def test_out_of_memory_halves_the_stack_and_each_half_starts_again(study: Study) -> None:
     plugin = own_positional(
-        f'if {phase} and len(x) > 1 and Own.calls > 16:\n    raise RuntimeError("CUDA error: out of memory")'
+        'if not self.training and len(x) > 1 and Own.calls > 16:\n    raise RuntimeError("CUDA error: out of memory")'
     )
     changes = {
         "base": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -12,8 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -240,19 +241,21 @@ def check_single_writer(race: Race) -> None:
         assert len(pids) == files.read_json(path / "status.json")["attempt"]
 
 
+Commands = Callable[[str], Command]
+
+
 @pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[tuple[Command, Command, Command]]:
-    """Two commands of this host and one of another."""
+def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Commands]:
+    """Return a function that starts ``here`` and ``beside`` on this host, or ``elsewhere`` on another, once each."""
     folder = tmp_path_factory.mktemp("commands")
-    with (
-        Command.started(folder / "one", cache) as first,
-        Command.started(folder / "two", cache) as second,
-        Command.started(folder / "three", cache, host="elsewhere") as third,
-    ):
-        yield first, second, third
+    with ExitStack() as started:
 
+        @functools.cache
+        def command(name: str) -> Command:
+            host = name if name == "elsewhere" else ""
+            return started.enter_context(Command.started(folder / name, cache, host))
 
-Commands = tuple[Command, Command, Command]
+        yield command
 
 
 @pytest.mark.slow
@@ -260,10 +263,10 @@ def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(
     tmp_path: Path, cache: Path, commands: Commands
 ) -> None:
     race = Race.made(tmp_path / "race", cache)
-    race.start(commands[2], 1)
+    race.start(commands("elsewhere"), 1)
     worker, runs = suspend_in_training(race)
     race.expire_heartbeats(runs)
-    race.start(commands[0], 1)
+    race.start(commands("here"), 1)
     wait_for(lambda: race.ended(1))
     assert {race.states()[run] for run in runs} == {"DONE"}
     before = race.bytes()
@@ -295,7 +298,7 @@ def suspend_in_training(race: Race) -> tuple[int, list[str]]:
 
 TRIALS = int(os.environ.get("H2H_TEST_RACES", "1"))
 """Races of the long test: a race takes about 25 s. ``H2H_TEST_RACES=50`` runs the long form."""
-MAX_SUSPENSIONS = 6
+MAX_SUSPENSIONS = 4
 """Maximum number of suspensions in a race."""
 
 
@@ -304,17 +307,16 @@ MAX_SUSPENSIONS = 6
 @pytest.mark.filterwarnings("default")  # MLflow's own imports
 def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path, commands: Commands) -> None:
     figures: Counter[str] = Counter()
-    first, second, third = commands
-    references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2)}
+    references = {workers: undisturbed(tmp_path, cache, commands("here"), workers) for workers in (1, 2)}
     for trial in range(TRIALS):
         chance = random.Random(trial)
         race = Race.made(tmp_path / f"trial{trial}", cache)
         shutil.copyfile(store_template, race.folder / "mlflow.db")
-        pair = chance.choice([(third, second), (first, third), (first, second)])
+        pair = chance.choice([("elsewhere", "beside"), ("here", "elsewhere"), ("here", "beside")])
         workers = chance.sample((1, 2), 2)
-        for command, number in zip(pair, workers, strict=True):
-            race.start(command, number)
-        disturb(race, chance, figures, takeovers=third in pair)
+        for name, number in zip(pair, workers, strict=True):
+            race.start(commands(name), number)
+        disturb(race, chance, figures, takeovers="elsewhere" in pair)
         race.finish()
         check_single_writer(race)
         compare(race, references, figures)

@@ -61,9 +61,6 @@ CASES = (
     Case("folder", "read-only-cache", RUN, "cannot write to the cache folder", read_only=("cache",),
          environment={"H2H_CACHE": "cache"}, finished=False),
     Case("limit", "64-open-files", RUN, DONE, 0, limits={"NOFILE": 64}, finished=False),
-    Case("limit", "1-kb-files", RUN, f"(File too large); free disk space, correct the permissions or choose another "
-         f"folder with --runs, {SAME}",
-         limits={"FSIZE": 1000}, finished=False),
 )  # fmt: skip
 
 LIMIT = """

@@ -71,6 +71,9 @@ CASES: list[tuple[str, str, Callable[[ResumePoint], None], str]] = [
     ("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
     ("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
     ("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
+    ("edited", "other-runs", rewrite(lambda t, s: s["members"][0].update(seed=7)), ""),
+    ("edited", "other-step", rewrite(lambda t, s: s.update(step=1000)), ""),
+    ("edited", "no-optimizer", rewrite(lambda t, s: [t.pop(n) for n in [*t] if n.startswith("optimizer/")]), ""),
 ]
 
 

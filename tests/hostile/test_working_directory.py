@@ -67,10 +67,8 @@ def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, t
 
 
 COMMANDS = """
-run study.yaml --try --steps 2; run study.yaml --logger tensorboard; plan study.yaml; reproduce RUN; status study
-show RUN; report study; sync study; check dataset/toy-grammar; plugins; generate RUN cat; attention RUN cat
-ablate-heads RUN --no-decode; trace RUN cat; export RUN model; clean; doctor; judge scores.csv --baseline a
-ui --no-browser --port PORT
+run study.yaml --logger tensorboard; reproduce RUN; attention RUN cat; trace RUN cat; export RUN model; doctor
+judge scores.csv --baseline a; ui --no-browser --port PORT
 """
 EVERY_COMMAND = """
 import sys

@@ -29,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
+def test_the_wheel_has_every_file_of_both_source_roots_and_no_other_package(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = {
         path.relative_to(root).as_posix()
@@ -39,6 +39,7 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
+    assert {name.split("/")[0] for name in packed} == {"headtohead", "headtohead_notebooks", "headtohead_plugins"}
 
 
 def test_all_files_have_the_same_version() -> None:

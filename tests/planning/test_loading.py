@@ -20,10 +20,6 @@ from made import refused
         ("seeds: [1, 2, 1]", "x.yaml:2: seeds:", "duplicate seed 1"),
         ("metrics: {target: {valid/loss: best}}", "x.yaml:2: metrics.target.valid/loss:", "a valid number"),
         ("base: {", "x.yaml:3:", "not valid YAML"),
-        ("base:\n\tmodel: {}", "x.yaml:3:", "indent with spaces"),
-        ("base:\n  model: {}\n  model: {}", "x.yaml:4: base:", "duplicate key 'model', first on line 3"),
-        ("base: {1: x}", "x.yaml:2: base:", "keys are text"),
-        ("base: &a {model: *a}", "x.yaml:2: base:", "nested"),
         (None, "x.yaml: ", "is empty"),
     ],
 )
@@ -31,14 +27,6 @@ def test_every_error_of_a_file_is_one_line_with_its_location(load, text, locatio
     message = refused(load, f"question: q\n{text}\n" if text else "# a comment\n")
     assert message.startswith(location)
     assert word in message
-
-
-def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
-    path = tmp_path / "latin.yaml"
-    path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))
-    with pytest.raises(HeadToHeadError) as caught:
-        load_file(path)
-    assert str(caught.value) == (f"{path}:2: not UTF-8 text (byte 0xe9); save the file as UTF-8")
 
 
 def test_the_experiment_is_named_after_its_file(tmp_path):

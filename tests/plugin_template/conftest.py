@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ import pytest
 from headtohead.plugins.registry import current
 from headtohead.plugins.template import FAMILIES, write_package
 
-Each = Callable[[Mapping[str, Sequence[str]]], dict[str, tuple[int, str, str]]]
+Results = list[tuple[int, str, str]]
+Each = Callable[[Sequence[tuple[str, Sequence[str]]]], Results]
 
 RUN_COMMANDS = """
 import contextlib, io, json, os, sys
@@ -30,10 +31,10 @@ def run_command(words):
     done = CliRunner().invoke(main, words, prog_name="h2h")
     return done.exit_code, done.stdout, done.stderr
 
-results = {}
-for family, package, words in json.loads(sys.argv[1]):
+results = []
+for package, words in json.loads(sys.argv[1]):
     os.chdir(package)
-    results[family] = run_command(words)
+    results.append(run_command(words))
 print("results:" + json.dumps(results))
 """
 
@@ -50,18 +51,18 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def each(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Each:
-    """Install the packages; return a function that runs a command in each package, all in one process."""
+    """Install the packages; return a function that runs commands in packages, all in one process."""
     folder = tmp_path_factory.mktemp("site")
     offline = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
     words = ("-m", "pip", "install", *offline, "--target", str(folder), *map(str, packages.values()))
     subprocess.run([sys.executable, *words], check=True, timeout=280)
     environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "PYTHONPATH": str(folder)}
 
-    def run(commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, str, str]]:
-        given = json.dumps([(family, str(packages[family]), list(words)) for family, words in commands.items()])
+    def run(commands: Sequence[tuple[str, Sequence[str]]]) -> Results:
+        given = json.dumps([(str(packages[family]), list(words)) for family, words in commands])
         command = [sys.executable, "-c", RUN_COMMANDS, given]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280, env=environment)
-        results: dict[str, tuple[int, str, str]] = json.loads(done.stdout.rpartition("results:")[2])
+        results: Results = json.loads(done.stdout.rpartition("results:")[2])
         return results
 
     return run

@@ -9,30 +9,26 @@ import yaml
 
 from headtohead.plugins.template import FAMILIES
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.mark.slow
-def test_the_tests_of_each_package_pass(each) -> None:
-    """Those that train stacks are run for one package; they take as long as all others."""
-    words = ("pytest", "-q", "-p", "no:cacheprovider")
-    fewer = (*words, "-k", "not stacking and not resume")
-    for family, (code, printed, _) in each(dict.fromkeys(FAMILIES, fewer) | {"positional": words}).items():
+def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_entry_trains(each, packages) -> None:
+    """Tests that train stacks are run for one package; they take as long as all others."""
+    test = ("pytest", "-q", "-p", "no:cacheprovider")
+    fewer = (*test, "-k", "not stacking and not resume")
+    plan = ("plan", "experiment.yaml", "--set", "data.limit=300")
+    small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
+    run = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *(f"--set={override}" for override in small))
+    tests = [(family, test if family == "positional" else fewer) for family in FAMILIES]
+    results = each([*tests, *((family, plan) for family in FAMILIES), ("masking", run)])
+    for family, (code, printed, _) in zip(FAMILIES, results, strict=False):
         assert code == 0, printed
         passed = re.search(r"^(\d+) passed", printed, re.MULTILINE)
         assert passed is not None, printed
         assert int(passed.group(1)) >= (8 if family == "dataset" else 20)
-
-
-@pytest.mark.slow
-def test_the_experiments_of_the_packages_can_be_planned_and_an_entry_trains(each, packages) -> None:
-    plan = ("plan", "experiment.yaml", "--set", "data.limit=300")
-    for family, (code, printed, error) in each(dict.fromkeys(FAMILIES, plan)).items():
+    for family, (code, printed, error) in zip(FAMILIES, results[len(FAMILIES) :], strict=False):
         assert code == 0, error
         assert f"my-{family}" in printed
-    small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
-    words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *(f"--set={override}" for override in small))
-    code, _, error = each({"masking": words})["masking"]
+    code, _, error = results[-1]
     assert code == 0, error
     page = packages["masking"] / "reports" / "experiment" / "index.html"
     assert "my-masking" in page.read_text("utf-8")

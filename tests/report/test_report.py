@@ -32,7 +32,6 @@ from headtohead.storage.frames import load_frames
 from made import case_table
 from made.page import Page
 
-NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
 POSITIONAL = {"positional": ["sinusoidal", "none"]}
 
 
@@ -208,33 +207,6 @@ def test_a_report_written_twice_has_the_same_bytes_and_no_old_figures(report, ag
     assert f"report:   {folder / 'index.html'}" in output
 
 
-@pytest.mark.slow
-def test_text_from_data_never_becomes_markup(made, tmp_path):
-    folder = small(
-        made,
-        tmp_path,
-        maps=True,
-        axes={"positional": ["sinusoidal", NASTY.replace("/", "")], "attention": ["a", "b"]},
-        sentences=[(f"{NASTY}{i}", f"le {NASTY} {i}") for i in range(8)],
-        question=NASTY,
-        data={"notes": [NASTY], "citation": NASTY, "licence": NASTY},
-        excluded=[{"axes": {"positional": NASTY, "attention": "z"}, "slug": "x", "reason": NASTY, "source": "exclude"}],
-    )
-    paths = write_report(folder, tmp_path / "reports")
-    page = Page(paths.html.read_text(encoding="utf-8"))
-    assert [tag for tag, _ in page.elements].count("script") == 2
-    assert "alert" not in page.scripts[1]
-    assert json.loads(page.scripts[0])["probes"][0].startswith(NASTY)
-    assert NASTY in page.text
-    for figure in (paths.folder / "figures").iterdir():
-        root = ET.fromstring(figure.read_text(encoding="utf-8"))
-        assert not [element for element in root.iter() if element.tag.endswith("script")]
-    markdown = paths.markdown.read_text(encoding="utf-8")
-    assert "<script" not in MarkdownIt("commonmark").render(markdown)  # HTML is on: raw tags would pass
-    for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
-        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
-
-
 def test_cells_of_fragments_and_markdown_tables_are_escaped():
     frame = pd.DataFrame([{"<i>": "<i>|\n*x*", "n": "−1.5"}], dtype=object)
     section = Section("<b>", "<b>", frame=frame, lines=["<b>"], code="<b>")
@@ -251,20 +223,6 @@ def test_code_in_markdown_cannot_end_its_fence():
     rendered = MarkdownIt("commonmark").render(template.render(code=code))
     assert rendered.count("<pre>") == 1
     assert "&lt;img" in rendered
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_a_description_is_markdown_that_loads_and_runs_nothing(made, tmp_path):
-    text = "Why *order* matters: <b>x</b> ![p](http://far.away/p.png)\n\n- [a](javascript:alert(1))"
-    paths = write_report(small(made, tmp_path, description=text), tmp_path / "reports")
-    page = Page(paths.html.read_text(encoding="utf-8"))
-    described = page.elements[[a.get("class") for _, a in page.elements].index("prose") :]
-    tags = [tag for tag, _ in described[: [tag for tag, _ in described].index("nav")]]
-    assert "em" in tags
-    assert not {"b", "img"} & set(tags)
-    assert not [1 for _, attributes in page.elements if "alert" in (attributes.get("href") or "")]
-    assert "Why *order* matters: &lt;b>" in paths.markdown.read_text(encoding="utf-8")
 
 
 def test_incomplete_variants_are_not_ranked_and_the_page_starts_with_this(incomplete):

@@ -70,22 +70,6 @@ def test_scores_are_bold_only_where_the_tests_decide(
     assert set(re.findall(r"^\| (\S+) \| 6 \| \*\*", score_table(content, "markdown"), re.MULTILINE)) == bold
 
 
-@pytest.mark.slow
-def test_no_bold_score_contradicts_its_verdict(made: ModuleType, tmp_path: Path, quickstart: Path) -> None:
-    contents = [Report(Analysis(load_frames(quickstart)))]
-    for number, gap in enumerate((0.001, 0.002, 0.003, 0.004, 0.01)):
-        contents.append(study(made, tmp_path / str(number), {"sinusoidal": 0.8, "rotary": 0.8 + gap}))
-    outcomes = set()
-    for content in contents:
-        analysis = content.analysis
-        best = analysis.best
-        verdicts = {contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts}
-        if best.slugs and analysis.frames.baseline not in best.slugs:
-            assert {verdicts[slug] for slug in best.slugs} == {"better"}
-        outcomes.add(bool(best.slugs))
-    assert outcomes == {True, False}
-
-
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
     latex = score_table(Report(Analysis(load_frames(messy))), "latex")
     assert r"\textbf" not in latex

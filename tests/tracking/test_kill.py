@@ -15,9 +15,9 @@ from headtohead.tracking.shipping import ship
 MakeExperiment = Callable[..., Path]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-# Before the first and the last call of each name: an empty store, a child that kills itself with SIGKILL as it makes
-# that call, a second child that ships undisturbed. Prints the numbers of these calls. The parent ships once before it
-# forks, so that its children find everything imported.
+# Before the first call of each name and before the last call: an empty store, a child that kills itself with SIGKILL as
+# it makes that call, a second child that ships undisturbed. Prints the numbers of these calls. The parent ships once
+# before it forks, so that its children find everything imported.
 KILLED_AT_CALLS = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -59,7 +59,7 @@ def empty_store(name):
 made = arm(None)
 ship(runs, empty_store("first"))
 names = tuple(made)
-moments = {names.index(name) for name in names} | {len(names) - 1 - names[::-1].index(name) for name in names}
+moments = {names.index(name) for name in names} | {len(names) - 1}
 for fatal in sorted(moment + 1 for moment in moments):
     uri = empty_store(str(fatal))
     assert child(fatal, uri) == -signal.SIGKILL

@@ -196,13 +196,12 @@ STAGES = [
     (in_the_capture("embedding_dense_backward"), "the capture failed: Planted: planted"),
     (in_the_first_replay("_fused_adamw_"), "the first replay failed: Planted: planted"),
     (without_an_operation("bmm"), "a replayed step differs from the eager step"),
-    *((in_the_capture(place), "the capture failed: Planted") for place in (0, 40, "_softmax", "_foreach_add_", None)),
-    *((in_the_first_replay(place), "the first replay failed: Planted") for place in (0, 40, "add_")),
+    *((in_the_capture(place), "the capture failed: Planted") for place in ("_foreach_add_", None)),
     (without_an_operation("_fused_adamw_"), "a replayed step differs"),
 ]
 
 
-@case_table(("capture", "why"), STAGES, default=3)
+@case_table(("capture", "why"), STAGES, default=1)
 def test_a_failed_capture_does_not_change_the_training(capture: Any, why: str) -> None:
     log: list[str] = []
     stack = training("dropped")
@@ -381,7 +380,7 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     assert not any(graph.verified for graph in stack.backend.graphs.values())
 
 
-@case_table("copy", [1, 2, 3, 4], default=1)
+@case_table("copy", [1, 4], default=1)
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,22 +426,6 @@ def test_shapes_with_few_steps_left_are_not_captured() -> None:
     stack.backend.planned = dict.fromkeys(stack.backend.planned, 20)
     train(stack)
     assert replays() == 0
-
-
-def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
-    tables = [torch.arange(9.0)]
-    address = tables[0].data_ptr()
-    with Witness() as witness:
-        own = tables[0][2:5] * 2
-        own.add_(tables[0].sum())
-    tables.clear()
-    gc.collect()
-    (kept,) = witness.inputs.values()
-    assert kept.data_ptr() == address
-    assert torch.tensor([], dtype=torch.float32).set_(kept).tolist() == list(range(9))
-    assert witness.kept() == 1
-    del own
-    assert witness.kept() == 0
 
 
 @pytest.mark.parametrize(
@@ -515,7 +498,7 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
 ENTRIES = every_entry()
 
 
-@case_table("kind", ["unlike", *(kind for kind in (*ENTRIES, *KINDS) if kind != "unlike")], default=2)
+@case_table("kind", ["unlike", *(kind for kind in (*ENTRIES, *KINDS) if kind != "unlike")], default=1)
 def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind_and_asks_the_host_for_nothing(kind: str) -> None:
     """Inside a capture, later steps would use a new tensor without data, and the host cannot read.
 

@@ -110,15 +110,19 @@ def test_projecting_only_labelled_positions_gives_the_same_losses():
             ],
         ]
     )
-    chosen, packed_labels = label_positions(hidden, labels, 9)
+    one_row = hidden.flatten(1, 2).unsqueeze(1), labels.flatten(1).unsqueeze(1)
+    chosen, packed_labels = label_positions(*one_row, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
         live = labels[member] != IGNORE_INDEX
         assert torch.equal(packed_labels[member, 0, :count], labels[member][live])
         assert torch.equal(chosen[member, 0, :count], hidden[member][live])
         assert (packed_labels[member, 0, count:] == IGNORE_INDEX).all()
-    everything, _ = label_positions(hidden, labels, 12)
+    everything, _ = label_positions(*one_row, 12)
     assert everything.shape == (2, 1, 12, 5)
+    of_rows, row_labels = label_positions(hidden, labels.flip(2), 3)
+    assert row_labels[0].tolist() == [[EOS, 5, 4], [EOS, 6, IGNORE_INDEX], [EOS, 4, 8]]
+    assert torch.equal(of_rows[0, 0], hidden[0, 0, 1:])
 
 
 REFERENCES = (

@@ -212,22 +212,3 @@ def test_a_resume_point_of_a_diverging_member_is_loaded(tmp_path: Path) -> None:
     assert any(weights.isnan().any() for weights in first.model.member_state(1).values())
     stack().run()
     assert log == []
-
-
-@pytest.mark.parametrize("fault", ["other runs", "step", "optimizer"])
-def test_a_resume_point_that_does_not_belong_to_the_stack_is_removed(tmp_path: Path, fault: str) -> None:
-    config, points, log = tiny(), ResumePoints(tmp_path), []
-    train_until(config, points, 3)
-    tensors, state = checkpoint.load(points.newest_first()[0].path)
-    if fault == "other runs":
-        state["members"][0]["seed"] = 7
-    elif fault == "step":
-        state["step"] = 1000
-    else:
-        tensors = {name: value for name, value in tensors.items() if not name.startswith("optimizer/")}
-    points.save(3, lambda path: checkpoint.save(path, tensors, state))
-    again = training(config, points, on_fall_back=log.append)
-    with pytest.raises(TimeLimitReached):
-        again.run(lambda: -1)
-    assert log[0].startswith("the resume point of step 3 is damaged")
-    assert log[0].endswith("training continued from step 0")

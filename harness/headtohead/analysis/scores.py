@@ -13,6 +13,7 @@ import numpy as np
 
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.schema.metric import UNPADDED, Metric
+from headtohead.schema.roles import roles_of
 from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
 from headtohead.statistics.collapse import collapsed, rate_interval, rates_p
 from headtohead.statistics.paired_tests import Interval, Summary, summarise
@@ -203,12 +204,14 @@ class Scores:
     def upper_bound(self) -> float | None:
         """The bag-of-words upper bound: the highest exact match that an order-invariant encoder can reach.
 
-        None if the data states none, or each seed has its own test set.
+        None if the data states none, no variant has an encoder, or each seed has its own test set.
         """
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or "exact_match" not in self.metric:
             return None
-        return None if self.frames.has_draws or not self._has_bound(self.frames.baseline) else float(bound)
+        has_encoder = any("encoder" in roles_of(variant.config) for variant in self.frames.by_slug.values())
+        holds = has_encoder and not self.frames.has_draws and self._has_bound(self.frames.baseline)
+        return float(bound) if holds else None
 
     @cached_property
     def upper_bound_verdicts(self) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,32 +59,37 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 
     registry = load_plugins()
     config = _config(target, overrides, registry)
-    for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
+    data = prepare(config, cache or cache_root(), registry=registry)
+    for label, text in lines(data, registry.dataset(config.dataset).readable):
         echo(f"{label:<12}{text}")
 
 
-def lines(data: PreparedData) -> list[tuple[str, str]]:
-    """Return the lines that ``stats`` prints, as pairs of label and text."""
+def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tuple[str, str]]:
+    """Return the lines that ``stats`` prints, as pairs of label and text; ``readable`` is that of the dataset."""
     record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
     counts = record["counts"]
     # With nothing-held-out, all splits contain the same pairs.
     pairs = (max if record["split"] == "nothing-held-out" else sum)(counts.values())
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
+    has_sources, bound, labels = any(train.source_text), record["bag_of_words_upper_bound"], record.get("labels")
+    order = "exact match on test for a model without word order"
+    sides = ("source", "target") if has_sources else ("target",)
+    example = (train.source_text[0], train.target_text[0]) if has_sources else (readable(train.target_text[0]),)
     return [
-        ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
+        ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         ("pairs", f"{pairs}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
         ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
-        ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
-        ("upper bound", f"{record['bag_of_words_upper_bound']:.3f} exact match on test for a model without word order"),
+        ("leak", f"{record['leak']:.1%} of test pairs have a {sides[0]} sentence that train has too"),
+        *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
         ("vocabulary", f"source {sizes['source']}, target {sizes['target']}, with special tokens"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
+        *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
         # A pair shows exchanged columns and wrong encodings.
-        ("example", f"{single_line(train.source_text[0])} → {single_line(train.target_text[0])}"),
-        ("source", lengths([text for split in whole for text in split.source_text])),
-        ("target", lengths([text for split in whole for text in split.target_text])),
+        ("example", " → ".join(map(single_line, example))),
+        *((side, lengths([text for split in whole for text in getattr(split, f"{side}_text")])) for side in sides),
         ("data_hash", data.data_hash),
         ("licence", record["licence"]),
         ("citation", record["citation"]),

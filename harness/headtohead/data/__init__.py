@@ -5,7 +5,7 @@ from __future__ import annotations
 from headtohead.config.project import cache_root
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
-from headtohead.data.generated import Example, LengthOptions, Task, generate_corpus
+from headtohead.data.generated import ComputedDataset, Example, LabelledDataset, LengthOptions, SizeOptions, Task
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
@@ -24,11 +24,14 @@ __all__ = [
     "SOS",
     "SPECIALS",
     "UNK",
+    "ComputedDataset",
     "Example",
+    "LabelledDataset",
     "LengthOptions",
     "Metric",
     "PreparedData",
     "Side",
+    "SizeOptions",
     "Split",
     "Task",
     "Vocabulary",
@@ -38,7 +41,6 @@ __all__ = [
     "fetch",
     "fetched_sha256",
     "file_sha256",
-    "generate_corpus",
     "hash_pairs",
     "open_file",
     "prepare",

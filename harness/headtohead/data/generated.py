@@ -6,16 +6,22 @@ under every version of numpy.
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from headtohead.data.metrics import EXACT_MATCH
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.entry import Options
+from headtohead.plugins.dataset import Corpus, Dataset, Pair
+from headtohead.plugins.entry import BaseOptions, Options
+from headtohead.schema.metric import Metric
+from headtohead.schema.sections import OmittedAtDefault, OmittingSection
 
 Random = np.random.RandomState
 
@@ -26,27 +32,64 @@ MIN_EXAMPLES = 20
 """Smallest number of examples that can be divided into train, valid and test."""
 
 
-class LengthOptions(Options):
+class SizeOptions(OmittingSection, Options):
+    """Number of the generated pairs; subclasses have options for their lengths."""
+
+    size: int = Field(6000, ge=50, le=200_000, description="distinct pairs; the test part of split length is extra")
+    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
+    test_each: int = Field(50, ge=1, le=10_000, description="split length: test pairs of each length")
+
+    def lengths(self, part: str = "train") -> Sequence[Any]:
+        """Return the lengths of the training examples, or with ``"test"`` of the test part of split length."""
+        raise NotImplementedError
+
+    def contradiction(self, split: str) -> str | None:
+        """Return which options contradict each other or the split, or None."""
+        raise NotImplementedError
+
+
+Length = Annotated[int, Field(ge=1, le=1000)]
+
+
+class LengthOptions(SizeOptions):
     """Number and lengths of the generated pairs."""
 
-    size: int = Field(
-        6000, ge=50, le=200_000, description="distinct pairs up to longest; the test part of split length is extra"
-    )
-    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
     shortest: int = Field(1, ge=1, le=100, description="length of the shortest example")
     longest: int = Field(10, ge=1, le=100, description="length of the longest example, L")
-    test_each: int = Field(50, ge=1, le=10_000, description="split length: test pairs of each length up to 2 · longest")
+    test_lengths: Annotated[tuple[Length, Length] | None, OmittedAtDefault()] = Field(
+        None, description="split length: lengths of the shortest and the longest test example; default: shortest, 2 · L"
+    )
+
+    def lengths(self, part: str = "train") -> Sequence[int]:
+        """Return all lengths from the shortest to the longest."""
+        tested = self.test_lengths or (self.shortest, 2 * self.longest)
+        first, last = tested if part == "test" else (self.shortest, self.longest)
+        return range(first, last + 1)
+
+    def contradiction(self, split: str) -> str | None:
+        """Return which lengths contradict each other or the split, or None."""
+        if self.shortest > self.longest:
+            return f"shortest is {self.shortest} and longest {self.longest}; lower shortest or raise longest"
+        if self.test_lengths is not None and split != "length":
+            return f"test_lengths has no effect with split: {split}; set data.split: length"
+        return None if self.lengths("test") else "test_lengths has the longest test example first; exchange the two"
+
+    def longest_of(self, split: str) -> int:
+        """Return the length of the longest example of a split."""
+        return max((self.longest, *self.lengths("test"))) if split == "length" else self.longest
 
 
 @dataclass(frozen=True)
 class Example:
     """One pair, or several pairs that must stay in the same part of a split.
 
-    Two examples with the same ``key`` are duplicates. ``pairs`` are source and target as text.
+    Two examples with the same ``key`` are duplicates. ``pairs`` are source and target as text, and ``labelled`` are the
+    labelled words of every source (see `Pair`).
     """
 
     key: str
     pairs: tuple[tuple[str, str], ...]
+    labelled: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,56 +105,55 @@ class Task:
         each: Number of pairs of an example of a length.
         targets_join: See `Corpus`.
         unit: Unit of a length, in the plural.
+
+    A length is a value of `SizeOptions.lengths`.
     """
 
     name: str
     languages: tuple[str, str]
     citation: str
-    draw: Callable[[Random, int], Example]
-    capacity: Callable[[int], int]
-    each: Callable[[int], int] = lambda _: 1
+    draw: Callable[[Random, Any], Example]
+    capacity: Callable[[Any], int]
+    each: Callable[[Any], int] = lambda _: 1
     targets_join: bool = True
     unit: str = "symbols"
 
 
-def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
+def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
     """Generate a corpus.
 
-    Split ``iid`` has all lengths up to ``longest``; headtohead divides it. For split ``length`` the
-    test part is generated first: ``test_each`` pairs of each length up to twice ``longest``, so that
-    it has lengths of the training part and longer ones. No example of the test part is generated
+    Split ``iid`` has the lengths of the training part; headtohead divides it. For split ``length`` the
+    test part is generated first: ``test_each`` pairs of each test length. No example of the test part is generated
     again for the other parts.
 
     Raises:
-        HeadToHeadError: If the task has fewer examples than requested.
+        HeadToHeadError: If the options contradict each other, or the task has fewer examples than requested.
     """
-    if options.shortest > options.longest:
-        raise HeadToHeadError(
-            f"{task.name}: shortest is {options.shortest} and longest {options.longest}; "
-            "lower shortest or raise longest"
-        )
-    random, seen = Random(options.seed), defaultdict[int, set[str]](set)
+    if contradiction := options.contradiction(split):
+        raise HeadToHeadError(f"{task.name}: {contradiction}")
+    trained, tested = options.lengths(), options.lengths("test")
+    random, seen = Random(options.seed), defaultdict[Any, set[str]](set)
 
-    def draw(length: int, count: int, part: str | None) -> Iterator[Pair]:
+    def draw(length: Any, count: int, part: str | None) -> Iterator[Pair]:
         """Generate examples of a length, each with a key that no earlier example of that length has."""
         for _ in range(count):
             while (example := task.draw(random, length)).key in seen[length]:
                 pass
             seen[length].add(example.key)
-            yield from (Pair(*pair, example.key, part) for pair in example.pairs)
+            yield from (Pair(*pair, example.key, part, example.labelled) for pair in example.pairs)
 
     test: list[Pair] = []
     if split == "length":
-        for length in range(options.shortest, 2 * options.longest + 1):
+        for length in tested:
             available = task.capacity(length)
-            if length <= options.longest:
+            if length in trained:
                 available //= HELD_OUT
             test += draw(length, min(options.test_each // task.each(length), available), "test")
     counts = _counts(task, options, {length: len(keys) for length, keys in seen.items()})
     rest = [pair for length, count in counts.items() for pair in draw(length, count, None)]
     note = (
-        f"split length: train and valid have {options.shortest} to {options.longest} {task.unit}, test has "
-        f"{options.shortest} to {2 * options.longest}, up to {options.test_each} pairs of each length"
+        f"split length: train and valid have {trained[0]} to {trained[-1]} {task.unit}, test has "
+        f"{tested[0]} to {tested[-1]}, up to {options.test_each} pairs of each length"
     )
     return Corpus(
         pairs=[*rest, *test],
@@ -123,14 +165,14 @@ def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     )
 
 
-def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[int, int]:
+def _counts(task: Task, options: SizeOptions, used: Mapping[Any, int]) -> dict[Any, int]:
     """Return the number of examples of each length: equally many pairs as far as a length has them."""
-    lengths = range(options.shortest, options.longest + 1)
+    lengths = options.lengths()
     free = {length: task.capacity(length) - used.get(length, 0) for length in lengths}
     pairs_of = {length: free[length] * task.each(length) for length in lengths}
     if sum(pairs_of.values()) < options.size:
         raise HeadToHeadError(
-            f"{task.name} has only {sum(pairs_of.values()):,} pairs of {options.shortest} to {options.longest} "
+            f"{task.name} has only {sum(pairs_of.values()):,} pairs of {lengths[0]} to {lengths[-1]} "
             f"{task.unit}{' outside its test part' if used else ''}, but size is {options.size:,}; "
             "lower size, or allow more lengths or symbols"
         )
@@ -144,3 +186,38 @@ def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[in
             f"{max(map(task.each, lengths)):,} pairs each, fewer than {MIN_EXAMPLES}; raise size or lower longest"
         )
     return {length: counts[length] for length in lengths}
+
+
+class ComputedDataset(Dataset):
+    """A dataset of a task whose targets are computed; subclasses implement ``task``."""
+
+    Options: ClassVar[type[BaseOptions]] = LengthOptions
+    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def task(cls, options: Any, split: str) -> Task:
+        """Return the task with these options."""
+        raise NotImplementedError
+
+    @classmethod
+    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Generate the corpus."""
+        assert isinstance(options, SizeOptions)
+        return generate_corpus(cls.task(options, split), options, split)
+
+    @classmethod
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
+        """Return a hash of the generator; the options and the source of the entry are part of the cache's name."""
+        return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+class LabelledDataset(ComputedDataset):
+    """A task on sequences with labels, for decoder-only models: its test scores are those of a single pass."""
+
+    metrics: ClassVar[tuple[Metric, ...]] = (EXACT_MATCH,)
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "data": {"source_boundaries": "none", "target_boundaries": "eos"},
+        "model": {"architecture": "decoder-only"},
+        "evaluate": {"decode": "teacher-forced"},
+    }

@@ -27,6 +27,10 @@ class Split:
 
     ``references`` holds, for each pair, its own translation followed by all other translations of
     the source sentence in the corpus; in train only its own.
+
+    A sequence with labels has no source ids. ``target`` has the ids of the sequence and ``labels`` the id that each of
+    them predicts, or `IGNORE_INDEX`. As text, ``source_text`` is the sequence with its labelled words in brackets, and
+    ``target_text`` the labels. Without ``labels``, every target token predicts the next one.
     """
 
     source: list[Ids]
@@ -34,6 +38,12 @@ class Split:
     source_text: list[str]
     target_text: list[str]
     references: list[tuple[str, ...]]
+    labels: list[Ids] | None = None
+
+    @property
+    def measured(self) -> list[Ids]:
+        """The ids whose number is the length of an example: sources, or targets where no example has a source."""
+        return self.source if any(map(len, self.source)) else self.target
 
     def __len__(self) -> int:
         return len(self.source)
@@ -125,7 +135,7 @@ def data_hash(
         add(part, *split.source_text)
         add(*split.target_text)
         add(*("\x1f".join(accepted) for accepted in split.references))
-        for ids in (*split.source, *split.target):
+        for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
     return digest.hexdigest()
 

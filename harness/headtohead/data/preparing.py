@@ -20,7 +20,7 @@ from headtohead.data.reference_points import bag_of_words_upper_bound, vocabular
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
-from headtohead.data.vocabulary import SPECIALS, Vocabulary
+from headtohead.data.vocabulary import BOUNDARIES, IGNORE_INDEX, SPECIALS, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
 from headtohead.plugins.registry import Registry, current
@@ -137,6 +137,8 @@ class _Preparation:
         self.text: dict[Side, list[str]] = {"source": [], "target": []}
         self.chosen: list[str | None] = []
         """The part that the dataset chose for each pair."""
+        self.labelled: list[tuple[int, ...]] = []
+        """Indices of the labelled words of each sequence; empty for pairs whose target follows its source."""
         groups = []
         for pair in corpus.pairs:
             source, target = self.normalise(pair.source), self.normalise(pair.target)
@@ -145,9 +147,13 @@ class _Preparation:
                 self.text["target"].append(target)
                 self.chosen.append(pair.split)
                 groups.append(pair.group)
+                if pair.labelled is not None:
+                    self.labelled.append(pair.labelled)
             else:
                 self.dropped["one_sided" if source or target else "empty"] += 1
         self._check_not_empty(len(groups))
+        if self.labelled:
+            self._check_labelled(len(groups))
         if config.split in ("row", NOTHING_HELD_OUT):
             self.labels: Labels = np.arange(len(groups), dtype=np.int64)
         else:
@@ -177,11 +183,14 @@ class _Preparation:
             vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
         splits = {}
         for part, rows in parts.items():
+            own, labels = words[part], None
+            if self.labelled:
+                labels = [vocabularies["target"].encode(sentence) for sentence in own["target"]]
+                own = {"source": [[] for _ in rows], "target": own["source"]}
             ids = {
-                side: [tokenisers[side].ids(sentence, vocabularies[side]) for sentence in words[part][side]]
-                for side in SIDES
+                side: [tokenisers[side].ids(sentence, vocabularies[side]) for sentence in own[side]] for side in SIDES
             }
-            splits[part] = self._split(part, rows, ids)
+            splits[part] = self._split(part, rows, ids, labels)
         digest = data_hash(splits, vocabularies, tokenisers)
         data = PreparedData(vocabularies["source"], vocabularies["target"], splits, {}, digest, tokenisers)
         self._record(data, parts)
@@ -197,6 +206,22 @@ class _Preparation:
                 f"{self.config.dataset} has no usable pair with data.normalise: {self.config.normalise} "
                 f"(dropped: {counts or 'none'}); check the file and data.max_words"
             )
+
+    def _check_labelled(self, pairs: int) -> None:
+        """Raise an error for pairs without labels, or a setting with which a word is not one decoder input."""
+        name, data, words = self.config.dataset, self.config, self.config.vocabulary
+        if len(self.labelled) < pairs:
+            raise HeadToHeadError(f"dataset '{name}' has pairs with and without labelled words; use one")
+        needed = {
+            "normalise: none": data.normalise == "none",
+            "tokens: word": data.tokens == "word",
+            "vocabulary.file: null": words.file is None,
+            "vocabulary.unknown: token": words.unknown != "drop",
+            "source_boundaries: none": data.source_boundaries == "none",
+            "target_boundaries: eos": data.target_boundaries != "none",
+        }
+        for setting in (setting for setting, holds in needed.items() if not holds):
+            raise HeadToHeadError(f"dataset '{name}' has labels of single words of a sequence; set data.{setting}")
 
     def _divide(self) -> dict[str, Labels]:
         """Drop pairs that are too long, keep ``limit`` shuffled pairs beside given test parts, and split into parts."""
@@ -238,8 +263,10 @@ class _Preparation:
             return dict.fromkeys(SIDES, subwords.learn(both, size, vocabulary.min_count))
         return {side: subwords.learn(texts[side], size, vocabulary.min_count) for side in SIDES}
 
-    def _split(self, part: str, rows: Labels, ids: Mapping[Side, list[list[int]]]) -> Split:
-        required: tuple[Side, ...] = SIDES if self.corpus.has_sources else ("target",)
+    def _split(
+        self, part: str, rows: Labels, ids: Mapping[Side, list[list[int]]], labels: list[list[int]] | None
+    ) -> Split:
+        required: tuple[Side, ...] = SIDES if self.corpus.has_sources and labels is None else ("target",)
         indices = [index for index in range(len(rows)) if all(ids[side][index] for side in required)]
         if len(indices) < len(rows):
             self.dropped["no_known_word"] = self.dropped.get("no_known_word", 0) + len(rows) - len(indices)
@@ -254,7 +281,17 @@ class _Preparation:
             (own, *(other for other in self.references[source] if source and other != own and part != "train"))
             for source, own in zip(text["source"], text["target"], strict=True)
         ]
-        return Split(arrays["source"], arrays["target"], text["source"], text["target"], references)
+        of_targets = None
+        if labels is not None:
+            of_targets = [np.full_like(own, IGNORE_INDEX) for own in arrays["target"]]
+            front = len(BOUNDARIES[self.config.target_boundaries][0])
+            for number, index in enumerate(indices):
+                labelled, words = self.labelled[rows[index]], text["source"][number].split()
+                for position, label in zip(labelled, labels[index], strict=True):
+                    of_targets[number][front + position : front + position + 1] = label  # none if it is truncated
+                    words[position] = f"[{words[position]}]"
+                text["source"][number] = " ".join(words)
+        return Split(arrays["source"], arrays["target"], text["source"], text["target"], references, of_targets)
 
     def _record(self, data: PreparedData, parts: Mapping[str, Labels]) -> None:
         """Write the ``data`` block of run records."""
@@ -276,16 +313,22 @@ class _Preparation:
             dropped=dict(self.dropped),
             vocabulary={side: len(data.vocabulary(side)) for side in SIDES},
             longest={side: max(len(ids) for split in splits.values() for ids in split.ids(side)) for side in SIDES},
-            longest_in_train=max(map(data.source_vocabulary.count_words, train.source)),
+            longest_in_train=max(map(data.source_vocabulary.count_words, train.measured)),
             leak=leaked,
             leaky=leaked > 0,
-            bag_of_words_upper_bound=bag_of_words_upper_bound(test.source_text, test.references),
+            # Without source ids, no encoder reads a bag of words.
+            bag_of_words_upper_bound=bag_of_words_upper_bound(test.source_text, test.references)
+            if any(map(len, test.source))
+            else None,
             unk_rate={
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
             notes=self._notes(parts, leaked),
         )
+        if self.labelled:
+            counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
+            data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}
 
     def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
         notes, config = list(self.corpus.notes), self.config

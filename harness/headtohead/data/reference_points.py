@@ -65,18 +65,16 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
     """
     test, vocabulary, tokeniser = data.splits["test"], data.target_vocabulary, data.tokenisers["target"]
 
-    def reproduced(text: str) -> str | None:
-        try:
-            return vocabulary.decode(tokeniser.ids(tokeniser.split(text), vocabulary), until_eos=False)
-        except UndefinedError:
-            return None
+    def reproduced(text: str) -> str:
+        return vocabulary.decode(tokeniser.ids(tokeniser.split(text), vocabulary), until_eos=False)
 
-    translations = []
-    for row in rows:
-        own = vocabulary.decode(test.target[row].tolist(), until_eos=False)
-        exact = (text for text in test.references[row] if reproduced(text) == text)
-        translations.append(next(exact, own))
-    return translations
+    def is_exact(text: str) -> bool:
+        try:
+            return reproduced(text) == text
+        except UndefinedError:
+            return False
+
+    return [next(filter(is_exact, test.references[row]), None) or reproduced(test.target_text[row]) for row in rows]
 
 
 def majority_target(data: PreparedData) -> str | None:

@@ -122,6 +122,8 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
         for side in SIDES:
             arrays[f"{part}.{side}.ids"] = np.concatenate(split.ids(side))
             arrays[f"{part}.{side}.ends"] = np.cumsum([len(ids) for ids in split.ids(side)])
+        if split.labels is not None:
+            arrays[f"{part}.labels"] = np.concatenate(split.labels)
     return arrays
 
 
@@ -142,7 +144,9 @@ def _unpack(path: Path, max_bytes: int) -> PreparedData:
                 source, target = (
                     _sentences(arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.ends"]) for side in SIDES
                 )
-                splits[part] = Split(source, target, texts[0], texts[1], references)
+                of_targets = arrays.get(f"{part}.labels")
+                labels = None if of_targets is None else _sentences(of_targets, arrays[f"{part}.target.ends"])
+                splits[part] = Split(source, target, texts[0], texts[1], references, labels)
     return PreparedData(
         Vocabulary(**document["vocabularies"]["source"]),
         Vocabulary(**document["vocabularies"]["target"]),

@@ -18,6 +18,9 @@ PAD, UNK, SOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", subwords.UNKNOWN, "<sos>", "<eos>")
 PAD_WORD, UNK_WORD, SOS_WORD, EOS_WORD = SPECIALS
 
+IGNORE_INDEX = -100
+"""Label of positions without a label; no token of any vocabulary has this id."""
+
 Boundaries = Literal["none", "eos", "sos-eos"]
 Unknown = Literal["token", "drop", "refuse"]
 BOUNDARIES: dict[Boundaries, tuple[list[str], list[str]]] = {

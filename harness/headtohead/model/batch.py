@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-IGNORE_INDEX = -100
-"""Label of positions without a target token; no token of any vocabulary has this id."""
+from headtohead.data.vocabulary import IGNORE_INDEX as IGNORE_INDEX
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Batch:
         source_lengths: Tokens of ``source`` without padding, ``[member, batch]``.
         decoder_input_ids: Token ids ``[member, batch, target time]``, padding last.
         labels: Token ids ``[member, batch, target time]``, `IGNORE_INDEX` where there is no label.
-        target_lengths: Number of labels, ``[member, batch]``.
+        target_lengths: Tokens of ``decoder_input_ids`` without padding, ``[member, batch]``.
     """
 
     source: Tensor
@@ -28,6 +27,11 @@ class Batch:
     decoder_input_ids: Tensor
     labels: Tensor
     target_lengths: Tensor
+
+    @property
+    def num_labels(self) -> Tensor:
+        """Number of labels, ``[member, batch]``."""
+        return (self.labels != IGNORE_INDEX).sum(-1)
 
     @property
     def shape(self) -> tuple[int, int, int]:

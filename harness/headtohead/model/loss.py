@@ -28,7 +28,7 @@ NARROW = 16
 """Decoder width below which the gradient of the decoder is faster as a transposed product on a CPU."""
 
 LARGE_VOCABULARY = 512
-"""Vocabulary size from which logits are computed at positions with a label only."""
+"""Vocabulary size from which logits are not computed at padding."""
 
 CHUNK_LOGITS = 2**20
 """Number of logits of a chunk on a CPU: 4 MiB in float32, which processor caches hold."""
@@ -46,7 +46,12 @@ def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def backward_loss(
-    model: Transformer, batch: Batch, num_target_tokens: int, num_labels: Tensor, smoothing: float | PerMember
+    model: Transformer,
+    batch: Batch,
+    num_target_tokens: int,
+    num_labels: Tensor,
+    smoothing: float | PerMember,
+    has_unlabelled: bool = False,
 ) -> Tensor:
     """Accumulate the gradients of all parameters, and return the mean loss of each member, ``[member]``.
 
@@ -56,15 +61,17 @@ def backward_loss(
         num_target_tokens: At least the largest number of labels of a member.
         num_labels: Divisor of each member's loss, ``[member]``.
         smoothing: Label smoothing.
+        has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
     """
     with products_of(model):
         hidden, labels = model.hidden(batch), batch.labels
     weight, bias = model.output_map
     precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
-    if weight.shape[-1] >= LARGE_VOCABULARY:
+    if has_unlabelled or weight.shape[-1] >= LARGE_VOCABULARY:
         if precision is not None and hidden.device.type == "cpu":
             num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
-        hidden, labels = label_positions(hidden, labels, num_target_tokens)
+        one_row = hidden.flatten(1, 2).unsqueeze(1), labels.flatten(1).unsqueeze(1)
+        hidden, labels = label_positions(*one_row, num_target_tokens)
     hidden = hidden.flatten(1, 2)
     config = model.config
     extra = precision, config.train.z_loss, config.model.logit_softcap
@@ -77,21 +84,19 @@ def backward_loss(
 
 
 def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Select the positions with a label, ``count`` per member; padding fills the rest.
+    """Select the positions with a label, ``count`` per row; positions without a label fill the rest.
 
     Args:
-        hidden: ``[member, batch, time, d_model]``.
-        labels: ``[member, batch, time]``.
-        count: At least the largest number of labels of a member.
+        hidden: ``[member, row, time, d_model]``.
+        labels: ``[member, row, time]``.
+        count: At least the largest number of labels of a row.
 
     Returns:
-        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
+        ``[member, row, count, d_model]`` and ``[member, row, count]``, in the order of the positions.
     """
-    flat = labels.flatten(1)
-    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
-    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    selected = hidden.flatten(1, 2).gather(1, index)
-    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
+    order = (labels == IGNORE_INDEX).to(torch.uint8).argsort(dim=2, stable=True)[:, :, :count]
+    index = order.unsqueeze(-1).expand(-1, -1, -1, hidden.shape[-1])
+    return hidden.gather(2, index), labels.gather(2, order)
 
 
 class LossGradients(NamedTuple):

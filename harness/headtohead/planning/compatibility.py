@@ -78,9 +78,12 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
         return "no target has a second token, so there is no label; set quirks.shift_targets: false"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
-    if decode in STEPWISE and config.data.target_boundaries == "none":
+    if longest.get("source") == 0 and decode in STEPWISE:
+        return f"dataset '{config.data.dataset}' has no sources to translate; leave evaluate.decode out"
+    if decode in STEPWISE and config.data.target_boundaries != "sos-eos":
         return (
-            f"{decode} decoding requires start and end tokens, but data.target_boundaries is none; "
+            f"{decode} decoding requires start and end tokens, but data.target_boundaries is "
+            f"{config.data.target_boundaries}; "
             "set evaluate.decode: none, non-autoregressive or teacher-forced"
         )
     return None

@@ -43,7 +43,7 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
                 f"set evaluate.max_length: {max(shortest)}"
             )
     longest_train, longest_test = (
-        max(data.source_vocabulary.count_words(ids) for ids in split.source) for split in (train, test)
+        max(data.source_vocabulary.count_words(ids) for ids in split.measured) for split in (train, test)
     )
     if config.data.split == "length" and longest_test > longest_train and longest_train not in config.evaluate.buckets:
         notes.append(
@@ -58,7 +58,7 @@ QUANTILES = (0.5, 0.9)
 
 
 PROBE_TOKENS = 24
-"""Tokens of a probe from a text without sources."""
+"""Tokens of a probe from a text or a sequence, without source."""
 
 
 def _prefix(text: str, data: PreparedData) -> str:
@@ -77,9 +77,8 @@ def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tu
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
-    return tuple(
-        ProbeSentence(source=test.source_text[row], target=None)
-        if test.source_text[row]
-        else ProbeSentence(source="", target=" ".join(test.target_text[row].split()[:PROBE_TOKENS]))
-        for row in rows
-    )
+    if any(map(len, test.source)):
+        return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
+    decode = data.target_vocabulary.decode
+    texts = [test.target_text[row] if test.labels is None else decode(test.target[row]) for row in rows]
+    return tuple(ProbeSentence(source="", target=" ".join(text.split()[:PROBE_TOKENS])) for text in texts)

@@ -13,7 +13,7 @@ from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
-from headtohead.storage.experiment import Pitfall
+from headtohead.storage.experiment import Pitfall, examples_of
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
@@ -75,7 +75,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     data, looks, tuning, runs_root = plan.data.record, plan.looks, plan.tuning, plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
     counts, tokens = (" / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary"))
-    examples = "pairs" if data["longest"]["source"] else "blocks"
+    examples = examples_of(data)
     yield (
         f"data: {data['dataset']}, split {data['split']}, {counts} {examples} (train / valid / test), {tokens} "
         f"vocabulary tokens, data_hash {data['data_hash'][:8]}"

@@ -45,8 +45,9 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     by_row = _roles_by_row(config, registry)
     future = [role for role in roles if role != "encoder" and _lacks(config, registry, role, "hides-future")]
     padded = [role for role in roles if role != "decoder" and _lacks(config, registry, role, "hides-padding")]
-    intended = registry.dataset(data.dataset).defaults.get("data", {}).get("target_boundaries")
-    no_start = data.target_boundaries == "none" != intended and decode in {*STEPWISE, "none"}
+    defaults = registry.dataset(data.dataset).defaults
+    intended = {(section, name): value for section, fields in defaults.items() for name, value in fields.items()}
+    no_start = data.target_boundaries == "none" != intended.get(("data", "target_boundaries"))
     padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
     styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles]
@@ -56,7 +57,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
         ("split by rows", "data.split", data.split == "row" and leak != 0),
         ("letters lost", "data.normalise", data.normalise == "ascii-fold"),
         ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
-        ("no boundary tokens", "data.target_boundaries", no_start),
+        ("no boundary tokens", "data.target_boundaries", no_start and decode in {*STEPWISE, "none"}),
         ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
         *((name, f"attention.{role}", True) for role, declared in styles for name in declared),
         ("future not masked", "masking.decoder", "decoder" in future),
@@ -69,7 +70,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
         ("parameters frozen", "quirks.trainable", quirks.trainable is not None),
         ("fixed padding", "quirks.pad_to", isinstance(quirks.pad_to, int)),
         ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
-        ("reference as input", "evaluate.decode", decode == "teacher-forced"),
+        ("reference as input", "evaluate.decode", decode == "teacher-forced" != intended.get(("evaluate", "decode"))),
     ]
     return tuple(Pitfall(name, field, consequences[name]) for name, field, applies in rules if applies)
 

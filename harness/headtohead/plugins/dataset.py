@@ -1,4 +1,4 @@
-"""Datasets: base class, and the sentence pairs that a dataset returns."""
+"""Datasets: base class, and the examples that a dataset returns."""
 
 from __future__ import annotations
 
@@ -14,27 +14,33 @@ from headtohead.schema.metric import Metric
 
 @dataclass(frozen=True)
 class Pair:
-    """A source sentence and a translation of it, as raw text.
+    """A source sentence and a translation of it, or a sequence and labels of some of its words, as raw text.
 
     Args:
-        source: The sentence.
-        target: Its translation.
+        source: The sentence, or the sequence.
+        target: Its translation, or the labels.
         group: Pairs with the same group are assigned to the same part by a grouped split.
         split: ``"train"``, ``"valid"`` or ``"test"`` for a dataset with predefined splits, else
             None.
+        labelled: Ascending indices of the source words that have the target's words as labels. A decoder-only model
+            reads the source alone and predicts each label from the words up to the labelled one. None for a pair whose
+            target follows its source.
     """
 
     source: str
     target: str
     group: str
     split: str | None = None
+    labelled: tuple[int, ...] | None = None
 
 
 def hash_pairs(pairs: Iterable[Pair]) -> str:
-    """Return the sha256 of text, group and split of all pairs, in order."""
+    """Return the sha256 of text, group, split and labelled words of all pairs, in order."""
     digest = hashlib.sha256()
     for pair in pairs:
-        fields = (pair.source, pair.target, pair.group, pair.split or "")
+        fields: tuple[str, ...] = (pair.source, pair.target, pair.group, pair.split or "")
+        if pair.labelled is not None:
+            fields += (" ".join(map(str, pair.labelled)),)
         digest.update("\x1f".join(fields).encode("utf-8", "surrogatepass") + b"\x1e")
     return digest.hexdigest()
 
@@ -74,7 +80,7 @@ class Corpus:
 
 
 class Dataset(Entry):
-    """A source of sentence pairs, selected by ``data.dataset`` in an experiment file.
+    """A source of examples, selected by ``data.dataset`` in an experiment file.
 
     Override ``load``, and ``cache_key`` where loading is slow. ``load`` is called when an
     experiment is planned or run and its prepared data is not cached. Normalisation, splitting,

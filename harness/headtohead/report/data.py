@@ -10,6 +10,8 @@ from headtohead.config.labels import listed
 from headtohead.report.attention import MOST_VARIANTS, shown_run
 from headtohead.report.content import Report
 from headtohead.report.section import Section, score, table
+from headtohead.schema.roles import roles_of
+from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import readable, show
 from headtohead.storage.translations import Translation, translations_of
 
@@ -20,8 +22,9 @@ SAMPLES = 8
 def data_section(report: Report) -> Section:
     """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
     frames = report.analysis.frames
+    has_encoder = any("encoder" in roles_of(variant.config) for variant in frames.record.variants)
     draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
-    rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data).items())
+    rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data, has_encoder).items())
     runs = frames.results.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
     found |= {
@@ -30,15 +33,19 @@ def data_section(report: Report) -> Section:
     return Section("Data", frame=table({"property": name, "value": value} for name, value in rows + sorted(found)))
 
 
-def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the properties of a dataset in a run's record, by name; those of sources only if there are any."""
-    has_sources = (data.get("longest") or {}).get("source") != 0
+def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str]:
+    """Return the properties of a dataset in a run's record, by name; those of sources only if there are any.
+
+    The bag-of-words upper bound is that of order-invariant encoders.
+    """
+    examples = examples_of(data)
+    has_sources = examples == "pairs"
     sides = {"source", "target"} if has_sources else {"target"}
     unknown = (data.get("unk_rate") or {}).get("test") or {}
     bound, leak = data.get("bag_of_words_upper_bound"), data.get("leak")
     split = data.get("split") or ""
     if split and leak is not None:
-        leaked = "sources" if has_sources else "blocks"
+        leaked = "sources" if has_sources else examples
         text = f"LEAKY: {_percent(leak)} of the test {leaked} are in training" if data.get("leaky") else _percent(leak)
         split += f", {text}" if data.get("leaky") else f", leak {text}"
     properties = {
@@ -46,7 +53,8 @@ def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
             filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])
         ),
         "split": split,
-        "pairs" if has_sources else "blocks": _counts(data.get("counts"), "{:,}"),
+        examples: _counts(data.get("counts"), "{:,}"),
+        "labels": _counts(data.get("labels"), "{:,}"),
         "dropped": _counts(data.get("dropped")),
         "vocabulary": _counts(data.get("vocabulary")),
         "unknown words, test": _counts({name: _percent(unknown[name]) for name in unknown if name in sides}),
@@ -54,9 +62,7 @@ def data_properties(data: Mapping[str, Any]) -> dict[str, str]:
         if has_sources and data.get("normalise")
         else "",
         "longest, tokens": _counts({side: most for side, most in (data.get("longest") or {}).items() if most}),
-        "bag-of-words upper bound": ""
-        if bound is None or not has_sources
-        else f"{bound:.3f} exact match on the test set",
+        "bag-of-words upper bound": f"{bound:.3f} exact match on the test set" if bound and has_encoder else "",
         "licence": data.get("licence"),
         "citation": data.get("citation"),
         "data hash": data.get("data_hash"),

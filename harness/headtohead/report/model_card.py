@@ -10,6 +10,7 @@ from headtohead.escaping import markdown_code, visible, visible_values
 from headtohead.report.data import data_properties
 from headtohead.report.render import environment, markdown_table, tidy_markdown
 from headtohead.report.section import ends, table
+from headtohead.schema.roles import roles_of
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
 from headtohead.storage.results import ResultsRecord
@@ -62,7 +63,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         scores=markdown_table(table(rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
         signatures={readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())},
-        properties=data_properties(record.data),
+        properties=data_properties(record.data, "encoder" in roles_of(record.config)),
         plugins=", ".join(f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others),
         parameters=show_count(record.counts.total),
         origin={name: markdown_code(value) for name, value in origin.items()},

@@ -134,7 +134,7 @@ class DataConfig(ConfigSection):
         None, ge=1, le=MAX_LENGTH, description="pairs with a longer side are dropped and counted; default: no maximum"
     )
     source_boundaries: Literal["none", "eos", "sos-eos"] = Field("eos", description="boundary tokens of a source")
-    target_boundaries: Literal["none", "sos-eos"] = Field(
+    target_boundaries: Literal["none", "eos", "sos-eos"] = Field(
         "sos-eos", description="boundary tokens of a target; generation starts at <sos> and stops at <eos>"
     )
     truncate_tokens: int | None = Field(

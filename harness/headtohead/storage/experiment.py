@@ -53,6 +53,7 @@ class DataRecord(TypedDict):
     normalise: str
     tokens: str
     counts: dict[str, Count]
+    labels: NotRequired[dict[str, Count]]
     dropped: NotRequired[dict[str, Count]]
     vocabulary: Sides
     longest: NotRequired[Sides]
@@ -63,6 +64,13 @@ class DataRecord(TypedDict):
     vocabulary_upper_bound: NotRequired[Fraction]
     unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
     notes: list[str]
+
+
+def examples_of(data: Mapping[str, Any]) -> str:
+    """Return the name of the examples of a data record: pairs, blocks of a text, or sequences with labels."""
+    if "labels" in data:
+        return "sequences"
+    return "blocks" if (data.get("longest") or {}).get("source") == 0 else "pairs"
 
 
 class ModelCounts(Record):

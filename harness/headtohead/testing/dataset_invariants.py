@@ -97,6 +97,18 @@ def pairs_have_texts(subject: DatasetSubject) -> Iterator[str]:
                 yield f"split {split}: pair {number} has no group"
 
 
+@invariant("labels")
+def labels_belong_to_words(subject: DatasetSubject) -> Iterator[str]:
+    """Either no pair has labelled words, or every target word is the label of one word, in ascending order."""
+    for split, corpus in subject.first.items():
+        if len({pair.labelled is None for pair in corpus.pairs}) > 1:
+            yield f"split {split}: some pairs have labelled words and others not"
+        for number, pair in enumerate(corpus.pairs):
+            words, labels, labelled = len(pair.source.split()), len(pair.target.split()), pair.labelled
+            if labelled is not None and [*sorted({*labelled} & {*range(words)}), labels] != [*labelled, len(labelled)]:
+                yield f"split {split}: pair {number} has {labels} labels for the words {labelled} of {words}"
+
+
 @invariant("parts")
 def only_own_splits_assign_parts(subject: DatasetSubject) -> Iterator[str]:
     """Only splits of the dataset, and separate files, assign parts: train, valid and test."""
@@ -123,10 +135,10 @@ def no_group_is_in_two_parts(subject: DatasetSubject) -> Iterator[str]:
 @invariant("prepared")
 def every_part_has_pairs(subject: DatasetSubject) -> Iterator[str]:
     """Every split has training, validation and test pairs."""
-    normalise = subject.dataset.normalise
+    defaults = {"normalise": subject.dataset.normalise, **subject.dataset.defaults.get("data", {})}
     for split, corpus in subject.first.items():
-        sizes = dict.fromkeys(("valid", "test"), max(1, len(corpus.pairs) // 10))
-        config = DataConfig(dataset=subject.name, split=split, normalise=normalise, **sizes)
+        sizes = dict.fromkeys(("valid", "test"), max(1, sum(pair.split is None for pair in corpus.pairs) // 10))
+        config = DataConfig(dataset=subject.name, split=split, **defaults | sizes)
         try:
             prepared = prepare_corpus(corpus, config)
         except HeadToHeadError as error:

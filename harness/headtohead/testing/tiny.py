@@ -83,7 +83,8 @@ def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     name = fields.get("dataset", DataConfig().dataset)
     dataset = (registry or current()).dataset(name)
     fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
-    return DataConfig(**{"split": dataset.splits[0], "normalise": dataset.normalise} | fields)
+    defaults = {"split": dataset.splits[0], "normalise": dataset.normalise, **dataset.defaults.get("data", {})}
+    return DataConfig(**defaults | fields)
 
 
 @cache

@@ -182,7 +182,7 @@ def main(folder_name: str, logger: str, reports_name: str) -> int:
     except HeadToHeadError as error:
         log.warning(error)
         return INCOMPLETE
-    except Exception:
+    except Exception:  # the log file is the only output of this process
         log.exception("the shipper failed; no run is lost, run h2h sync")
         return INCOMPLETE
     return 0 if complete else INCOMPLETE

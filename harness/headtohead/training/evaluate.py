@@ -16,7 +16,7 @@ from headtohead.errors import UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
 from headtohead.model.decoding import Ends, translate
-from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, token_losses
+from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, label_positions, token_losses
 from headtohead.model.precision import products_of
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS, PERPLEXITY, TEACHER_FORCED, TOKEN_ACCURACY, Metric
@@ -34,7 +34,7 @@ class TeacherForced:
     Args:
         losses: Loss in nats, ``[member, row]``.
         correct: Number of tokens predicted correctly, ``[member, row]``.
-        num_tokens: Number of target tokens, ``[row]``.
+        num_tokens: Number of labels, ``[row]``.
     """
 
     losses: Tensor
@@ -62,19 +62,22 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
     with products_of(model):
         for rows in batches:
             batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
-            for members, part, logits in _logits(model, batch):
-                here, labels = rows[part], batch.labels[members, part]
+            for members, part, logits, labels in _logits(model, batch):
+                here = rows[part]
                 losses[members, here] = token_losses(logits, labels).sum(-1).double().cpu()
                 correct[members, here] = (logits.argmax(-1) == labels).sum(-1).double().cpu()
-    return TeacherForced(losses, correct, split.target_lengths.cpu())
+    return TeacherForced(losses, correct, split.num_labels)
 
 
-def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield the logits of some members and rows at a time, as many as processor caches hold.
+def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """Yield the logits and labels of some members and rows at a time, as many as processor caches hold.
 
-    The decoder's output is computed for the whole batch, so logits that depend on the batch row are those of the batch.
+    Each row has the positions with a label first, as many as the row with the most labels. The decoder's output
+    is computed for the whole batch, so logits that depend on the batch row are those of the batch.
     """
-    hidden = model.hidden(batch)
+    hidden, labels = model.hidden(batch), batch.labels
+    if (most := max(1, int(batch.num_labels.max()))) < labels.shape[-1]:
+        hidden, labels = label_positions(hidden, labels, most)
     members, rows, time, width = hidden.shape
     of_a_row = time * model.vocab_sizes.target
     # Every piece reads the weights, so a piece of a wide model has more positions.
@@ -88,7 +91,7 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
         for start in range(0, rows, piece):
             own, part = slice(first, first + together), slice(start, start + piece)
             logits = model.project(hidden[own, part], (weight[own], None if bias is None else bias[own]))
-            yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32))
+            yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32)), labels[own, part]
 
 
 Translator = Callable[[Transformer, Batch], Tensor]
@@ -140,14 +143,15 @@ def translate_non_autoregressive(model: Transformer, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def translate_teacher_forced(model: Transformer, batch: Batch) -> Tensor:
-    """Return the most probable token at each position of the teacher-forced pass.
+    """Return the most probable token at each label of the teacher-forced pass.
 
-    The notebook by-hand-en-fr does this. It measures copying, not translation.
+    The labels of a sequence are answers. Those of a translation are its own later tokens, as in the notebook
+    by-hand-en-fr, which measures copying, not translation.
     """
-    ids = torch.empty_like(batch.labels)
-    for members, part, logits in _logits(model, batch):
-        ids[members, part] = logits.argmax(-1)
-    return _within(ids, batch.target_lengths)
+    ids = torch.full_like(batch.labels, IGNORE_INDEX)
+    for members, part, logits, _ in _logits(model, batch):
+        ids[members, part, : logits.shape[2]] = logits.argmax(-1)
+    return _within(ids, batch.num_labels)
 
 
 def _within(ids: Tensor, lengths: Tensor) -> Tensor:

@@ -165,7 +165,8 @@ class StackTraining:
         self.uniform_loss = math.log(len(data.target_vocabulary))
         self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of targets with a single token and without boundary tokens has no labels.
-        self.may_lack_labels = bool((training.host_target_lengths == 0).any())
+        self.may_lack_labels = bool((training.num_labels == 0).any())
+        self.has_unlabelled = not torch.equal(training.num_labels, training.host_target_lengths)
         self.steps = planned_steps(self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch)
         planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
         self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)
@@ -304,12 +305,13 @@ class StackTraining:
     def gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Set the gradients of the parameters and return the losses, ``[member]``."""
         batch = self.splits["train"].batch(rows, shape.source_time, shape.target_time)
-        num_labels = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
+        num_labels = batch.num_labels.sum(dim=1).to(self.parameters[0].dtype)
+        smoothing, unlabelled = self.smoothing, self.has_unlabelled
         if self.may_lack_labels:
             num_labels = num_labels.clamp(min=1)
         if self.num_microbatches == 1 or shape.rows == 1 or self.model.position_is_row:
             self.model.dropout_rng.start_microbatch(batch.shape)
-            total = backward_loss(self.model, batch, shape.num_target_tokens, num_labels, self.smoothing)
+            total = backward_loss(self.model, batch, shape.num_target_tokens, num_labels, smoothing, unlabelled)
             self.model.dropout_rng.finish_microbatch()
             return total
         total = torch.zeros_like(num_labels)
@@ -319,7 +321,7 @@ class StackTraining:
             self.model.microbatch = first, shape.rows
             self.model.dropout_rng.start_microbatch(first=first, rows=len(part))
             most = min(shape.num_target_tokens, piece.labels[0].numel())
-            total += backward_loss(self.model, piece, most, num_labels, self.smoothing)
+            total += backward_loss(self.model, piece, most, num_labels, smoothing, unlabelled)
             self.model.dropout_rng.finish_microbatch()
         self.model.microbatch = None
         return total

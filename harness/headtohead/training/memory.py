@@ -8,6 +8,7 @@ import errno
 import re
 import sys
 from contextlib import suppress
+from importlib import import_module
 
 import psutil
 import torch
@@ -68,6 +69,8 @@ def machine_load(device: torch.device) -> dict[str, float]:
         free, total = torch.cuda.mem_get_info(device)
         load["system/gpu_0_memory_usage_megabytes"] = (total - free) / 1e6
         load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
-        with suppress(Exception):  # the errors of nvidia-ml-py have no narrower base outside the package
-            load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
+        with suppress(ImportError):
+            unmeasured = import_module("pynvml").NVMLError
+            with suppress(unmeasured, RuntimeError):  # a driver that does not count it, or no driver
+                load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
     return load

@@ -54,9 +54,7 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     if config.unpadded and not all(equal):
         alone = score(model, tensors, rows, translate, padded=False)
     task = task_metrics(training.config.data.dataset)
-    # Text without sources is grouped by target length.
-    measured = split.source if any(map(len, split.source)) else split.target
-    lengths = [data.source_vocabulary.count_words(measured[row]) for row in rows]
+    lengths = [data.source_vocabulary.count_words(split.measured[row]) for row in rows]
     of_targets = {
         metric.name: np.array([metric.per_target(split.target_text[row]) for row in rows])
         for metric in task

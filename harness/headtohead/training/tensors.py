@@ -22,7 +22,8 @@ class SplitTensors:
         source_lengths: Tokens of ``source``, ``[row]``.
         target: Decoder inputs and labels, ``[row, 2, time]``, in a tensor so that a single lookup
             selects both.
-        target_lengths: Labels, ``[row]``; 0 for a target with a single token and shifted labels.
+        target_lengths: Decoder inputs, ``[row]``; 0 for a target with a single token and shifted labels.
+        num_labels: Labels, ``[row]``, on the CPU: as many as decoder inputs, or fewer in sequences with labels.
         host_source_lengths: ``source_lengths`` on the CPU, where reading them does not wait for the device.
         host_target_lengths: ``target_lengths`` on the CPU.
         prompt_lengths: Source tokens without decoder inputs, ``[row]``, on the CPU.
@@ -32,6 +33,7 @@ class SplitTensors:
     source_lengths: Tensor
     target: Tensor
     target_lengths: Tensor
+    num_labels: Tensor
     host_source_lengths: Tensor
     host_target_lengths: Tensor
     prompt_lengths: Tensor
@@ -65,15 +67,18 @@ class SplitTensors:
         source, source_lengths = _pad(sources, pads[0] or 0, width)
         decoder_input_ids, lengths = _pad(split.target, pads[1] or 0, width)
         shift = int(shift_targets)
-        labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
-        num_labels = lengths - shift
+        labels, _ = _pad(
+            split.labels or [ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1]
+        )
+        read_lengths = lengths - shift
         return cls(
             source.to(device),
             source_lengths.to(device),
             torch.stack([decoder_input_ids, labels], dim=1).to(device),
-            num_labels.to(device),
+            read_lengths.to(device),
+            (labels != IGNORE_INDEX).sum(-1),
             source_lengths,
-            num_labels,
+            read_lengths,
             prompt_lengths,
         )
 
@@ -113,10 +118,10 @@ class SplitTensors:
 
         It is computed from the lengths on the host, without synchronising with the device.
         """
-        return max(1, int(self.host_target_lengths[rows].sum(dim=1).max()))
+        return max(1, int(self.num_labels[rows].sum(dim=1).max()))
 
     def times(self, rows: Tensor) -> tuple[int, int]:
-        """Return the longest source and the largest number of labels (at least 1) among rows."""
+        """Return the longest source and the largest number of decoder inputs (at least 1) among rows."""
         return int(self.host_source_lengths[rows].max()), max(1, int(self.host_target_lengths[rows].max()))
 
 

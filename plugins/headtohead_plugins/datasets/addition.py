@@ -1,20 +1,20 @@
 """addition: the source is two numbers of n digits, digit by digit; the target is their sum.
 
 Paper: Lee et al. 2023, Teaching Arithmetic to Small Transformers, arXiv:2307.03381, section 3.
-``reverse`` is the paper's reversed format, in which each digit of the sum depends on earlier
-digits only.
+With ``digit_order: reversed``, the paper's reversed format, each digit of the sum depends on the last digit and on
+the digits of the source at its position. Deletang et al. 2023 (see parity) count binary addition, reversed, among the
+context-sensitive tasks.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from headtohead.data import Example, LengthOptions, Task, generate_corpus
-from headtohead.plugin import Corpus, Dataset, hookimpl
+from headtohead.data import ComputedDataset, Example, LengthOptions, Task
+from headtohead.plugin import Dataset, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -22,30 +22,29 @@ class Options(LengthOptions):
     """The length is the number of digits of each number; a source of length n has 2n + 1 tokens."""
 
     longest: int = Field(4, ge=1, le=17, description="digits of the longest numbers, L")
-    reverse: bool = Field(False, description="write the sum with the units digit first")
+    digit_order: Literal["plain", "reversed"] = Field(
+        "plain", description="reversed: the sum has its units digit first"
+    )
 
 
-class Addition(Dataset):
+class Addition(ComputedDataset):
     """Generated pairs of numbers with equally many digits, and their sums."""
 
     Options: ClassVar[type[BaseOptions]] = Options
-    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
-    normalise: ClassVar[str] = "none"
 
     @classmethod
-    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+    def task(cls, options: Any, split: str) -> Task:
         """Generate pairs of numbers; ``a + b`` and ``b + a`` are the same example."""
-        assert isinstance(options, Options)
-        task = Task(
+        is_reversed = options.digit_order == "reversed"
+        return Task(
             name="addition",
-            languages=("two numbers", "the sum, reversed" if options.reverse else "the sum"),
+            languages=("two numbers", "the sum, reversed" if is_reversed else "the sum"),
             citation="Lee et al. 2023, Teaching Arithmetic to Small Transformers",
-            draw=lambda random, length: _example(random, length, options.reverse),
+            draw=lambda random, length: _example(random, length, is_reversed),
             capacity=lambda length: _numbers(length) * (_numbers(length) + 1) // 2,
             targets_join=False,
             unit="digits",
         )
-        return generate_corpus(task, options, split)
 
 
 @hookimpl
@@ -58,11 +57,11 @@ def _numbers(length: int) -> int:
     return 10 if length == 1 else 9 * 10 ** (length - 1)
 
 
-def _example(random: np.random.RandomState, length: int, reverse: bool) -> Example:
+def _example(random: np.random.RandomState, length: int, is_reversed: bool) -> Example:
     a, b = (_number(random, length) for _ in range(2))
     total = str(a + b)
     source = f"{' '.join(str(a))} + {' '.join(str(b))}"
-    target = " ".join(reversed(total) if reverse else total)
+    target = " ".join(reversed(total) if is_reversed else total)
     return Example(key=f"{min(a, b)} + {max(a, b)}", pairs=((source, target),))
 
 

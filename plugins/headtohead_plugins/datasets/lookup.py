@@ -9,14 +9,13 @@ form of Arora et al. 2023, Zoology, arXiv:2312.04927.
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from headtohead.data import Example, LengthOptions, Task, generate_corpus
-from headtohead.plugin import Corpus, Dataset, HeadToHeadError, hookimpl
+from headtohead.data import ComputedDataset, Example, LengthOptions, Task
+from headtohead.plugin import Dataset, HeadToHeadError, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -29,29 +28,27 @@ class Options(LengthOptions):
     queries: int = Field(1, ge=1, le=1000, description="number of distinct keys queried")
 
 
-class Lookup(Dataset):
+class Lookup(ComputedDataset):
     """Generated lists of key-value pairs with queries for some of the keys."""
 
     Options: ClassVar[type[BaseOptions]] = Options
-    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
-    normalise: ClassVar[str] = "none"
 
     @classmethod
-    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+    def task(cls, options: Any, split: str) -> Task:
         """Generate lists; the same pairs in another order with the same queries are the same example."""
-        assert isinstance(options, Options)
-        longest = options.longest * (2 if split == "length" else 1)
+        longest = options.longest_of(split)
         if options.keys < longest:
             raise HeadToHeadError(
                 f"lookup: a source of {longest} pairs requires {longest} keys, got {options.keys}; "
                 "raise keys or lower longest"
             )
-        if options.queries > options.shortest:
+        shortest = min((options.shortest, *options.lengths("test"))) if split == "length" else options.shortest
+        if options.queries > shortest:
             raise HeadToHeadError(
                 f"lookup: {options.queries} queries require {options.queries} pairs, but the shortest "
-                f"source has {options.shortest}; raise shortest or lower queries"
+                f"source has {shortest}; raise shortest or lower queries"
             )
-        task = Task(
+        return Task(
             name="lookup",
             languages=("keys, values and queries", "values"),
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
@@ -62,7 +59,6 @@ class Lookup(Dataset):
             targets_join=False,
             unit="key-value pairs",
         )
-        return generate_corpus(task, options, split)
 
 
 @hookimpl

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from headtohead.data import Example, LengthOptions, Task, generate_corpus
-from headtohead.plugin import Corpus, Dataset, HeadToHeadError, hookimpl
+from headtohead.data import ComputedDataset, Example, LengthOptions, Task
+from headtohead.plugin import Dataset, HeadToHeadError, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 
@@ -37,12 +36,10 @@ class Options(LengthOptions):
     )
 
 
-class Symbols(Dataset):
+class Symbols(ComputedDataset):
     """A task on sequences of symbols."""
 
     Options: ClassVar[type[BaseOptions]] = Options
-    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
-    normalise: ClassVar[str] = "none"
     citation: ClassVar[str]
     ordered: ClassVar[bool] = True
     """Whether another order of the same symbols is another example."""
@@ -53,14 +50,13 @@ class Symbols(Dataset):
         raise NotImplementedError
 
     @classmethod
-    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+    def task(cls, options: Any, split: str) -> Task:
         """Generate sequences of symbols and compute the target of each."""
-        assert isinstance(options, Options)
-        longest, name, size = options.longest * (2 if split == "length" else 1), cls.entry_name, options.alphabet
+        longest, name, size = options.longest_of(split), cls.entry_name, options.alphabet
         if options.distinct and size < longest:
             raise HeadToHeadError(
                 f"{name}: {longest} distinct symbols require an alphabet of {longest}, got {size}; raise "
-                "alphabet or lower longest (split length has twice the longest length)"
+                "alphabet or lower longest (by default, split length has twice the longest length)"
             )
         if options.all_orders and (split == "length" or not options.distinct):
             raise HeadToHeadError(f"{name}: all_orders requires distinct: true and split: iid")
@@ -87,8 +83,7 @@ class Symbols(Dataset):
             return math.comb(size + length - 1, length) if by_bag else size**length
 
         each: Callable[[int], int] = math.factorial if options.all_orders else lambda _: 1
-        task = Task(name, ("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each)
-        return generate_corpus(task, options, split)
+        return Task(name, ("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each)
 
 
 class Copy(Symbols):

@@ -1,4 +1,4 @@
-"""copy, reverse, sort, lookup and addition: targets computed independently, disjoint parts."""
+"""Tasks with sources and computed targets: targets computed independently, disjoint parts."""
 
 from __future__ import annotations
 
@@ -50,8 +50,39 @@ def carried(source: str) -> str:
     return " ".join(map(str, [1, *digits] if carry else digits))
 
 
+def flipped(source: str) -> str:
+    """A finite automaton with two states."""
+    state = False
+    for digit in source.split():
+        if digit == "1":
+            state = not state
+    return "1" if state else "0"
+
+
+def evaluated(source: str) -> str:
+    """Python's own evaluation, in which products precede sums."""
+    return str(eval(source) % 5)
+
+
+def moved(source: str) -> str:
+    """Cancels every pop with the symbol before it, from a list of symbols and pops."""
+    before, _, after = source.partition("then")
+    symbols = before.split() + after.replace("push", "").split()
+    for place, symbol in enumerate(symbols):
+        if symbol == "pop":
+            last = next((index for index in range(place - 1, -1, -1) if symbols[index]), None)
+            symbols[place] = ""
+            if last is not None:
+                symbols[last] = ""
+    return " ".join(filter(None, reversed(symbols))) or "empty"
+
+
 def length_of(name: str, source: str) -> int:
     tokens = len(source.split())
+    if name == "stack-manipulation":
+        return tokens - 1 - source.count("push")
+    if name == "modular-arithmetic":
+        return sum(map(str.isdigit, source))
     if name == "lookup":
         return (len(source.split(" ? ")[0].split())) // 2
     return (tokens - 1) // 2 if name == "addition" else tokens
@@ -63,9 +94,22 @@ TRUTH: dict[str, Callable[[str], str]] = {
     "sort": counted_out,
     "lookup": looked_up,
     "addition": carried,
+    "parity": flipped,
+    "modular-arithmetic": evaluated,
+    "stack-manipulation": moved,
 }
 SIZE = 600
-LONGEST = {"copy": 10, "reverse": 10, "sort": 10, "lookup": 5, "addition": 4}
+LONGEST = {
+    "copy": 10,
+    "reverse": 10,
+    "sort": 10,
+    "lookup": 5,
+    "addition": 4,
+    "parity": 20,
+    "modular-arithmetic": 8,
+    "stack-manipulation": 16,
+}
+SHORTEST = {"modular-arithmetic": 2, "stack-manipulation": 2}
 SAME: dict[str, Key] = {
     "copy": str,
     "reverse": str,
@@ -75,6 +119,9 @@ SAME: dict[str, Key] = {
         source.split(" ? ")[1],
     ),
     "addition": lambda source: frozenset(source.split(" + ")),
+    "parity": str,
+    "modular-arithmetic": str,
+    "stack-manipulation": str,
 }
 """Key that is equal for sources of the same example."""
 
@@ -88,8 +135,15 @@ def test_every_target_is_correct(name: str, split: str, corpus: Read) -> None:
         assert pair.target == TRUTH[name](pair.source), pair.source
 
 
+def test_expressions_with_brackets_have_their_value_and_one_pair_for_each_operation(corpus: Read) -> None:
+    for pair in corpus("modular-arithmetic", brackets=True, size=SIZE).pairs:
+        assert pair.target == evaluated(pair.source)
+        operations = sum(pair.source.count(kind) for kind in "+-*")
+        assert pair.source.count("(") == pair.source.count(")") == operations
+
+
 def test_a_reversed_sum_is_written_from_its_units_on(corpus: Read) -> None:
-    for pair in corpus("addition", reverse=True, size=SIZE).pairs:
+    for pair in corpus("addition", digit_order="reversed", size=SIZE).pairs:
         assert pair.target[::-1] == carried(pair.source)
 
 
@@ -121,7 +175,7 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     data = prepared(name, split="length", options={"test_each": 40, "size": SIZE})
     splits = data.splits
     lengths = {part: Counter(length_of(name, source) for source in pairs.source_text) for part, pairs in splits.items()}
-    assert set(lengths["train"]) == set(range(1, longest + 1))
+    assert set(lengths["train"]) == set(range(SHORTEST.get(name, 1), longest + 1))
     tokens = max(len(source.split()) for source in splits["train"].source_text)
     assert data.record["longest_in_train"] == tokens
     assert max(lengths["valid"]) <= longest
@@ -184,7 +238,7 @@ IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
     ("copy", "iid", {"shortest": 5, "longest": 4}, "copy: shortest is 5 and longest 4; lower shortest"),
     ("reverse", "iid", {"alphabet": 2, "longest": 3, "size": 50}, "only 14 pairs of 1 to 3 symbols, but size is 50"),
     ("reverse", "length", {"distinct": True, "alphabet": 12}, "20 distinct symbols require an alphabet of 20, got 12"),
-    ("addition", "iid", {"base": 2}, "addition: unknown field 'base'; known: longest, reverse, seed"),
+    ("addition", "iid", {"base": 2}, "addition: unknown field 'base'; known: digit_order, longest, seed"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headtohead.model.batch import IGNORE_INDEX
-from headtohead.model.loss import loss_gradients
+from headtohead.model.loss import backward_loss, loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject, attention_of, explicit_forward, forward, gradients
@@ -32,6 +33,9 @@ LARGE = 1000.0
 """Size of activations that an attention must handle in float32; exp overflows from 89."""
 
 RATE = 0.5
+HALF = 0.5
+"""Fraction of the target tokens that have a label."""
+
 DROPOUT_FIELDS = ("dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
 PATHS = (forward, explicit_forward)
 
@@ -59,6 +63,31 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
             assert value is not None
             differences.append(float((value - reference).abs().max()))
     return within(differences, "difference from torch.nn.CrossEntropyLoss")
+
+
+@invariant("unlabelled", scope="entry")
+def positions_without_a_label_have_no_gradient(subject: Subject) -> Verdict:
+    """Losses and gradients are those of the labelled positions, with logits at all positions or at these alone."""
+    model, sentences = subject.model, subject.sentences
+    chosen = torch.rand(sentences.target.shape, generator=torch.Generator().manual_seed(43)) < HALF
+    chosen[..., 0] = True
+    labels = sentences.target.where(chosen & sentences.target_nonpad, IGNORE_INDEX)
+    batch = replace(model.batch_of(*vars(sentences).values()), labels=labels)
+    num_labels = batch.num_labels.sum(1).double()
+    is_label = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target) * (labels >= 0).unsqueeze(-1)
+    logits = forward(model, sentences)
+    z = subject.config.train.z_loss * logits.logsumexp(-1, keepdim=True).square()
+    losses = ((z - logits.log_softmax(-1)) * is_label).flatten(1).sum(1) / num_labels
+    expected = gradients(model, losses)
+    differences = []
+    for selects in (False, True):
+        found = backward_loss(model, batch, int(num_labels.max()), num_labels, 0.0, selects)
+        differences.append(float((found - losses.detach()).abs().max()))
+        for name, parameter in model.named_parameters():
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            differences.append(float((gradient - expected[name]).abs().max()))
+        model.zero_grad()
+    return within(differences, "difference from the loss of the labelled positions and its gradients")
 
 
 @invariant("derivative", scope="entry")

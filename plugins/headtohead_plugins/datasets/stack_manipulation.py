@@ -1,0 +1,66 @@
+"""stack-manipulation: the source is the content of a stack and n operations; the target is the content after them.
+
+The target begins with the top of the stack.
+
+Level in the Chomsky hierarchy: deterministic context-free. ``copy`` (context-sensitive), ``reverse`` (deterministic
+context-free) and ``addition`` with reversed digits (context-sensitive) are close to further tasks of the paper.
+
+Paper: G. Delétang et al. "Neural Networks and the Chomsky Hierarchy". ICLR 2023, arXiv:2207.02098, section 4 and
+appendix A.1 (stack manipulation; trained on lengths up to 40, tested up to 500).
+Departs from the paper: the target has no padding up to a fixed length; "empty" stands for an empty stack.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from headtohead.data import EXACT_MATCH, ComputedDataset, Example, LengthOptions, Metric, Task
+from headtohead.plugin import Dataset, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+
+class Options(LengthOptions):
+    """The length is the number of symbols of the content and of operations, half each."""
+
+    shortest: int = Field(2, ge=1, le=500, description="symbols and operations of the shortest source")
+    longest: int = Field(16, ge=1, le=500, description="symbols and operations of the longest source, L")
+
+
+class StackManipulation(ComputedDataset):
+    """Generated stacks of binary symbols with operations, and the stacks after them."""
+
+    Options: ClassVar[type[BaseOptions]] = Options
+    metrics: ClassVar[tuple[Metric, ...]] = (EXACT_MATCH,)
+
+    @classmethod
+    def task(cls, options: Any, split: str) -> Task:
+        """Generate stacks and operations; each source has one target."""
+        return Task(
+            name="stack-manipulation",
+            languages=("a stack and operations", "the stack after them"),
+            citation="Delétang et al. 2023, Neural Networks and the Chomsky Hierarchy, appendix A.1",
+            draw=_example,
+            capacity=lambda length: 2 ** (length // 2) * 3 ** (length - length // 2),
+            targets_join=False,
+            unit="symbols and operations",
+        )
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    return {"stack-manipulation": StackManipulation}
+
+
+def _example(random: np.random.RandomState, length: int) -> Example:
+    stack = list(map(str, random.randint(2, size=length // 2)))
+    operations = [("pop", "push 0", "push 1")[kind] for kind in random.randint(3, size=length - len(stack))]
+    text = " ".join([*stack, "then", *operations])  # the top of the stack is its last symbol
+    for operation in operations:
+        if operation != "pop":
+            stack.append(operation[-1])
+        elif stack:
+            stack.pop()
+    return Example(key=text, pairs=((text, " ".join(reversed(stack)) or "empty"),))

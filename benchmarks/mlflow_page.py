@@ -4,7 +4,7 @@
 
 Logs the study to a new SQLite store, or to an empty PostgreSQL database, and copies its rows until the store has these
 numbers of runs and studies, without histories. A headless Chromium then opens the list of studies, until a row has its
-answer.
+answer. The processor times of server and browser depend less on other programs than the time until the answer appears.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import sqlalchemy
 
 from headtohead.tracking.serving import server
@@ -56,6 +56,12 @@ def copy_runs(uri: str, number: int, studies: int) -> str:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sqlalchemy.text("ANALYZE"))
     return str(index)
+
+
+def processor_seconds(process: int) -> float:
+    """Return the processor time of a process, and of its children."""
+    tree = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
+    return sum(sum(each.cpu_times()[:4]) for each in tree)
 
 
 def seconds(call: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
@@ -96,11 +102,12 @@ class Browser:
         self("Page.navigate", url="about:blank")
         started = time.monotonic()
         self("Page.navigate", url=address)
-        condition = f"(document.body ? document.body.innerText : '').includes({json.dumps(text)})"
+        # textContent needs no layout of the page, which innerText causes at each call.
+        condition = f"(document.body ? document.body.textContent : '').includes({json.dumps(text)})"
         while not self("Runtime.evaluate", expression=condition)["result"].get("value"):
             if time.monotonic() > started + 120:
                 raise SystemExit(f"'{text}' did not appear at {address}")
-            time.sleep(0.02)
+            time.sleep(0.1)
         return time.monotonic() - started
 
 
@@ -110,6 +117,7 @@ def main() -> None:
     parser.add_argument("--uri")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--studies", type=int, default=100)
+    parser.add_argument("--visits", type=int, default=6)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -125,15 +133,24 @@ def main() -> None:
         print(f"the study itself: {again[0]:.1f} s, processor {again[1]:.1f} s", flush=True)
         index = copy_runs(uri, options.runs, options.studies)
         (own, *_) = open_store(uri, create=False).runs(index)
-        with server(uri, PORT):
+        with server(uri, PORT) as served:
             browser = Browser(folder / "browser")
+            both, address = (served.pid, browser.process.pid), link(index, f"http://127.0.0.1:{PORT}", index=True)
             try:
-                address = link(index, f"http://127.0.0.1:{PORT}", index=True)
-                times = [browser.seconds_until(address, own.data.tags["h2h.answer"][:24]) for _ in range(6)]
+                times, spent = [], [processor_seconds(process) for process in both]
+                for _ in range(options.visits):
+                    times.append(browser.seconds_until(address, own.data.tags["h2h.answer"][:24]))
+                spent = [processor_seconds(process) - before for process, before in zip(both, spent, strict=True)]
             finally:
                 browser.process.kill()
                 browser.process.wait()
-        print(f"list of studies: first {times[0]:.2f} s, then {statistics.median(times[1:]):.2f} s (median of 5)")
+        shown = ", ".join(f"{one:.1f}" for one in times)
+        each = [one / options.visits for one in spent]
+        print(
+            f"list of studies: {shown} s; processor per visit: server {each[0]:.2f} s, browser {each[1]:.2f} s; ",
+            end="",
+        )
+        print(f"load of the machine {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.tracking import shipper
 from headtohead.tracking.shipping import MLFLOW, require
 from headtohead.tracking.study import TrackedStudy
-from headtohead.tracking.study_page import read_state
+from headtohead.tracking.study_page import StudyPage
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -466,7 +466,7 @@ def register_model(experiment: Path | str, name: str, *, runs: Path | str | None
     from headtohead.tracking.registering import register
 
     study = TrackedStudy.read(find_experiment(Path(experiment), runs_folder(experiment, runs)))
-    best = read_state(study, is_last=True).best
+    best = StudyPage.read(study, is_last=True).best
     if best is None:
         raise HeadToHeadError(f"no run of '{study.name}' is DONE with a validation loss; finish it with h2h run")
     if not load(best.path).can_translate:

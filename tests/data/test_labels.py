@@ -11,6 +11,7 @@ from headtohead.data import prepare, prepare_corpus
 from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.errors import HeadToHeadError
+from headtohead.execution.loaded import LoadedRun
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.lengths import choose_probes
 from headtohead.planning.pitfalls import find_pitfalls
@@ -195,3 +196,18 @@ def test_what_cannot_read_sequences_is_excluded_with_the_reason(tmp_path):
     probe = choose_probes(None, data)[0]
     assert probe.source == ""
     assert probe.target in {words.replace("[", "").replace("]", "") for words in data.splits["test"].source_text}
+
+
+def test_generate_prints_the_labels_of_the_words_in_brackets_or_of_the_last_word(tmp_path):
+    config = config_of()
+    data = prepare(config.data, tmp_path)
+    stack = StackTraining(config, [1], data, CPU)
+    stack.run()
+    split, loaded = data.splits["test"], LoadedRun(tmp_path, config, stack.model.eval(), data, None)
+    answers, decode = answers_by_loop(stack.model, 0, split), data.target_vocabulary.decode
+    wanted = [decode(own) for own in answers]
+    assert [loaded.label(text) for text in split.source_text] == wanted
+    assert len({*wanted}) > 1
+    for text, own in zip(split.source_text, answers, strict=True):
+        until_first = text[: text.index("]")].replace("[", "")
+        assert loaded.label(until_first) == decode(own[:1])

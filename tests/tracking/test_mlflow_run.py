@@ -165,19 +165,6 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(
     assert ship(shipped.folder, shipped.uri).unchanged == 1
 
 
-@pytest.mark.slow
-def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(
-    shipped: Place, record_checksums: Callable[[Path], None]
-) -> None:
-    record = json.loads((shipped.run.path / "run.json").read_text())
-    edit(shipped.run.path / "run.json", counts=record["counts"] | {"total": 7})
-    record_checksums(shipped.run.path)
-    shipped.ship()
-    run = shipped.shipped()
-    assert run.data.params["parameters"] == "48213"
-    assert run.data.tags["h2h.params_changed"] == "parameters"
-
-
 @case_table(
     ("state", "status"),
     [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"), ("KILLED", "KILLED")],

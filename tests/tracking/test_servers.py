@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,9 +22,10 @@ import psutil
 import pytest
 from mlflow import MlflowClient
 
-from headtohead.errors import HeadToHeadError
 from headtohead.tracking.serving import study_links
-from headtohead.tracking.shipping import ship
+from headtohead.tracking.shipper import follow
+from headtohead.tracking.shipping import Shipper, ship
+from headtohead.tracking.store import DeniedError
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 START_SECONDS = 300
@@ -31,6 +33,8 @@ START_SECONDS = 300
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
+ENDED = threading.Event()
+ENDED.set()
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
@@ -75,12 +79,11 @@ def mlflow_server(folder: Path, uri: str, *arguments: str, **environment: str) -
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri, "--port", str(port)]
     command += ["--workers", "1", "--serve-artifacts", "--artifacts-destination", str(folder / "artifacts"), *arguments]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **environment}
     address, log = f"http://127.0.0.1:{port}", folder / "server.log"
     with (
         log.open("w") as file,
-        subprocess.Popen(
-            command, cwd=folder, env=os.environ | environment, stdout=file, stderr=subprocess.STDOUT
-        ) as process,
+        subprocess.Popen(command, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT) as process,
     ):
         try:
             until = time.monotonic() + START_SECONDS
@@ -133,8 +136,8 @@ def test_users_and_folders_of_a_team(
     with mlflow_server(tmp_path, store_uri, "--app-name", "basic-auth", **secret) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
-        with pytest.raises(HeadToHeadError, match="not authenticated") as refused:
-            ship(folder, address)
+        with pytest.raises(DeniedError, match="not authenticated") as refused:
+            follow(Shipper(folder, uri=address), ENDED)  # without a second attempt
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", password)
         assert ship(folder, address).failures == []
         client = MlflowClient(address)
@@ -153,7 +156,7 @@ def test_users_and_folders_of_a_team(
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", reader["password"])
         status = folder / next(folder.glob("*/status.json"))
         status.write_text(json.dumps(json.loads(status.read_text()) | {"attempt": 2}))
-        with pytest.raises(HeadToHeadError, match="ermission denied") as denied:
+        with pytest.raises(DeniedError, match="ermission denied") as denied:
             ship(folder, address)
         for error in (refused, denied):
             assert "\n" not in str(error.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import subprocess
 import sys
@@ -71,18 +72,20 @@ def test_runs_are_shipped_while_others_train(
     """A run that has ended is shipped at the next poll, the curve of an active run after some seconds."""
     folder = make_experiment(axes=AXES, states={("none", 1): "RUNNING"})
     shipper, running = Shipper(folder, uri=store_uri), TrackedStudy.read(folder).runs()[1]
+    shipper.next_live = math.inf
     _poll(shipper)
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
     shipper.next_live = 0.0
     _poll(shipper)
     live = {run.info.status: run for run in _runs(store_uri)}["RUNNING"]
     assert live.data.metrics["train/loss"] > 0
-    assert shipper.next_live >= time.monotonic() + shipping.LIVE_SECONDS - 1
+    monkeypatch.setattr(shipping, "LIVE_SHARE", 1e-4)  # a pass that takes 100 times the allowed share
     with (running.path / "metrics.jsonl").open("a") as file:
         for step, loss in ((305, 0.125), (310, 0.5)):
             file.write(f'{{"step": {step}, "epoch": 1, "time": {step}, "values": {{"train/loss": {loss}}}}}\n')
     shipper.next_live = 0.0
     _poll(shipper)
+    assert shipper.next_live > time.monotonic() + 60
     assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.5
     # The next attempt begins at step 0, with other values.
     lines = (running.path / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
@@ -130,18 +133,18 @@ def test_the_last_pass_is_repeated_while_the_parent_waits(make_experiment: MakeE
     assert len(_runs(uri)) == 2
 
 
-def test_a_study_that_another_process_follows_is_not_waited_for(
+def test_the_last_pass_of_another_process_is_waited_for(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That process makes a last pass of its own; one that makes its last pass is waited for."""
     folder = make_experiment(axes=AXES)
-    monkeypatch.setattr(shipping, "LIVE_LOCK_SECONDS", 0.0)
     loggers = folder / ".loggers"
     loggers.mkdir()
-    with FileLock(loggers / "mlflow-live.lock"), pytest.raises(InUseError):
-        process.follow(Shipper(folder, uri=store_uri), ENDED)
     last_pass = FileLock(loggers / "mlflow.lock", thread_local=False)
     last_pass.acquire()
+    monkeypatch.setattr(process, "LOCK_SECONDS", 0.1)
+    with pytest.raises(InUseError):
+        process.follow(Shipper(folder, uri=store_uri), ENDED)
+    monkeypatch.setattr(process, "LOCK_SECONDS", 60)
     threading.Timer(1.0, last_pass.release).start()
     assert process.follow(Shipper(folder, uri=store_uri), ENDED)
 

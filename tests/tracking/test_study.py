@@ -27,6 +27,8 @@ INTERVAL = {"level": 0.95, "low": 0.01, "high": 0.05}
 ROTARY = {"label": "rotary against baseline", "main": True, "direction": "better", "difference": 0.03}
 ANSWER = {
     "answer": "Rotary is better.",
+    "setup": "Set-up: width 16.",
+    "remarks": [{"severity": "warning", "text": "A margin of 0."}, {"severity": "note", "text": "A note."}],
     "scores": {"none": 0.4, "rotary": 0.93},
     "contrasts": [
         ROTARY | {"interval": INTERVAL, "holm_p": 0.002},
@@ -44,7 +46,6 @@ def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_temp
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "answer.json").write_text(json.dumps(ANSWER))
-    (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
     (report / "results.csv").write_text("variant,verdict\nnone,worse\n")
     (report / "figures/contrasts.svg").write_text("<svg/>")
@@ -79,16 +80,19 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     note = own.data.tags["mlflow.note.content"]
     assert note.partition("\n")[0].endswith("mask?** Rotary is better.")
     assert f"/runs/{own.info.run_id}/artifacts/report/index.html?" in note
-    assert f"](get-artifact?path=figures/contrasts.svg&run_uuid={own.info.run_id})" in note
+    figure = f"](get-artifact?path=figures/contrasts.svg&run_uuid={own.info.run_id})"
+    experiment = study.get_experiment_by_name("quickstart")
+    for page in (note, experiment.tags["mlflow.note.content"]):
+        assert page.split("\n\n")[1].endswith(figure)
     assert re.search(r"Best run by valid/loss: \[rotary-s[12]-", note)
-    assert "x.svg" not in note
-    assert "A caption." not in note
-    assert "A note." in note
+    assert "**warning:** A margin of 0.\n" in note
+    assert "Set-up: width 16." in note
+    assert "A note." not in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures", "attention"}
 
 
-def test_main_contrasts_can_be_searched_and_data_and_shared_configuration_are_listed(study: MlflowClient) -> None:
+def test_main_contrasts_can_be_searched_and_data_and_design_are_listed(study: MlflowClient) -> None:
     index = study.get_experiment_by_name("headtohead studies")
     found = [study.search_runs([index.experiment_id], f'metrics."diff/rotary" {test}') for test in ("> 0.02", "> 0.04")]
     assert [len(runs) for runs in found] == [1, 0]
@@ -97,9 +101,9 @@ def test_main_contrasts_can_be_searched_and_data_and_shared_configuration_are_li
     assert [metrics[f"{name}/rotary"] for name in ("diff", "low", "high", "p")] == [0.03, 0.01, 0.05, 0.002]
     assert {name for name in metrics if name.startswith("diff/")} == {"diff/rotary"}
     assert (metrics["study/runs"], metrics["study/runs_done"], metrics["study/better"]) == (4, 3, 1)
-    tags, params = own.data.tags, own.data.params
+    tags = own.data.tags
     assert (tags["h2h.verdicts"], tags["h2h.metric"]) == ("1 better", "test/exact_match")
-    assert (params["positional"], params["model.d_model"]) == ("rotary, none", "16")
+    assert tags["h2h.design"] == "positional: rotary, none; baseline: rotary"
     (data,) = own.inputs.dataset_inputs
     assert data.dataset.name == "toy-grammar, split iid"
     experiment = study.get_experiment_by_name("quickstart")

@@ -44,8 +44,9 @@ def command(
 ) -> None:
     """Translate TEXT with RUN, a run's directory or a prefix of its name.
 
-    A run whose data have no sources, such as a text file, continues TEXT. Without TEXT, sentences are read from
-    standard input, one sentence per line.
+    A run whose data have no sources, such as a text file, continues TEXT. A run on sequences with labels prints the
+    labels of the words in brackets, or of the last word. Without TEXT, sentences are read from standard input, one
+    sentence per line.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
@@ -63,6 +64,14 @@ def command(
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
+    if "labels" in loaded.record.data:
+        if any(value is not None for value in (beam, tokens, temperature, seed)):
+            raise HeadToHeadError(
+                "this run labels words of a sequence; leave out --beam, --tokens, --temperature, --seed"
+            )
+        for sentence in sentences:
+            echo(loaded.label(sentence))
+        return
     sampling = {"temperature": temperature, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
     if given or tokens is not None or not has_sources:

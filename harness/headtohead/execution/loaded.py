@@ -212,6 +212,23 @@ class LoadedRun:
                 ids.append(int(chosen if temperature else last.argmax()))
         return dataset.readable(words.decode(ids))
 
+    @torch.no_grad()
+    def label(self, sequence: str) -> str:
+        """Return the most probable labels of the words in brackets, or else of the last word, of a sequence.
+
+        Args:
+            sequence: Words separated by spaces, such as ``k1 v2 k3 v4 [k1]``, of a run on sequences with labels.
+        """
+        words = sequence.split()
+        chosen = [place for place, word in enumerate(words) if word[0] + word[-1] == "[]"] or [len(words) - 1]
+        plain = [word[1:-1] if word[0] + word[-1] == "[]" else word for word in words]
+        ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
+        context = torch.tensor([[ids]])
+        with products_of(self.model):
+            logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))[0, 0]
+        labels = logits[len(ids) - len(words) :].argmax(-1)
+        return self.data.target_vocabulary.decode(labels[chosen].tolist(), until_eos=False)
+
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the generated target ids of a single source.
 

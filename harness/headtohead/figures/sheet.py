@@ -35,7 +35,7 @@ def tiles(maps: NDArray[Any], rows: Sequence[str], columns: Sequence[str], *, ce
     width, height, x, y, left, below = width * cell, height * cell, 0, 0, None, None
     right, bottom = width, height
     if cell >= CELL:
-        left, below = _labels(rows), _labels(columns).rotate(90, expand=True)
+        left, below = _labels(tuple(rows)), _labels(tuple(columns)).rotate(90, expand=True)
         x, y = left.width, CELL + 4
         right, bottom = max(x + width, round(_font().getlength(names[-1]))), y + height + below.height
     limit = max(1.0, float(np.abs(np.nan_to_num(maps)).max(initial=0.0)))
@@ -63,8 +63,9 @@ def grid(drawn: Sequence[Image.Image], across: int) -> Image.Image:
     return image
 
 
-def _labels(names: Sequence[str]) -> Image.Image:
-    """Return the labels below each other, right-aligned."""
+@functools.lru_cache(maxsize=64)
+def _labels(names: tuple[str, ...]) -> Image.Image:
+    """Return the labels below each other, right-aligned; all runs of a study have the same."""
     texts = [label(name) for name in names]
     width = round(max(map(_font().getlength, texts), default=0)) + 4
     image = Image.new("RGB", (width, CELL * len(texts)), PAPER)

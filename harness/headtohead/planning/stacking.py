@@ -41,8 +41,9 @@ SCORE_COPIES = 7
 FUSED_SCORE_COPIES = 2
 """Numbers that a training step stores per activation and per attention score, gradients included.
 
-A fused path without dropout stores no weights. With these numbers, the formula of `_fitting` is an upper bound for
-every registered positional encoding and attention style; a step needs 0.5 to 0.9 of it.
+A fused path without dropout and without a bias per sentence stores no weights. With these numbers, the formula of
+`_fitting` is an upper bound for every registered positional encoding and attention style; a step needs 0.5 to 0.9 of
+it.
 """
 
 LOGIT_COPIES = 4
@@ -76,7 +77,8 @@ def _tokens(config: RunConfig) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    return model.layers_in_all * (10 * model.d_model + model.d_ff)
+    gated = any(current().feed_forward(chosen.name).gated for chosen in config.entries("feed_forward").values())
+    return model.layers_in_all * (10 * model.d_model + (1 + 2 * gated) * model.d_ff)
 
 
 def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
@@ -164,10 +166,12 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length
     layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
-    copies = sum(
-        layers[role] * (FUSED_SCORE_COPIES if path == "fused" and not model.dropout_attention else SCORE_COPIES)
-        for role, path in counts.path.items()
-    )
+    copies = 0
+    for role, path in counts.path.items():
+        encoding = config.positional.role(role)
+        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(encoding.options)
+        fused = path == "fused" and not model.dropout_attention and not biased
+        copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
     scores = copies * model.heads * rows * length**2
     weights = 4 + (train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target

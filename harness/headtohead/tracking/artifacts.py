@@ -44,10 +44,10 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
             shutil.copyfile(path, into / RAW / name)
     tags = {}
     for probe in load_maps(run.path):
+        tags["mlflow.loggedImages"] = "True"
         for role, maps in probe.weights.items():
             sheet = contact_sheet(maps, *probe.tokens(role))
             write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
-            tags["mlflow.loggedImages"] = "True"
     if translations := read_translations(run.path):
         rows = [[row.source, joined_references(row.references), row.hypothesis, int(row.exact)] for row in translations]
         (into / TABLE).write_text(json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8")
@@ -73,12 +73,11 @@ def contact_sheet(maps: NDArray[np.float32], rows: Sequence[str], columns: Seque
 
     A row has heads of a single layer. Sheets above ``MAX_PIXELS`` have small cells without tokens.
     """
-    layers, heads, queries, keys = maps.shape
-    drawn = tiles(maps[:1, :1], rows, columns)
-    width, height = drawn[0].size
-    is_large = layers * heads * width * height > MAX_PIXELS
-    cell = max(1, min(MAX_SIDE // (heads * keys), MAX_SIDE // (layers * queries)))
-    drawn = tiles(maps, rows, columns, cell=min(cell, CELL - 1) if is_large else CELL)
+    (layers, heads, queries, keys), cell = maps.shape, CELL
+    width, height = tiles(maps[:1, :1], rows, columns)[0].size
+    if layers * heads * width * height > MAX_PIXELS:
+        cell = max(1, min(MAX_SIDE // (heads * keys), MAX_SIDE // (layers * queries), CELL - 1))
+    drawn = tiles(maps, rows, columns, cell=cell)
     width, height = drawn[0].size
     divisors = [number for number in range(1, heads + 1) if heads % number == 0]
     return grid(drawn, min(divisors, key=lambda n: abs(math.log(n * width / (layers * heads / n * height)))))

@@ -55,27 +55,21 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
     for role in reversed(ROLES):
         variants, wide = [], 0
         for run, probe in probes:
+            weights = _weights(probe).get(role) if size <= MAX_BYTES else None
+            if weights is not None:
+                width, figures = _figure("weights", weights, probe, role)
+                other = _weights(baseline).get(role) if baseline and probe is not baseline else None
+                if baseline and other is not None:
+                    if other.shape == weights.shape and baseline.tokens(role) == probe.tokens(role):
+                        figures += _figure("minus the baseline", weights - other, probe, role)[1]
+                    else:
+                        figures += "<p>No difference to the baseline: it has other heads, layers or tokens.</p>"
+                size, wide = size + len(figures), max(wide, 2 * width + GAP)
+                title = f"{run.variant.title} (seed {run.seed}{', the baseline' if probe is baseline else ''})"
+                section = f'<section><h3>{escape(title)}</h3><div class="maps">{figures}</div></section>'
+                variants += [section] if size <= MAX_BYTES else []
             if size > MAX_BYTES:
                 omitted.add(run.variant.title)
-                continue
-            if (weights := _weights(probe).get(role)) is None:
-                continue
-            title = f"{run.variant.title} (seed {run.seed}{', the baseline' if probe is baseline else ''})"
-            width, figure = _figure("weights", weights, probe, role)
-            figures = [figure]
-            other = _weights(baseline).get(role) if baseline and probe is not baseline else None
-            if other is None or baseline is None:
-                pass
-            elif other.shape == weights.shape and baseline.tokens(role) == probe.tokens(role):
-                figures.append(_figure("minus the baseline", weights - other, probe, role)[1])
-            else:
-                figures.append("<p>No difference to the baseline: it has other heads, layers or tokens.</p>")
-            size += sum(len(figure) for figure in figures)
-            wide = max(wide, 2 * width + GAP)
-            if size > MAX_BYTES:
-                omitted.add(run.variant.title)
-                continue
-            variants.append(f'<section><h3>{escape(title)}</h3><div class="maps">{"".join(figures)}</div></section>')
         opened, folded = "".join(variants[:MAX_OPEN]), "".join(variants[MAX_OPEN:])
         columns = f'<div class="variants" style="--wide:{wide}px">'
         summary = f"<details><summary>{len(variants) - MAX_OPEN} more variants</summary>"

@@ -30,13 +30,10 @@ def group_names(record: ExperimentRecord) -> dict[str, str]:
     """
     palette, names, used = Palette(record), dict[str, str](), list[str]()
     for slug, variant in record.by_slug.items():
-
-        def rank(colour: str, wanted: str = palette.colour(slug)) -> tuple[bool, bool, int]:
-            similar = any(_distance(colour, other) < SIMILAR for other in used)
-            return colour in used, similar, _distance(colour, wanted)
-
-        colour = min(COLOURS, key=rank)
-        used.append(colour)
+        wanted = palette.colour(slug)
+        unlike = [own for own in COLOURS if all(_distance(own, other) >= SIMILAR for other in used)]
+        unused = unlike or [own for own in COLOURS if own not in used] or COLOURS
+        used.append(colour := min(unused, key=lambda own: _distance(own, wanted)))
         names[slug] = variant.title
         while COLOURS[_hash(group_id("tag", GROUP_TAG, names[slug])) % len(COLOURS)] != colour:
             names[slug] += " "

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
 from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import stage
-from headtohead.tracking.run_page import PARAMS_CHANGED_TAG, REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
+from headtohead.tracking.run_page import REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.store import Store
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 
@@ -53,22 +53,17 @@ class MlflowLogger(Logger):
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
-        client, status = self.client, self.directory.status
-        if not self.run_id:
-            created = client.create_run(
-                self.to.experiment_id,
-                start_time=milliseconds(status.started or self.directory.record.created),
-                run_name=run_page.run_name(self.study.study, self.directory),
-                tags={
-                    RUN_HASH_TAG: self.run.run_hash,
-                    "mlflow.parentRunId": self.to.parent,
-                    "mlflow.user": run_page.user(),
-                },
-            )
-            self.run_id = self.to.run_ids[self.run.run_hash] = created.info.run_id
-        self.mlflow_run = client.get_run(self.run_id)
+        client, name = self.client, run_page.run_name(self.study.study, self.directory)
+        if self.run_id:
+            self.mlflow_run = client.get_run(self.run_id)
+        else:
+            tags = {RUN_HASH_TAG: self.run.run_hash, "mlflow.parentRunId": self.to.parent}
+            tags["mlflow.user"] = run_page.user()
+            start = milliseconds(self.directory.status.started or self.directory.record.created)
+            self.mlflow_run = client.create_run(self.to.experiment_id, start_time=start, run_name=name, tags=tags)
+            self.run_id = self.to.run_ids[self.run.run_hash] = self.mlflow_run.info.run_id
         if self.mlflow_run.info.status != "RUNNING":
-            client.update_run(self.run_id, "RUNNING", run_page.run_name(self.study.study, self.directory))
+            client.update_run(self.run_id, "RUNNING", name)
         for name in self.mlflow_run.data.metrics:
             points = self.points.setdefault(name, {})
             for metric in client.get_metric_history(self.run_id, name):
@@ -92,8 +87,8 @@ class MlflowLogger(Logger):
         self._send(states.RUNNING, None, {})
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        client, directory = self.client, self.directory
-        status = directory.observed(sweep=True)
+        client, status = self.client, self.directory.observed(sweep=True)
+        directory = replace(self.directory, known=status)
         steps = [point[1] for point in self.last.values()]
         ended = milliseconds(status.ended) or max(steps, default=milliseconds(status.started) or 0)
         for name, point in self.last.items():
@@ -143,14 +138,12 @@ class MlflowLogger(Logger):
         client, existing, params = self.client, self.mlflow_run.data, {}
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
-            places = {"parent": self.to.parent, "index": self.to.index}
-            tags = run_page.tags(self.study.study, self.directory, record, state, reason, **places) | tags
+            page = run_page.run_link(self.to.index, self.to.parent)
+            tags = run_page.tags(self.study.study, self.directory, record, state, reason, page) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
-            tags |= run_page.changed_parameters(existing.params, params)
-            for name in (REASON_TAG, PARAMS_CHANGED_TAG):
-                if name in existing.tags and name not in tags:
-                    client.delete_tag(self.run_id, name)
-                    del existing.tags[name]
+            if REASON_TAG in existing.tags and REASON_TAG not in tags:
+                client.delete_tag(self.run_id, REASON_TAG)
+                del existing.tags[REASON_TAG]
         client.log_batch(
             self.run_id,
             metrics=[Metric(name, value, time, step) for (name, step), (time, value) in self.fresh.items()],

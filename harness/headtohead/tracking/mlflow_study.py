@@ -22,33 +22,13 @@ from headtohead.escaping import markdown_escape, safe_markdown
 from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
-from headtohead.storage.staleness import stale_changes
+from headtohead.tracking import run_page
 from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
-from headtohead.tracking.run_page import (
-    IN_PLAN_TAG,
-    RUN_HASH_TAG,
-    SHIPPED_TAG,
-    TAG_LIMIT,
-    changed_parameters,
-    dataset_input,
-    run_link,
-    user,
-)
 from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
-from headtohead.tracking.study_page import (
-    Answer,
-    StudyState,
-    headline,
-    read_answer,
-    read_state,
-    study_metrics,
-    study_note,
-    study_parameters,
-    study_tags,
-)
+from headtohead.tracking.study_page import StudyPage
 from headtohead.tracking.view import index_view, link, untested, views
 
 INDEX = "headtohead studies"
@@ -74,13 +54,11 @@ class MlflowStudy(StudyLogger):
 
     uri: str = ""
     to: Destination = field(init=False)
-    state: StudyState = field(init=False)
-    answer: Answer | None = field(init=False)
-    report: Path | None = field(init=False)
-    stale: str = field(init=False)
+    page: StudyPage = field(init=False)
+    report: Path | None = None
     sent: dict[str, float] = field(init=False)
     """The metrics of the summary run."""
-    pages: list[str] = field(default_factory=list)
+    probes: list[str] = field(default_factory=list)
     """Addresses of the pages that compare attention, one per probe sentence."""
 
     def __post_init__(self) -> None:
@@ -121,16 +99,16 @@ class MlflowStudy(StudyLogger):
         planned = {run.run_hash for run in self.study.record.runs}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
-            if run_hash := tags.get(RUN_HASH_TAG):
+            if run_hash := tags.get(run_page.RUN_HASH_TAG):
                 to.run_ids.setdefault(run_hash, run.info.run_id)
                 in_plan = "yes" if run_hash in planned else "no"
-                if tags.get(IN_PLAN_TAG) != in_plan:
-                    store.client.set_tag(run.info.run_id, IN_PLAN_TAG, in_plan)
-                if SHIPPED_TAG in tags and run.info.status != "RUNNING":
-                    self.received.setdefault(run_hash, tags[SHIPPED_TAG])
+                if tags.get(run_page.IN_PLAN_TAG) != in_plan:
+                    store.client.set_tag(run.info.run_id, run_page.IN_PLAN_TAG, in_plan)
+                if run_page.SHIPPED_TAG in tags and run.info.status != "RUNNING":
+                    self.received.setdefault(run_hash, tags[run_page.SHIPPED_TAG])
         known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{_quoted(self.study.name)}'"))
         if not known:
-            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": user()}
+            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": run_page.user()}
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
@@ -141,8 +119,7 @@ class MlflowStudy(StudyLogger):
             **KIND,
             "mlflow.experiment.primaryMetric.name": self.study.record.metrics.primary,
             STUDY_TAG: self.study.name,
-            "h2h.study_run": to.parent,
-            **views(self.study.record, f"tags.`{IN_PLAN_TAG}` = 'yes'"),
+            **views(self.study.record, f"tags.`{run_page.IN_PLAN_TAG}` = 'yes'"),
         }
         for name, value in experiment_tags.items():
             store.client.set_experiment_tag(to.experiment_id, name, value)
@@ -152,38 +129,28 @@ class MlflowStudy(StudyLogger):
 
     def describe(self, *, is_last: bool) -> None:
         """Update the page of the study: while runs train, what is known of them; at last the answer and the report."""
-        from mlflow.entities import Metric, Param, RunTag
+        from mlflow.entities import Metric, RunTag
 
         client, parent = self.to.store.client, self.to.parent
-        self.state = state = read_state(self.study, is_last=is_last)
         self.report = report = inside(self.reports, self.study.name, tree=True) if is_last else None
-        self.answer = answer = read_answer(report) if report else None
-        self.stale = stale = "; ".join(stale_changes(self.study)) if is_last else ""
-        metrics = study_metrics(self.study, state, answer)
+        self.page = page = StudyPage.read(self.study, is_last=is_last, report=report)
         # MLflow cannot delete a metric of an earlier answer.
-        shown = [name for name, value in self.sent.items() if not math.isnan(value)] if answer else []
+        shown = [name for name, value in self.sent.items() if not math.isnan(value)] if page.answer else []
         earlier = {name: math.nan for name in shown if name.partition("/")[0] in CONTRASTS}
-        fresh = {name: value for name, value in (earlier | metrics).items() if self.sent.get(name) != value}
-        tags = study_tags(self.study, state, answer, stale) | {"h2h.experiment_id": self.to.experiment_id}
-        tags[NOTE_TAG] = self._note()
-        params: dict[str, str] = {}
-        if is_last:
-            existing, params = client.get_run(parent).data, study_parameters(self.study)
-            tags |= changed_parameters(existing.params, params)
-            params = {name: value for name, value in params.items() if name not in existing.params}
-            if not stale and STALE_TAG in existing.tags:
-                client.delete_tag(parent, STALE_TAG)
+        fresh = {name: value for name, value in (earlier | page.metrics).items() if self.sent.get(name) != value}
+        tags = page.tags | {"h2h.experiment_id": self.to.experiment_id, NOTE_TAG: self._note()}
+        if is_last and not page.stale and STALE_TAG in client.get_run(parent).data.tags:
+            client.delete_tag(parent, STALE_TAG)
         now = round(1000 * time.time())
         client.log_batch(
             parent,
             metrics=[Metric(name, value, now, 0) for name, value in fresh.items()],
-            params=[Param(name, value) for name, value in params.items()],
-            tags=[RunTag(name, value[:TAG_LIMIT]) for name, value in tags.items()],
+            tags=[RunTag(name, value[: run_page.TAG_LIMIT]) for name, value in tags.items()],
         )
         self.sent |= fresh
         if report is None:
             return
-        client.log_inputs(parent, [dataset_input(self.study.record.data)])
+        client.log_inputs(parent, [run_page.dataset_input(self.study.record.data)])
         client.log_artifact(parent, str(self.study.path / EXPERIMENT))
         for file in filter(Path.is_file, (report / name for name in REPORT_FILES)):
             client.log_artifact(parent, str(file), "report")
@@ -191,59 +158,60 @@ class MlflowStudy(StudyLogger):
             client.log_artifacts(parent, str(report / "figures"), "figures")
         with self.scratch() as folder:
             pages = dict(attention_pages(self.study))
-            for name, page in pages.items():
-                (folder / name).write_text(page, encoding="utf-8")
+            for name, page_of_probe in pages.items():
+                (folder / name).write_text(page_of_probe, encoding="utf-8")
             client.log_artifacts(parent, str(folder), ATTENTION)
-        self.pages = [run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
-        description = self._warning + self._description(markdown_escape(headline(self.study, state, answer)))
-        client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description[:TAG_LIMIT])
+        self.probes = [run_page.run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
+        description = self._description(page.mark + markdown_escape(page.headline), page.warning)
+        client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description)
 
     def finish(self) -> list[str]:
         """Set the status of the summary run; return notes for the user."""
         store, parent = self.to.store, self.to.parent
         store.client.set_tag(parent, NOTE_TAG, self._note())  # now the best run has an address
-        if self.state.is_pending:
+        if self.page.is_pending:
             store.client.update_run(parent, status="RUNNING")
         else:
-            store.client.set_terminated(parent, "FINISHED", self.state.ended)
+            store.client.set_terminated(parent, "FINISHED", self.page.ended)
         log_comparisons(store, self.to.experiment_id, self.study, self.report and self.report / "results.csv")
         store.analyze()
         return untested()
 
     @property
-    def _warning(self) -> str:
-        return f"**STALE**: {markdown_escape(self.stale)}. The results below are older.\n\n" if self.stale else ""
+    def _figure(self) -> str:
+        """The address of the figure of the differences, relative to the page of the server; empty without a figure."""
+        is_drawn = self.report and (self.report / FIGURE).is_file()
+        return f"get-artifact?path={FIGURE}&run_uuid={self.to.parent}" if is_drawn else ""
 
     def _note(self) -> str:
         """Return the description of the summary run, with addresses relative to the page of the server."""
-        index, parent, report = self.to.index, self.to.parent, self.report
-        pages = link(self.to.experiment_id), link(index, index=True)
-        found, text = dict(zip(("all runs", "all studies"), (page.lstrip("/") for page in pages), strict=True)), ""
-        if report and (report / "report.md").is_file():
-            found["full report"] = run_link(index, parent, "report/index.html")
-            text = (report / "report.md").read_text(encoding="utf-8")
-        if report and (report / FIGURE).is_file():
-            found["figure"] = f"get-artifact?path={FIGURE}&run_uuid={parent}"
-        if (best := self.state.best) is not None and (run_id := self.to.run_ids.get(best.run_hash)):
-            found["best run"] = run_link(self.to.experiment_id, run_id)
-        paragraphs = study_note(self.study, self.state, self.answer, text, found)
-        return (self._warning + "\n\n".join(filter(None, paragraphs)))[:TAG_LIMIT]
+        index, parent, best = self.to.index, self.to.parent, self.page.best
+        links = {"all runs": link(self.to.experiment_id), "all studies": link(index, index=True)}
+        links = {name: page.lstrip("/") for name, page in links.items()}
+        if self.report and (self.report / "index.html").is_file():
+            links = {"full report": run_page.run_link(index, parent, "report/index.html"), **links}
+        run_id = best and self.to.run_ids.get(best.run_hash)
+        address = run_page.run_link(self.to.experiment_id, run_id) if run_id else ""
+        paragraphs = self.page.note(links, self._figure, address)
+        return "\n\n".join(filter(None, paragraphs))[: run_page.TAG_LIMIT]
 
-    def _description(self, answer: str) -> str:
+    def _description(self, answer: str, warning: str = "") -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
         probes = "; ".join(
             f"{step}: " + (f"[{source}]({page})" if page else source)
-            for step, (probe, page) in enumerate(zip_longest(plan.probes, self.pages))
+            for step, (probe, page) in enumerate(zip_longest(plan.probes, self.probes))
             if (source := markdown_escape(probe.source or probe.target or ""))
         )
         paragraphs = [
-            f"**{markdown_escape(plan.question)}** {answer.replace('**', '')}",
+            f"**{markdown_escape(plan.question)}** {answer}",
+            warning,
+            f"![Differences with their intervals]({self._figure})" * bool(self._figure),
             safe_markdown(plan.description or ""),
             f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
-        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
+        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[: run_page.TAG_LIMIT]
 
 
 def _quoted(text: str) -> str:

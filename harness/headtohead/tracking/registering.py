@@ -26,7 +26,6 @@ def register(study: TrackedStudy, run: TrackedRun, exported: Path, name: str, ur
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about type hints of mlflow itself
         from mlflow.pyfunc import save_model
-    from mlflow.exceptions import MlflowException
 
     with store_errors(uri), tempfile.TemporaryDirectory(prefix="h2h-") as folder:
         experiment = store.client.get_experiment_by_name(mlflow_experiment(study.name))
@@ -43,10 +42,7 @@ def register(study: TrackedStudy, run: TrackedRun, exported: Path, name: str, ur
             pip_requirements=["headtohead"],
         )
         store.client.log_artifacts(found.info.run_id, folder)
-        try:
+        if not store.client.search_registered_models(f"name = '{name}'"):
             store.client.create_registered_model(name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
         source = f"{found.info.artifact_uri}/{MODEL}"
         return f"models:/{name}/{store.client.create_model_version(name, source, found.info.run_id).version}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import getpass
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import title_of
 from headtohead.escaping import markdown_code, markdown_escape
-from headtohead.schema.run_config import RunConfig
-from headtohead.schema.sections import NotHashed
+from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
@@ -35,7 +33,6 @@ MAX_NAME = 44
 RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 REASON_TAG = "h2h.reason"
-PARAMS_CHANGED_TAG = "h2h.params_changed"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
@@ -53,15 +50,13 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     Unset fields and fields that are not hashed are omitted. An entry that is equal in all roles is a single
     parameter; an option follows the name after a dot.
     """
-    params: dict[str, Any] = {
-        **resolved.axes,
-        **identity,
-        "parameters": resolved.counts.total,
-        "flops_per_token": resolved.counts.flops_per_token,
-    }
+    counts = resolved.counts
+    costs = {"parameters": counts.total, "flops_per_token": counts.flops_per_token}
+    params: dict[str, Any] = {**resolved.axes, **identity, **costs}
     config = resolved.config.model_dump(mode="json")
     for family in FAMILIES:
-        roles = config.pop(family)
+        config.pop(family, None)  # omitted at its default
+        roles = getattr(resolved.config, family).model_dump(mode="json")
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
         first, *others = entries.values()
         if all(entry == first for entry in others):
@@ -70,12 +65,11 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
             params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
         for name, entry in entries.items():
             options = {f"{name}.{option}": value for option, value in leaves(entry["options"])}
-            params = {name: entry["name"], **options} | params
+            names = "+".join(each["name"] for each in (entry, *entry.get("next_layers", ())))
+            params = {name: names, **options} | params
     named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
-    fields = {name: value for name, value in named if name not in _runtime_fields()}
-    return {
-        mlflow_name(name): text(value)[:PARAM_LIMIT] for name, value in (fields | params).items() if value is not None
-    }
+    fields = {name: value for name, value in named if not is_runtime(*name.split(".")[:2])} | params
+    return {mlflow_name(name): text(value)[:PARAM_LIMIT] for name, value in fields.items() if value is not None}
 
 
 def mlflow_name(name: str) -> str:
@@ -83,26 +77,16 @@ def mlflow_name(name: str) -> str:
     return re.sub(r"[^\w\-./ :]", "-", name)
 
 
-def changed_parameters(existing: Mapping[str, str], params: Mapping[str, str]) -> dict[str, str]:
-    """Return a tag with the names of parameters that MLflow has with another value, which it cannot change."""
-    changed = sorted(name for name, value in existing.items() if params.get(name, value) != value)
-    return {PARAMS_CHANGED_TAG: ", ".join(changed)} if changed else {}
-
-
 def tags(
-    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, *, parent: str, index: str
+    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, study_link: str
 ) -> dict[str, str]:
-    """Return MLflow's tags and ours; writing them repeatedly is safe.
-
-    ``parent`` is the study's MLflow run, in the MLflow experiment ``index``.
-    """
+    """Return MLflow's tags and ours; writing them repeatedly is safe."""
     status = run.status
     values: dict[str, Any] = {
-        "mlflow.parentRunId": parent,
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
-        "mlflow.note.content": note(study, run, record, state, reason, run_link(index, parent)),
+        "mlflow.note.content": note(study, run, record, state, reason, study_link),
         RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
         "mlflow.runColor": study.colours.get(run.variant.slug),
@@ -112,8 +96,6 @@ def tags(
         "h2h.seed": run.seed,
         "h2h.state": state,
         REASON_TAG: reason,
-        "h2h.host": status.host,
-        "h2h.pid": status.pid,
         "h2h.attempt": status.attempt,
         "h2h.device": record.execution.device if record.execution else None,
         "h2h.directory": run.path.name,
@@ -130,29 +112,25 @@ def note(
     """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
     escape, data = markdown_escape, record.data
     baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
+    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
+    command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
     lines = [
         f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
         f"**Variant:** {escape(run.variant.title)}{baseline}, seed {run.seed}",
         *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
+        f"**{state}:** {escape(reason)}" if reason else "",
+        f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there" if run.reused_from else "",
+        f"**Data:** {escape(data['dataset'])}, split {escape(data['split'])} ({counts})"
+        + "; **leaky split**" * bool(data.get("leaky")),
+        f"**Reproduce:** {markdown_code(command)}",
     ]
-    if reason:
-        lines.append(f"**{state}:** {escape(reason)}")
-    if run.reused_from:
-        lines.append(f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there")
-    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
-    leaky = "; **leaky split**" if data.get("leaky") else ""
-    lines.append("**Data:** " + escape(f"{data['dataset']}, split {data['split']} ({counts})") + leaky)
-    command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
-    lines.append(f"**Reproduce:** {markdown_code(command)}")
     if state == states.DONE and (worst := worst_translations(run.path)):
         rows = ([row.source, joined_references(row.references), row.hypothesis] for row in worst)
         table = ["| source | reference | translation |", "|---|---|---|"]
         table += [f"| {' | '.join(escape(shortened(cell)) for cell in cells)} |" for cells in rows]
-        lines += [
-            f"**The {len(worst)} worst translations** (fewest words in common with a reference)",
-            "\n".join(table),
-        ]
-    return "\n\n".join(lines)
+        lines += [f"**The {len(worst)} worst translations** (fewest words in common with a reference)"]
+        lines += ["\n".join(table)]
+    return "\n\n".join(filter(None, lines))
 
 
 def worst_translations(run: Path, most: int = 10) -> list[Translation]:
@@ -194,10 +172,9 @@ def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
 
 def user() -> str:
     """Return the user's name, or ``unknown`` if the system has none."""
-    try:
+    with suppress(KeyError, OSError):
         return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+    return "unknown"
 
 
 def text(value: Any) -> str:
@@ -209,13 +186,3 @@ def text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(text(item) for item in value)
     return str(value)
-
-
-@functools.cache
-def _runtime_fields() -> frozenset[str]:
-    return frozenset(
-        f"{section}.{name}"
-        for section, outer in RunConfig.model_fields.items()
-        for name, field in getattr(outer.annotation, "model_fields", {}).items()
-        if any(isinstance(mark, NotHashed) for mark in field.metadata)
-    )

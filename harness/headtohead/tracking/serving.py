@@ -22,7 +22,7 @@ from headtohead.tracking.mlflow_study import INDEX, STUDY_TAG
 from headtohead.tracking.store import ARTIFACTS, SETTINGS, database_of, mlflow_experiment, open_store, store_errors
 from headtohead.tracking.view import HOST, PORT, link
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 10.0
 
 
@@ -52,9 +52,8 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
         command += [artifacts, (database.parent / ARTIFACTS).as_uri()]
     environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    for number, handler in handlers.items():
-        if handler != signal.SIG_IGN:  # ignored under nohup
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
             signal.signal(number, _leave)
     # A separate process group: Ctrl-C interrupts only this process, which ends the server and its workers.
     process = children.start_program(command, env=environment, start_new_session=True, **quiet)
@@ -63,8 +62,7 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
         while True:
             with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
                 break
-            if process.poll() is not None or time.monotonic() > end:
-                code = process.poll()
+            if (code := process.poll()) is not None or time.monotonic() > end:
                 reason = "did not respond in time" if code is None else f"ended with code {code}"
                 raise HeadToHeadError(f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}")
             time.sleep(0.2)
@@ -72,16 +70,12 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     except KeyboardInterrupt:
         pass
     finally:
-        workers = []
-        with suppress(psutil.NoSuchProcess):
-            workers = psutil.Process(process.pid).children(recursive=True)
+        workers = psutil.Process(process.pid).children(recursive=True) if psutil.pid_exists(process.pid) else []
         for number in (signal.SIGTERM, signal.SIGKILL):  # a worker may outlive the server
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             psutil.wait_procs(workers, STOP_SECONDS)
         process.wait()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def _leave(number: int, frame: object) -> None:

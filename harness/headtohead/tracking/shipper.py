@@ -28,7 +28,8 @@ from headtohead.escaping import VisibleFormatter
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.tracking.shipping import MLFLOW, Shipper, locked_pass
+from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
+from headtohead.tracking.store import DeniedError
 from headtohead.tracking.study import InUseError, locked
 
 QUIET_SECONDS = 2.0
@@ -133,13 +134,12 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
     """
     while not ended.is_set():
         with suppress(InUseError), locked(shipper.folder, shipper.name):
-            with locked(shipper.folder, shipper.name, live=True):
-                while not ended.wait(POLL_SECONDS):
-                    if (shipper.folder / EXPERIMENT).is_file():
-                        shipper.poll()
+            while not ended.wait(POLL_SECONDS):
+                if (shipper.folder / EXPERIMENT).is_file():
+                    shipper.poll()
             return _finish(shipper)
         ended.wait(POLL_SECONDS)
-    with locked_pass(shipper.folder, shipper.name):
+    with locked(shipper.folder, shipper.name, LOCK_SECONDS):
         return _finish(shipper)
 
 
@@ -150,7 +150,7 @@ def _finish(shipper: Shipper) -> bool:
         try:
             return shipper.finish()
         except HeadToHeadError as error:
-            if time.monotonic() + pause > until:
+            if isinstance(error, DeniedError) or time.monotonic() + pause > until:
                 raise
             log.warning("%s; next attempt in %.0f s", error, pause)
         time.sleep(pause)

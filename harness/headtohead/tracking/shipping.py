@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,15 +22,15 @@ from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, Track
 MLFLOW = "mlflow"
 """Name of the logger that headtohead itself provides and that is used by default."""
 
-LIVE_SECONDS, MAX_LIVE_SECONDS = 5.0, 12.0
-"""Minimum and maximum time between passes over active runs."""
+LIVE_SECONDS = 5.0
+"""Minimum time between passes over active runs."""
 
 # Maximum fraction of a core for passes over active runs, and for polling. With many runs, both are less frequent.
 LIVE_SHARE = 0.02
 MAX_PAUSE_SECONDS = 60.0
 
-LOCK_SECONDS, LIVE_LOCK_SECONDS = 10.0, 3.0
-"""Waiting time for the last pass of another process over the same study, and for the end of the runs it follows."""
+LOCK_SECONDS = 10.0
+"""Waiting time for the last pass of another process over the same study."""
 
 NEWEST_SECONDS = 2.0
 """Age from which no further metrics of a run's newest step follow, except those of its results."""
@@ -94,7 +94,7 @@ class Shipper:
         """Log the changes since the last poll; after failures, pause for increasing times."""
         if time.monotonic() < self.next_poll:
             return
-        began, reason = time.process_time(), None
+        began, reason, is_first = time.process_time(), None, self.tracker is None
         try:
             study = TrackedStudy.read(self.folder)
             is_live = time.monotonic() >= self.next_live
@@ -105,8 +105,8 @@ class Shipper:
                 log.info(report.line())
                 reason = report.failures[-1] if report.failures else None
                 if is_live:
-                    pause = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
-                    self.next_live = min(MAX_LIVE_SECONDS, pause) + time.monotonic()
+                    cost = 0.0 if is_first else time.process_time() - began  # imports are no cost of later passes
+                    self.next_live = time.monotonic() + max(LIVE_SECONDS, cost / LIVE_SHARE)
         except HeadToHeadError as error:
             reason = str(error)
         self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause)) if reason else 0.0
@@ -245,19 +245,6 @@ def require(name: str) -> None:
         current().logger(name).require()
 
 
-@contextmanager
-def locked_pass(study: Path, name: str) -> Iterator[None]:
-    """Hold the right to make a pass over a study.
-
-    Raises:
-        InUseError: If another process follows its runs, or its last pass takes too long.
-    """
-    with locked(study, name, LIVE_LOCK_SECONDS, live=True):
-        pass
-    with locked(study, name, LOCK_SECONDS):
-        yield
-
-
 def ship(
     experiment_dir: Path, uri: str | None = None, *, logger: str = MLFLOW, reports: Path | None = None
 ) -> ShipReport:
@@ -280,7 +267,7 @@ def ship(
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
     try:
-        with locked_pass(experiment_dir, logger):
+        with locked(experiment_dir, logger, LOCK_SECONDS):
             return Shipper(experiment_dir, logger, uri, reports).ship()
     except InUseError as error:
         return ShipReport(experiment_dir.name, failures=[str(error)])

@@ -45,9 +45,14 @@ ARTIFACTS = "mlruns-artifacts"
 LOCK_SECONDS = 300.0
 
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
+DENIED = ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED")
 MOVE_AWAY = "move it away and run h2h sync, which logs every run to a new store"
 PAGE = 250
 """Number of runs per search request."""
+
+
+class DeniedError(HeadToHeadError):
+    """A server refuses the user or the password, so that a further attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +69,14 @@ class Store:
 
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
-            location = None
-            if self.database is not None:
-                location = (self.database.parent / ARTIFACTS / name.replace("/", "-")).as_uri()
+            folder = self.database and self.database.parent / ARTIFACTS / name.replace("/", "-")
+            location = folder.as_uri() if folder else None
             try:
                 return str(self.client.create_experiment(name, artifact_location=location))
-            except MlflowException as error:
-                # Another process may have created it in the meantime.
+            except MlflowException:  # another process may have created it in the meantime
                 experiment = self.client.get_experiment_by_name(name)
                 if experiment is None:
-                    raise error
+                    raise
         if experiment.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; restore it with: "
@@ -97,9 +100,8 @@ class Store:
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""
         if self.database is not None:
-            with closing(
-                sqlite3.connect(f"{self.database.absolute().as_uri()}?mode=rw", uri=True, timeout=20)
-            ) as connection:
+            address = f"{self.database.absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(address, uri=True, timeout=20)) as connection:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
 
 
@@ -137,7 +139,8 @@ def store_errors(uri: str) -> Iterator[None]:
         if damage := next((text for text in DAMAGE if text in reason), None):
             raise HeadToHeadError(f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}") from error
         known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
-        raise HeadToHeadError(
+        code = getattr(error, "error_code", None)
+        raise (DeniedError if code in DENIED else HeadToHeadError)(
             f"cannot use the MLflow store {readable(uri)}: {known[:200]}; "
             "no run is lost, run h2h sync when the store is available"
         ) from error

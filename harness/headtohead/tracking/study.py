@@ -83,8 +83,7 @@ class TrackedRun(RunDirectory):
 
     def modified(self) -> tuple[int, ...]:
         """Return the modification times of record, status and metrics in nanoseconds; 0 for a missing file."""
-        paths = [self.path / name for name in CONTENT]
-        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
+        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in map(self.path.joinpath, CONTENT))
 
     def observed(self, *, sweep: bool) -> StatusRecord:
         """Return the status, which is KILLED for a finished run without one of its files.
@@ -117,10 +116,9 @@ class TrackedRun(RunDirectory):
         before and after an interruption are equal.
         """
         found: dict[int, Step] = {}
-        for line in self.history():
-            values = line.values if line else {}
-            metrics = {name: float(v) for name, v in values.items() if v is not None and math.isfinite(v)}
-            if line and metrics:
+        for line in filter(None, self.history()):
+            metrics = {name: float(v) for name, v in line.values.items() if v is not None and math.isfinite(v)}
+            if metrics:
                 found.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
         return [found[step] for step in sorted(found)]
 
@@ -210,13 +208,10 @@ class InUseError(HeadToHeadError):
     """Another process logs this study to this tracker."""
 
 
-def locked(study: Path, name: str, seconds: float = 0.0, *, live: bool = False) -> AbstractContextManager[None]:
-    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError.
-
-    With ``live``, a second lock, which a process holds while it follows runs that train.
-    """
+def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
+    """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
     error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
-    return files.locked(_file(study, f"{name}{'-live' * live}.lock"), seconds, error)
+    return files.locked(_file(study, f"{name}.lock"), seconds, error)
 
 
 def _file(study: Path, name: str) -> Path:

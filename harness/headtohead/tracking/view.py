@@ -26,7 +26,7 @@ TESTED = ("3.4", *NAMED)
 TAG = "mlflow.sharedViewState."
 HOST = "127.0.0.1"
 PORT = 5000
-SHOWN_RUNS = 1000
+CHART = {"deleted": False, "isGenerated": False, "runsCountToCompare": 1000}
 CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
 COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
@@ -42,13 +42,8 @@ Charts = dict[str, list[dict[str, Any]]]
 
 def untested() -> list[str]:
     """Return a note if the views were not tested with the installed MLflow; then there are none."""
-    version = importlib.metadata.version("mlflow")
-    if _release() in TESTED:
-        return []
-    return [
-        f"no saved views: they were tested with MLflow {', '.join(TESTED)}, not {version}; the experiment's page shows "
-        "the same runs"
-    ]
+    tested = f"no saved views: they were tested with MLflow {', '.join(TESTED)}, not {_release()}"
+    return [] if _release() in TESTED else [f"{tested}; the experiment's page shows the same runs"]
 
 
 def _release() -> str:
@@ -79,12 +74,8 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
     shown = () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
     axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
-    parallel: dict[str, Any] = {
-        "type": "PARALLEL",
-        "selectedParams": list(plan.axes),
-        "selectedMetrics": [primary],
-        "showAllRuns": True,
-    }
+    parallel: dict[str, Any] = {"type": "PARALLEL", "selectedParams": list(plan.axes), "showAllRuns": True}
+    parallel["selectedMetrics"] = [primary]
     # The step of an attention image is the index of its probe sentence; views start with the first.
     images = [
         {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
@@ -104,15 +95,11 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     states = {
         "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
         "runs": ("2 · seeds: every run", _state(plan, study, search)),
-        **{
-            f"axis-{axis}": (
-                f"3 · {axis}: mean over everything else",
-                _state(plan, groups, search, ("param", axis, of)),
-            )
-            for axis, of in axes.items()
-        },
-        "attention": ("4 · attention: first seed", attention),
     }
+    for axis, of in axes.items():
+        averaged = _state(plan, groups, search, ("param", axis, of))
+        states[f"axis-{axis}"] = (f"3 · {axis}: mean over everything else", averaged)
+    states["attention"] = ("4 · attention: first seed", attention)
     return {f"{TAG}{key}": _packed(plan, name, state) for key, (name, state) in states.items()}
 
 
@@ -144,60 +131,31 @@ def _state(
     ``group`` is ``param`` or ``tag``, with its name and its values.
     """
     metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
-    columns = [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
-    columns += [f"metrics.`{metric}`" for metric in metrics]
+    columns = [f"tags.`{VERDICT_TAG}`", *(f"params.`{param}`" for param in (*plan.axes, "seed", "parameters"))]
+    columns += [*(f"metrics.`{metric}`" for metric in metrics), "tags.`h2h.state`", "attributes.`Duration`"]
     mode, key, values = group or ("", "", ())
-    return {
-        "searchFilter": search,
-        "orderByKey": "params.`seed`",
-        "orderByAsc": True,
-        "startTime": "ALL",
-        "lifecycleFilter": "Active",
-        "datasetsFilter": [],
-        "modelVersionFilter": "All Runs",
-        "selectedColumns": [f"tags.`{VERDICT_TAG}`", *columns, "tags.`h2h.state`", "attributes.`Duration`"],
-        "columnOrder": [],
-        "columnWidths": {},
-        "runsExpanded": {},
-        "runsPinned": [],
-        "runsHidden": [],
-        "runsVisibilityMap": {},
-        "runsHiddenMode": "SHOW_ALL",
-        "compareRunCharts": [
-            {
-                **card,
-                "uuid": f"chart-{section}-{index}",
-                "metricSectionId": f"section-{section}",
-                "deleted": False,
-                "isGenerated": False,
-                "runsCountToCompare": SHOWN_RUNS,
-            }
-            for section, cards in charts.items()
-            for index, card in enumerate(cards)
-        ],
-        "compareRunSections": [
-            {
-                "uuid": f"section-{section}",
-                "name": section,
-                "display": True,
-                "isReordered": True,
-                "columns": 1 if section in {"Attention", "Axes"} else 2,
-                "cardHeight": 500 if section == "Attention" else 340,
-            }
-            for section, cards in charts.items()
-            if cards
-        ],
-        "viewMaximized": False,
-        "runListHidden": False,
-        "isAccordionReordered": True,
-        "useGroupedValuesInCharts": True,
-        "hideEmptyCharts": True,
-        "groupBy": group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]},
-        # The list of collapsed groups, as coloured lines, is the legend of the charts.
-        "groupsExpanded": {group_id(mode, key, value): False for value in values},
-        "autoRefreshEnabled": True,
-        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
-    }
+    state: dict[str, Any] = {"datasetsFilter": [], "columnOrder": [], "runsPinned": [], "runsHidden": []}
+    state |= {"columnWidths": {}, "runsExpanded": {}, "runsVisibilityMap": {}, "runListHidden": False}
+    state |= {"startTime": "ALL", "lifecycleFilter": "Active", "modelVersionFilter": "All Runs"}
+    state |= {"searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True, "selectedColumns": columns}
+    state |= {"runsHiddenMode": "SHOW_ALL", "viewMaximized": False, "autoRefreshEnabled": True}
+    state |= {"isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True}
+    state["globalLineChartConfig"] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
+    state["groupBy"] = group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]}
+    # The list of collapsed groups, as coloured lines, is the legend of the charts.
+    state["groupsExpanded"] = {group_id(mode, key, value): False for value in values}
+    state["compareRunCharts"] = [
+        {**card, "uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}", **CHART}
+        for name, cards in charts.items()
+        for index, card in enumerate(cards)
+    ]
+    state["compareRunSections"] = [
+        {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True}
+        | {"columns": 1 + (name not in {"Attention", "Axes"}), "cardHeight": 500 if name == "Attention" else 340}
+        for name, cards in charts.items()
+        if cards
+    ]
+    return state
 
 
 def _bars(metrics: Iterable[str]) -> list[dict[str, Any]]:
@@ -209,19 +167,8 @@ def _scatter(param: str, metric: str) -> dict[str, Any]:
 
 
 def _curve(metric: str) -> dict[str, Any]:
-    return {
-        "type": "LINE",
-        "metricKey": metric,
-        "selectedMetricKeys": [metric],
-        "lineSmoothness": 0,
-        "xAxisScaleType": "linear",
-        "scaleType": "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear",
-        "range": {},
-        "xAxisKey": "step",
-        "selectedXAxisMetricKey": "",
-        "yAxisKey": "metric",
-        "yAxisExpressions": [],
-        "ignoreOutliers": False,
-        "useGlobalXaxisKey": True,
-        "useGlobalLineSmoothing": True,
-    }
+    scale = "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear"
+    state = {"type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric], "range": {}, "lineSmoothness": 0}
+    state |= {"xAxisKey": "step", "xAxisScaleType": "linear", "selectedXAxisMetricKey": "", "useGlobalXaxisKey": True}
+    state |= {"yAxisKey": "metric", "scaleType": scale, "yAxisExpressions": [], "ignoreOutliers": False}
+    return state | {"useGlobalLineSmoothing": True}

@@ -20,7 +20,10 @@ class ForgettingOptions(BaseOptions):
     """Initial gates."""
 
     start: float = Field(
-        0.0, ge=-20, le=20, description="b at initialisation; σ(b) of a score's factor is kept per token"
+        0.0,
+        ge=-20,
+        le=20,
+        description="b at initialisation; a token between query and key multiplies e^score by about σ(b)",
     )
 
 

@@ -43,7 +43,8 @@ RECIPE = f"""
 data: {{dataset: text, block: {BLOCK}}}
 positional: {{name: learned, max_length: {BLOCK}}}
 masking: causal
-model: {{layers: {LAYERS}, heads: {HEADS}, d_model: {WIDTH}, d_ff: 4x, dropout: 0.0, activation: gelu, bias: false,
+feed_forward: gelu
+model: {{layers: {LAYERS}, heads: {HEADS}, d_model: {WIDTH}, d_ff: 4x, dropout: 0.0, bias: false,
   tie_embeddings: output, embedding_scale: one}}
 train: {{batch_size: {BATCH}, lr: {RATE}, final_lr: {LAST_RATE}, warmup_steps: {WARM_UP},
   betas: [{BETAS[0]}, {BETAS[1]}], eps: 1.0e-8, weight_decay: {DECAY}, clip_norm: {CLIP}}}
@@ -73,7 +74,7 @@ def peer(folder: Path, vocabulary: int) -> tuple[Any, torch.optim.Optimizer]:
 
 @torch.no_grad()
 def copy_weights(ours: StackTraining, model: Any) -> None:
-    """Give every member the weights of nanoGPT's model; biases of norms, which it lacks, are 0."""
+    """Give every member the weights of nanoGPT's model."""
     theirs = {name.removeprefix("transformer."): value for name, value in model.named_parameters()}
     maps = {"queries_keys_values": "attn.c_attn", "output": "attn.c_proj", "inner": "mlp.c_fc", "outer": "mlp.c_proj"}
     norms = {"attention_branch": "ln_1", "feed_forward_branch": "ln_2"}
@@ -85,7 +86,7 @@ def copy_weights(ours: StackTraining, model: Any) -> None:
             other = f"h.{path[0]}.{norms[path[1]] if path[-2] == 'norm' else maps[path[-2]]}"
         value = theirs[f"{other}.weight"]
         value = value.T if value.dim() == 2 and other.startswith("h.") else value
-        parameter.copy_(torch.zeros(()) if name.endswith("norm.bias") else value.reshape(parameter.shape[1:]))
+        parameter.copy_(value.reshape(parameter.shape[1:]))
 
 
 def rate(step: int, steps: int) -> float:

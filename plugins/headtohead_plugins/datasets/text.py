@@ -73,16 +73,16 @@ BITS_PER_BYTE = Metric(
 class Options(BaseOptions):
     """The file, its tokens and the length of a block."""
 
-    file: Annotated[str, FilePath()] = Field(
-        "",
+    file: Annotated[str | None, FilePath()] = Field(
+        None,
         description="a UTF-8 text file, also packed (.gz, .xz, .bz2, .zip), or a .bin file of token ids with 16 bits "
         "each, as nanoGPT writes",
     )
-    valid_file: Annotated[str, FilePath()] = Field(
-        "", description="a second file for validation (first half) and test (rest), instead of held_out"
+    valid_file: Annotated[str | None, FilePath()] = Field(
+        None, description="a second file for validation (first half) and test (rest), instead of held_out"
     )
-    symbols: Annotated[str, FilePath()] = Field(
-        "",
+    symbols: Annotated[str | None, FilePath()] = Field(
+        None,
         description="JSON list of the texts of ids, or mapping from texts to ids, for .bin files; default: none, and "
         "a token is its number",
     )

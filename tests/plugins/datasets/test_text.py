@@ -159,7 +159,7 @@ def test_files_of_ids_without_symbols_have_numbers_of_two_bytes(binary):
 def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
     (tmp_path / "train.bin").write_bytes(np.array([2, 0, 1] * 100, "<u2").tobytes())
     (tmp_path / "vocab.json").write_text(json.dumps({"Ġthe": 0, "Ã©": 1, "Ċ": 2}), encoding="utf-8")
-    options = {"valid_file": "", "symbols": str(tmp_path / "vocab.json"), "block": 2}
+    options = {"symbols": str(tmp_path / "vocab.json"), "block": 2}
     pairs = Text.load(Options(file=str(tmp_path / "train.bin"), **options), "contiguous", cache_root()).pairs
     assert pairs[0].target == "Ċ Ġthe Ã©"
     assert readable(pairs[0].target) == "\n theé"
@@ -177,7 +177,7 @@ def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
 def test_unusable_files_of_ids_are_refused(tmp_path, content, symbols, reason):
     (tmp_path / "train.bin").write_bytes(content)
     (tmp_path / "symbols.json").write_text(json.dumps(symbols))
-    name = str(tmp_path / "symbols.json") if symbols is not None else ""
+    name = str(tmp_path / "symbols.json") if symbols is not None else None
     with pytest.raises(HeadToHeadError, match=reason):
         Text.load(Options(file=str(tmp_path / "train.bin"), symbols=name), "contiguous", cache_root())
 

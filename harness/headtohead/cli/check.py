@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @format_option("json: one record per name.", "json")
 @plugin_option
 def command(names: tuple[str, ...], overrides: tuple[str, ...], cache: Path | None, form: str) -> None:
-    """Check NAME: positional/NAME, attention/NAME, masking/NAME, recipe/NAME or dataset/NAME.
+    """Check NAME: FAMILY/NAME, such as feed_forward/swiglu or masking/window. Recipes and datasets are checked too.
 
     Without NAME, all entries except datasets are checked.
 

@@ -85,7 +85,7 @@ def their_steps(model: Any, optimizer: Any, batches: Batches, first: int, train:
             group["lr"] = learning_rate(train, number, train.steps or 0)
         _, loss = model(inputs, labels)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), train.clip_norm)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), train.clip_norm or 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         losses.append(loss.item())

@@ -34,7 +34,8 @@ RECIPE = f"""
 data: {{dataset: text, block: {BLOCK}}}
 positional: {{name: learned, max_length: {BLOCK}}}
 masking: causal
-model: {{layers: 4, heads: 4, d_model: 128, d_ff: 4x, dropout: 0.0, activation: gelu, bias: false,
+feed_forward: gelu
+model: {{layers: 4, heads: 4, d_model: 128, d_ff: 4x, dropout: 0.0, bias: false,
   tie_embeddings: output, embedding_scale: one}}
 train: {{batch_size: 12, lr: 1.0e-3, final_lr: 1.0e-4, warmup_steps: 100, betas: [0.9, 0.99], eps: 1.0e-8,
   weight_decay: 0.1, clip_norm: 1.0}}
@@ -63,7 +64,7 @@ def peer(folder: Path, training: StackTraining) -> tuple[Any, torch.optim.Optimi
 
 @torch.no_grad()
 def copy_weights(ours: StackTraining, model: Any) -> None:
-    """Give every member the weights of nanoGPT's model; biases of norms, which it lacks, are 0."""
+    """Give every member the weights of nanoGPT's model."""
     theirs = {name.removeprefix("transformer."): value for name, value in model.named_parameters()}
     maps = {"queries_keys_values": "attn.c_attn", "output": "attn.c_proj", "inner": "mlp.c_fc", "outer": "mlp.c_proj"}
     norms = {"attention_branch": "ln_1", "feed_forward_branch": "ln_2"}
@@ -74,7 +75,7 @@ def copy_weights(ours: StackTraining, model: Any) -> None:
             other = f"h.{path[0]}.{norms[path[1]] if path[-2] == 'norm' else maps[path[-2]]}"
         value = theirs[f"{other}.weight"]
         value = value.T if value.dim() == 2 and other.startswith("h.") else value
-        parameter.copy_(torch.zeros(()) if name.endswith("norm.bias") else value.reshape(parameter.shape[1:]))
+        parameter.copy_(value.reshape(parameter.shape[1:]))
 
 
 def their_steps(model: Any, optimizer: Any, batches: Batches, first: int, train: TrainConfig) -> list[float]:

@@ -151,19 +151,35 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def store_template(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One empty store, created the slow way once per session and copied for every test that needs one."""
-    from headtohead.tracking.store import open_store
+def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[..., Path]:
+    """Return a function that fills a folder once per session and returns it; all workers of xdist share it."""
+    own = tmp_path_factory.getbasetemp()
+    session = own if worker_id == "master" else own.parent
 
-    # Workers of xdist have folders of their own in one folder of the session.
-    folder = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
-    store = folder / "store" / "mlflow.db"
-    store.parent.mkdir(exist_ok=True)
-    with FileLock(store.with_suffix(".lock")), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # MLflow's own use of its libraries
-        if not store.exists():
-            open_store(f"sqlite:///{store}", create=True)
-    return store
+    def filled(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, complete = session / name, session / f"{name}.complete"
+        with FileLock(session / f"{name}.lock"):
+            if not complete.exists():
+                folder.mkdir()
+                fill(folder)
+                complete.touch()
+        return folder
+
+    return filled
+
+
+@pytest.fixture(scope="session")
+def store_template(once: Callable[..., Path]) -> Path:
+    """One empty store, created the slow way once and copied for every test that needs one."""
+
+    def create(folder: Path) -> None:
+        from headtohead.tracking.store import open_store
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's own use of its libraries
+            open_store(f"sqlite:///{folder}/mlflow.db", create=True)
+
+    return once("store", create) / "mlflow.db"
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
-from headtohead.config.builder import FAMILIES
+from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, SECTIONS
 from headtohead.schema.sections import NotHashed
 
@@ -110,9 +109,11 @@ def _configuration(axes: dict[str, Schema]) -> Schema:
 def _family(family: str) -> dict[str, Schema]:
     """Return the notations of an entry: its name, a mapping with options, or a mapping by role."""
     entry = {"anyOf": [_reference(f"{family}-name"), _named(family)]}
+    layer = _reference(f"{family}-entry")
+    layers = {"anyOf": [layer, {"type": "array", "items": layer, "minItems": 1}]}
     by_role = {
         "type": "object",
-        "properties": {role: _reference(f"{family}-entry") for role in ROLES},
+        "properties": dict.fromkeys(ROLES_OF[family], layers),
         "additionalProperties": False,
         "minProperties": 1,
     }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Pair as Pair
     from headtohead.plugins.entry import Options as Options
     from headtohead.plugins.entry import Setting as Setting
+    from headtohead.plugins.feed_forward import FeedForward as FeedForward
     from headtohead.plugins.hookspecs import hookimpl as hookimpl
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
+    from headtohead.plugins.norm import Norm as Norm
     from headtohead.plugins.positional import Positional as Positional
     from headtohead.plugins.recipe import Recipe as Recipe
     from headtohead.schema.run_config import ModelConfig as ModelConfig
@@ -51,11 +53,13 @@ _NAMES = {
     "headtohead.plugins.component": "BuildContext Geometry",
     "headtohead.plugins.dataset": "Corpus Dataset Pair",
     "headtohead.plugins.entry": "Options Setting",
+    "headtohead.plugins.feed_forward": "FeedForward",
     "headtohead.plugins.hookspecs": "hookimpl",
     "headtohead.plugins.launcher": "Exit Job Launcher",
     "headtohead.plugins.logger": "LoggedRun Logger",
     "headtohead.plugins.masking": "Masking",
     "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
+    "headtohead.plugins.norm": "Norm",
     "headtohead.plugins.positional": "Positional",
     "headtohead.plugins.recipe": "Recipe",
     "headtohead.schema.run_config": "ModelConfig RunConfig",

@@ -12,6 +12,8 @@ _OTHER_NAMES = {
     "position_encoding positional_embedding positional_encoding",
     "attention": "attention_type attn attn_type self_attention",
     "masking": "attention_mask attn_mask mask masks",
+    "feed_forward": "act act_fn activation activation_fn activation_function feedforward ff ffn hidden_act "
+    "mlp mlp_type",
     # data
     "data.dataset": "corpus data.name dataset_name task",
     "data.file": "data_file data_files path train_file",
@@ -38,7 +40,6 @@ _OTHER_NAMES = {
     "model.decoder_layers": "dec_depth num_decoder_layers",
     "model.d_ff": "d_ffn d_hid d_inner dff dim_feedforward encoder_ffn_dim encoder_ffn_embed_dim ff_dim ffn_dim "
     "ffn_embed_dim intermediate_size mlp_dim n_inner",
-    "model.activation": "act act_fn activation_fn activation_function hidden_act",
     "model.norm": "encoder_normalize_before norm_first norm_position normalize_before pre_norm",
     "model.norm_eps": "layer_norm_eps layer_norm_epsilon rms_norm_eps",
     "model.bias": "attention_bias mlp_bias use_bias",
@@ -101,6 +102,11 @@ _OTHER_NAMES = {
     "valid/loss": "eval_loss loss val_loss valid_loss validation_loss",
     "valid/perplexity": "perplexity ppl",
     # Components
+    "layernorm": "layer_norm ln",
+    "rmsnorm": "llama_rms_norm rms rms_norm",
+    "relu2": "relu_squared relu_sq squared_relu",
+    "swiglu": "silu silu_glu swish swish_glu",
+    "geglu": "gelu_glu",
     "rotary": "ro_former roformer rope rotary_embedding rotary_position_embedding",
     "sinusoidal": "absolute fixed sin sincos sine sinusoid standard vanilla",
     "learned": "embedding learnable learned_absolute learned_embedding trainable trained",
@@ -142,10 +148,10 @@ _OTHER_NAMES = {
 """Names here, with names of other tools, which spaces separate. A field has its section before it."""
 
 _REASONS = {
-    "the norm is always LayerNorm; model.norm is its position, pre or post": "batchnorm layer_norm_type layernorm "
-    "norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
-    "SiLU and gated feed-forward networks do not exist here; model.activation is relu or gelu": "ff_glu ff_swish geglu "
-    "glu mlp_type reglu silu swiglu swish use_swiglu",
+    "type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich": "batchnorm "
+    "layer_norm_type layernorm norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
+    "type feed_forward: NAME; h2h plugins feed_forward lists them": "ff_glu ff_swish geglu gelu glu relu relu2 swiglu "
+    "use_swiglu",
     "the model is always an encoder-decoder": "architecture architectures causal_lm decoder_only encoder_only gpt "
     "is_decoder is_encoder_decoder language_model model_type",
     "type positional: {name: rotary, theta: N}": "rope rope_base rope_theta rotary rotary_base use_rope",

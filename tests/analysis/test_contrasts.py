@@ -10,6 +10,8 @@ import scipy.stats
 
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
+from headtohead.report.content import Report
+from headtohead.report.data import data_section
 from headtohead.schema.run_config import QuirksConfig
 from headtohead.statistics import paired_tests
 from headtohead.statistics.block_model import block_model
@@ -250,6 +252,16 @@ def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
     for limit, bound in ((size, made.CEILING), (size - 1, None)):
         vars(baseline.config.evaluate)["test_limit"] = limit
         assert Analysis(frames).upper_bound == bound
+
+
+def test_no_upper_bound_is_stated_for_decoders_alone(made, tmp_path):
+    frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))
+    for variant in frames.by_slug.values():
+        assert Analysis(frames).upper_bound == made.CEILING
+        assert "bag-of-words" in data_section(Report(Analysis(frames))).frame.to_string()
+        vars(variant.config.model)["architecture"] = "decoder-only"
+    assert Analysis(frames).upper_bound is None
+    assert "bag-of-words" not in data_section(Report(Analysis(frames))).frame.to_string()
 
 
 def depends_on_heads(axes, seed):

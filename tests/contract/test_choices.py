@@ -18,7 +18,7 @@ TOGETHER = {
     "pre-norm without final norm, no biases, gelu, odd width, a single table with more rows than tokens": {
         "final_norm": False,
         "bias": False,
-        "activation": "gelu",
+        "feed_forward": "gelu",
         "d_model": 9,
         "heads": 3,
         "mask_value": "-1e9",

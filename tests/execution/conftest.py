@@ -33,13 +33,16 @@ def study(tmp_path: Path, cache: Path, h2h_here: Command) -> Study:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command) -> Study:
+def undisturbed(once: Callable[..., Path], cache: Path, h2h_here: Command) -> Study:
     """The study that nothing happens to."""
-    made = Study(tmp_path_factory.mktemp("undisturbed"), cache, h2h_here)
-    made.write()
-    made.run()
-    assert set(made.states().values()) == {"DONE"}
-    return made
+
+    def train(folder: Path) -> None:
+        made = Study(folder, cache, h2h_here)
+        made.write()
+        made.run()
+        assert set(made.states().values()) == {"DONE"}
+
+    return Study(once("undisturbed", train), cache, h2h_here)
 
 
 @pytest.fixture

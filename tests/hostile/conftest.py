@@ -146,15 +146,15 @@ class SmallStudy:
 
 
 @pytest.fixture(scope="session")
-def small_study(
-    tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Callable[..., Any], no_figures: Any
-) -> SmallStudy:
+def small_study(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Any], no_figures: Any) -> SmallStudy:
     """The undamaged study; tests damage a copy."""
-    study = SmallStudy(tmp_path_factory.mktemp("small"), cache, h2h_here)
-    (study.folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
-    with no_figures():
-        done = study.call("run", "small.yaml")
-        assert done.returncode == 0, done.stderr
-        done = study.call("ablate-heads", "RUN", "--no-decode")
-    assert done.returncode == 0, done.stderr
-    return study
+
+    def train(folder: Path) -> None:
+        study = SmallStudy(folder, cache, h2h_here)
+        (folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+        with no_figures():
+            for command in (("run", "small.yaml"), ("ablate-heads", "RUN", "--no-decode")):
+                done = study.call(*command)
+                assert done.returncode == 0, done.stderr
+
+    return SmallStudy(once("small", train), cache, h2h_here)

@@ -68,13 +68,13 @@ def study(tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed]) -> It
 
 
 @pytest.fixture(scope="session")
-def here(
-    tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Callable[..., Completed]
-) -> Iterator[ClusterStudy]:
+def here(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Completed]) -> ClusterStudy:
     """The study by the local launcher, undisturbed."""
-    made = ClusterStudy(tmp_path_factory.mktemp("here"), cache, h2h_here)
-    made.write()
-    made.run("--workers", "2")
-    assert set(made.states().values()) == {"DONE"}
-    yield made
-    made.end()
+
+    def train(folder: Path) -> None:
+        made = ClusterStudy(folder, cache, h2h_here)
+        made.write()
+        made.run("--workers", "2")
+        assert set(made.states().values()) == {"DONE"}
+
+    return ClusterStudy(once("here", train), cache, h2h_here)

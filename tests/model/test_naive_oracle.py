@@ -13,7 +13,12 @@ CHOICES = {
     "post-norm": {"norm": "post"},
     "post-norm and a final norm": {"norm": "post", "final_norm": True},
     "pre-norm without a final norm": {"final_norm": False},
-    "gelu": {"activation": "gelu"},
+    "gelu": {"feed_forward": "gelu"},
+    "squared relu in the decoder": {"feed_forward": {"decoder": "relu2"}},
+    "swiglu": {"feed_forward": "swiglu"},
+    "geglu without biases": {"feed_forward": "geglu", "bias": False},
+    "rmsnorm": {"norm": "rmsnorm", "norm_eps": 0.1},
+    "sandwich": {"norm": "sandwich", "decoder_layers": 2},
     "embeddings as they are": {"embedding_scale": "one"},
     "output tied": {"tie_embeddings": "output"},
     "all tied": {"tie_embeddings": "all"},
@@ -130,8 +135,10 @@ class Oracle:
         return rows
 
     def branch(self, x, name, inner, *settings):
-        if self.model.norm == "pre":
+        if self.model.norm != "post":
             added = inner([self.norm(row, f"{name}.norm") for row in x], *settings)
+            if self.model.norm == "sandwich":
+                added = [self.norm(row, f"{name}.post_norm") for row in added]
             return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)]
         added = inner(x, *settings)
         return [
@@ -141,8 +148,9 @@ class Oracle:
 
     def norm(self, row, name):
         name = "shared.norm" if "norm" in self.config.quirks.shared_modules else name
-        gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
-        mean = sum(row) / len(row)
+        gain = self.weights[f"{name}.weight"][0]
+        bias = self.weights.get(f"{name}.bias", [[0.0] * len(gain)])[0]
+        mean = 0.0 if self.config.norm.decoder.name == "rmsnorm" else sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
         scale = math.sqrt(variance + self.model.norm_eps)
         return [(value - mean) / scale * g + b for value, g, b in zip(row, gain, bias, strict=True)]
@@ -202,14 +210,21 @@ class Oracle:
 
     def feed_forward(self, x, name):
         name = "shared.feed_forward" if "feed-forward" in self.config.quirks.shared_modules else name
-        return [
-            self.linear([self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer") for row in x
-        ]
+        kind = self.config.feed_forward.role("encoder" if name.startswith("encoder") else "decoder").name
+        inner = [self.linear(row, f"{name}.inner") for row in x]
+        if kind in ("swiglu", "geglu"):
+            half = self.model.d_ff
+            inner = [[self.activate(kind, h) * g for h, g in zip(row[:half], row[half:], strict=True)] for row in inner]
+        else:
+            inner = [[self.activate(kind, h) for h in row] for row in inner]
+        return [self.linear(row, f"{name}.outer") for row in inner]
 
-    def activate(self, value):
-        if self.model.activation == "relu":
-            return max(value, 0.0)
-        return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
+    def activate(self, kind, value):
+        if kind == "swiglu":
+            return value / (1.0 + math.exp(-value))
+        if kind in ("gelu", "geglu"):
+            return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
+        return max(value, 0.0) ** (2 if kind == "relu2" else 1)
 
     def lm_head(self, row):
         if self.model.tie_embeddings in ("none", "embeddings"):

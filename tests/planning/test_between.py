@@ -38,10 +38,10 @@ def register_recipes():
 FOUR = """
 design:
   - between:
-      from: {model.norm: pre, model.activation: relu, train.lr: 1.0e-3, model.bias: true}
-      to: {model.norm: post, model.activation: gelu, train.lr: 2.0e-3, model.bias: false}
+      from: {model.norm: pre, model.embedding_scale: one, train.lr: 1.0e-3, model.bias: true}
+      to: {model.norm: post, model.embedding_scale: sqrt-d_model, train.lr: 2.0e-3, model.bias: false}
 """
-NAMES = ("model.norm", "model.activation", "model.bias", "train.lr")
+NAMES = ("model.embedding_scale", "model.norm", "model.bias", "train.lr")
 TIED = """
 design:
   - between:
@@ -116,9 +116,9 @@ def test_inseparable_fields_are_one_change_and_an_entry_includes_its_options(des
 
 
 def test_a_file_may_name_groups_of_fields(design):
-    found = design(FOUR + "      groups: {block: [model.norm, model.activation], rest: [train]}\n")
+    found = design(FOUR + "      groups: {block: [model.norm, model.embedding_scale], rest: [train]}\n")
     assert changes(found) == {
-        "block": ("norm pre, activation relu", "norm post, activation gelu"),
+        "block": ("embedding_scale one, norm pre", "embedding_scale sqrt-d_model, norm post"),
         "model.bias": (True, False),
         "rest": (0.001, 0.002),
     }
@@ -267,8 +267,8 @@ def test_the_plan_lists_the_changes_and_every_variant(plan):
     assert any(line.startswith("runs: 10 variants × 2 seeds = 20") for line in summary.lines)
     assert len(summary.rows) == 10
     assert summary.sections["changes"] == (
+        "model.embedding_scale: one → sqrt-d_model",
         "model.norm: pre → post",
-        "model.activation: relu → gelu",
         "model.bias: true → false",
         "train.lr: 0.001 → 0.002",
     )

@@ -112,6 +112,9 @@ def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
 def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
     hashed = run_identity(resolve({"train": {"epochs": 1}}, registry), "")["config"]
     for section, info in RunConfig.model_fields.items():
+        if OmittedAtDefault() in info.metadata:
+            assert section not in hashed
+            continue
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
             left_out = any(isinstance(annotation, NotHashed | OmittedAtDefault) for annotation in field.metadata)
@@ -123,8 +126,34 @@ def test_a_decoder_only_hash_has_the_architecture_and_nothing_of_an_encoder(hash
     assert hash_of(**{"model.architecture": "encoder-decoder"}) == hash_of() != hash_of(**decoder)
     for unused in ({"model.encoder_layers": 7}, {"positional.encoder": "rotary"}, {"masking.cross": "none"}):
         assert hash_of(**decoder, **unused) == hash_of(**decoder)
+    for tied, same in (("all", "output"), ("embeddings", "none")):
+        tied_hash, same_hash = (hash_of(**decoder, **{"model.tie_embeddings": value}) for value in (tied, same))
+        assert tied_hash == same_hash
     for used in ({"model.decoder_layers": 7}, {"positional.decoder": "rotary"}, {"masking.decoder": "none"}):
         assert hash_of(**decoder, **used) != hash_of(**decoder)
+
+
+@pytest.mark.parametrize(
+    ("family", "default", "other"), [("feed_forward", "relu", "swiglu"), ("norm", "layernorm", "rmsnorm")]
+)
+def test_a_default_feed_forward_or_norm_is_not_in_the_hash(hash_of, family, default, other):
+    assert hash_of(**{family: default}) == hash_of(**{family: {"encoder": default}}) == hash_of()
+    hashes = {hash_of(**{family: value}) for value in (default, other, {"encoder": other}, {"decoder": other})}
+    assert len(hashes) == 4
+    decoder = {"model.architecture": "decoder-only"}
+    assert hash_of(**decoder, **{family: {"encoder": other}}) == hash_of(**decoder, **{family: default})
+    assert hash_of(**decoder, **{family: {"decoder": other}}) == hash_of(**decoder, **{family: other})
+
+
+def test_earlier_records_with_the_field_activation_are_read(registry):
+    config = resolve({"train": {"epochs": 1}}, registry)
+    record = config.model_dump(mode="json")
+    record["model"]["activation"] = "relu"
+    read = parsed_options(RunConfig.model_validate(record), registry, "r")
+    assert (read, run_hash(read, 1, DATA_HASH)) == (config, run_hash(config, 1, DATA_HASH))
+    record["model"]["activation"] = "gelu"
+    with pytest.raises(ValueError, match="activation"):
+        RunConfig.model_validate(record)
 
 
 def test_options_of_a_plugin_can_be_excluded_from_the_hash():

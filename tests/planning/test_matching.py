@@ -47,7 +47,7 @@ def test_a_match_that_no_whole_width_gives_is_noted(plan):
     found = plan(
         "match: parameters\ndesign: [{product: {model.bias: [true, false]}}]", "model.d_model=4", "model.d_ff=1"
     )
-    assert found.notes[0] == ("match: parameters is not reached for bias-false: 328 instead of 322 with d_ff 5")
+    assert found.notes[0] == ("match: parameters is not reached for bias-false: 316 instead of 322 with d_ff 6")
 
 
 def test_one_note_names_the_variant_that_sets_the_target(plan):

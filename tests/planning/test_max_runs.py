@@ -72,8 +72,8 @@ question: q
 base: {data: {size: 400}, train: {epochs: 1}}
 design:
   - between:
-      from: {model: {norm: post, activation: gelu, bias: false}, train: {lr: 0.1}}
-      to: {model: {norm: pre, activation: relu, bias: true}, train: {lr: 0.2}}
+      from: {model: {norm: post, embedding_scale: one, bias: false}, train: {lr: 0.1}}
+      to: {model: {norm: pre, embedding_scale: sqrt-d_model, bias: true}, train: {lr: 0.2}}
 seeds: 5
 """
 

@@ -253,7 +253,7 @@ def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
     assert len({variant.data_hash for variant in found.variants}) == 2
     assert found.data_of(found.runs_of("size-300")[0]).record["counts"]["train"] < 300
-    assert "2 different data sets; the plan describes the baseline's" in found.notes
+    assert "2 data sets, which differ in data.size; the plan describes the baseline's" in found.notes
 
 
 def test_the_time_of_finished_runs_predicts_the_rest(plan, record):

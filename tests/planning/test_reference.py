@@ -8,7 +8,7 @@ from experiment_file import TABLES, table
 from headtohead.config.loading import load_file
 from headtohead.planning.design import expand
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, RunConfig
+from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, PerSide, RunConfig
 from headtohead.schema.sections import ConfigSection
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
@@ -23,7 +23,7 @@ def test_every_section_of_the_schema_has_its_table():
         and issubclass(section, ConfigSection)
         and section.__module__ != "headtohead.schema.sections"
     }
-    without_table = {EntryConfig, InitFrom, PerRole, RunConfig, ModelConfig}
+    without_table = {EntryConfig, InitFrom, PerRole, PerSide, RunConfig, ModelConfig}
     assert sections - without_table == set(TABLES.values())
 
 

@@ -20,8 +20,8 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.synonyms import _OTHER_NAMES
 from made import refused
 
-LAYER_NORM = "; the norm is always LayerNorm; model.norm is its position, pre or post"
-GATED = "; SiLU and gated feed-forward networks do not exist here; model.activation is relu or gelu"
+LAYER_NORM = "; type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich"
+GATED = "; type feed_forward: NAME; h2h plugins feed_forward lists them"
 DEVICE = "; the device is an option of h2h run: --device cuda or --device cpu"
 
 
@@ -52,7 +52,12 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
     ("field", "value", "hint"),
     [
         ("positional", "rope", "unknown positional 'rope'; did you mean 'rotary'?"),
-        ("model.activation", "swiglu", f"expected 'relu' or 'gelu', got 'swiglu'{GATED}"),
+        ("model.activation", "gelu", "; did you mean 'feed_forward', a field of base?"),
+        ("activation", "gelu", "unknown field 'activation'; did you mean 'feed_forward'?"),
+        ("swiglu", True, GATED),
+        ("model.norm", "rmsnorm", f"expected 'pre', 'post' or 'sandwich', got 'rmsnorm'{LAYER_NORM}"),
+        ("norm", "rms_norm", "unknown norm 'rms_norm'; did you mean 'rmsnorm'?"),
+        ("feed_forward", "silu", "unknown feed_forward 'silu'; did you mean 'swiglu'?"),
         ("train.optimizer", "AdamW", "expected 'adam', 'adamw' or 'muon', got 'AdamW'; did you mean 'adamw'?"),
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),

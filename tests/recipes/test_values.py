@@ -37,7 +37,6 @@ TABLE = {
     "model.decoder_layers": (1, 6, 6, 2, 1),
     "model.d_ff": (4 * 10, 2048, 2048, 512, 4 * 6),
     "model.bias": (True,) * 5,
-    "model.activation": ("relu",) * 5,
     "model.dropout_ffn": (0.0, 0.1, 0.0, 0.0, 0.0),
     "quirks.shared_modules": ((), (), (), (), ("norm", "feed-forward")),
     "quirks.decoder_feed_forward": ("after-cross",) * 4 + ("after-each",),

@@ -29,14 +29,23 @@ GRID = [
 ROWS = [tuple(row.values()) for row in every_value([dict(zip(FAMILIES, names, strict=True)) for names in GRID])]
 """Compatible combinations in which every entry occurs."""
 
+ACTIVATIONS = {
+    "relu": lambda v: max(v, 0.0),
+    "gelu": lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))),
+    "swiglu": lambda v: v / (1 + math.exp(-v)),
+}
+
 CHOICES = {
     "pre-norm": {},
+    "sandwich": {"norm": "sandwich"},
+    "rmsnorm": {"norm": "rmsnorm", "bias": False},
     "post-norm": {"norm": "post", "final_norm": True},
     "embeddings as they are": {"embedding_scale": "one"},
     "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}, "norm": "post"},
     "feed-forward after each": {"quirks": {"decoder_feed_forward": "after-each"}},
     "shared parts": {"quirks": {"shared_modules": ["norm", "feed-forward"]}, "norm": "post"},
-    "gelu": {"activation": "gelu"},
+    "gelu": {"feed_forward": "gelu"},
+    "swiglu": {"feed_forward": "swiglu"},
     "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
     "nothing masked": {"masking": "none"},
     "fill -1e9": {"mask_value": "-1e9"},
@@ -136,6 +145,7 @@ class Recomputed:
 
     def __init__(self, subject, trace, member, read):
         self.model, self.quirks = subject.config.model, subject.config.quirks
+        self.feed_forward, self.norm_name = subject.config.feed_forward, subject.config.norm.decoder.name
         self.by_row = subject.config.positional.encoder.name == "sinusoidal-by-row"
         self.weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         self.trace = {step.name: step.values.tolist() for step in trace}
@@ -192,10 +202,14 @@ class Recomputed:
         return math.cos(angle) if i % 2 else math.sin(angle)
 
     def branch(self, x, path, part, inner, *rest):
-        if self.model.norm == "pre":
+        if self.model.norm != "post":
             normed = self.norm(x, f"{part}_branch.norm")
             self.same(f"{path}.norm", normed)
-            total = _plus(x, inner(normed, path, part, *rest))
+            added = inner(normed, path, part, *rest)
+            if self.model.norm == "sandwich":
+                added = self.norm(added, f"{part}_branch.post_norm")
+                self.same(f"{path}.post_norm", added)
+            total = _plus(x, added)
             self.same(f"{path}.residual", total)
             return total
         total = _plus(x, inner(x, path, part, *rest))
@@ -206,10 +220,11 @@ class Recomputed:
 
     def norm(self, x, name):
         name = "shared.norm" if "norm" in self.quirks.shared_modules else name
-        gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
+        gain = self.weights[f"{name}.weight"][0]
+        bias = self.weights.get(f"{name}.bias", [[0.0] * len(gain)])[0]
         out = []
         for row in x:
-            mean = sum(row) / len(row)
+            mean = 0.0 if self.norm_name == "rmsnorm" else sum(row) / len(row)
             scale = math.sqrt(sum((v - mean) ** 2 for v in row) / len(row) + self.model.norm_eps)
             out.append([(v - mean) / scale * g + b for v, g, b in zip(row, gain, bias, strict=True)])
         return out
@@ -223,10 +238,16 @@ class Recomputed:
     def forward(self, x, path, part):
         part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
         inner = self.linear(x, f"{part}.inner")
+        kind = self.feed_forward.decoder.name
+        if kind == "swiglu":
+            inner, gate = ([row[first:][: self.model.d_ff] for row in inner] for first in (0, self.model.d_ff))
         self.same(f"{path}.inner", inner)
-        gelu = self.model.activation == "gelu"
-        active = [[v * 0.5 * (1 + math.erf(v / math.sqrt(2))) if gelu else max(v, 0.0) for v in row] for row in inner]
+        active = [[ACTIVATIONS[kind](v) for v in row] for row in inner]
         self.same(f"{path}.activated", active)
+        if kind == "swiglu":
+            self.same(f"{path}.gate", gate)
+            active = [[a * g for a, g in zip(*rows, strict=True)] for rows in zip(active, gate, strict=True)]
+            self.same(f"{path}.gated", active)
         out = self.linear(active, f"{part}.outer")
         self.same(f"{path}.output", out)
         return out

@@ -155,9 +155,9 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
 def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]) -> None:
     stack = StackTraining(tiny_config(positional="learned", **model), [1], tiny_data(), CPU)
     kinds = {
-        "StackedLayerNorm": {"norm"},
+        "LayerNorm": {"norm"},
         "StackedEmbedding": {"embeddings"},
-        "FeedForward": {"feed-forward"},
+        "StackedFeedForward": {"feed-forward"},
         "Learned": {"positional"},
         "MultiHeadAttention": {"encoder-attention", "decoder-attention", "cross-attention"},
     }

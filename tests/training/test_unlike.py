@@ -153,7 +153,7 @@ def test_a_member_without_dropout_does_not_depend_on_members_with_dropout(data):
     "changed",
     [
         {"d_ff": 13},
-        {"activation": "gelu"},
+        {"feed_forward": "gelu"},
         {"norm": "post"},
         {"positional": "shaw-relative"},
         {"positional": "shape"},

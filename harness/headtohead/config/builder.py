@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -21,7 +21,6 @@ from headtohead.config.validation_errors import checked, section_of, suggest_fie
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import (
     INIT_FROM,
     NOTHING_HELD_OUT,
@@ -33,14 +32,26 @@ from headtohead.schema.run_config import (
     InitFrom,
     ModelConfig,
     PerRole,
+    PerSide,
     RunConfig,
 )
 from headtohead.schema.sections import FilePath
 
 Model = TypeVar("Model", bound=BaseModel)
 
-FAMILIES = ("positional", "attention", "masking")
-DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
+DEFAULTS = {
+    "positional": "sinusoidal",
+    "attention": "split-heads",
+    "masking": "padding-causal",
+    "feed_forward": "relu",
+    "norm": "layernorm",
+}
+FAMILIES = tuple(DEFAULTS)
+ROLES_OF = {
+    family: tuple(cast("type[BaseModel]", RunConfig.model_fields[family].annotation).model_fields)
+    for family in FAMILIES
+}
+"""The roles in which a family has entries."""
 
 _EXCLUSIVE = (
     (("train", "epochs"), ("train", "steps"), ("train", "tokens")),
@@ -161,21 +172,32 @@ class ConfigBuilder:
 
     def _assign_entry(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set the name of an entry, options or both, in one role or in all."""
-        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in ROLES else (ROLES, rest)
+        every = ROLES_OF[family]
+        roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in every else (every, rest)
         if len(rest) > 1:
             raise location.error(f"unknown field '{'.'.join(rest)}'")
         is_options = isinstance(value, Mapping) and "name" not in value and not rest
         if rest and rest != ("name",):
             self._assign_option(family, roles, rest[0], value, location)
-        elif is_options and (roles != ROLES or set(value) <= set(ROLES)):
+        elif is_options and (roles != every or set(value) <= {*every}):
             for key, setting in value.items():
-                self._assign_entry(family, (key,) if roles == ROLES else (*roles, key), setting, location.child(key))
+                self._assign_entry(family, (key,) if roles == every else (*roles, key), setting, location.child(key))
+        elif isinstance(value, list) and (len(roles) > 1 or rest or not value):
+            layers = f"; for a pattern of layers, type {family}: {{decoder: [...]}}" * bool(value)
+            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}{layers}")
         elif isinstance(value, list):
-            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}")
+            self._set((family, roles[0]), {}, location)
+            for layer, item in enumerate(value):
+                path = (family, roles[0], *(("next_layers", str(layer)) if layer else ()))
+                name, options = named_parts(item, location.child(layer), "name")
+                self._entry(family, name, location.child(layer))
+                self._set((*path, "name"), name, location.child(layer))
+                for option, setting in options.items():
+                    self._set((*path, "options", option), setting, location.child(layer, option))
         else:
             name, options = named_parts(value, location, "name")
             entry = self._entry(family, name, location)
-            defaults = entry.role_defaults if roles == ROLES else {}
+            defaults = entry.role_defaults if roles == every else {}
             for role in roles:
                 self._set((family, role), {}, location)
                 self._set((family, role, "name"), defaults.get(role, name), location)
@@ -191,7 +213,7 @@ class ConfigBuilder:
         }
         chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
         if not chosen:
-            hint = nearest(name, {*ROLES, *(option for options in known.values() for option in options)})
+            hint = nearest(name, {*ROLES_OF[family], *(option for options in known.values() for option in options)})
             raise location.error(f"unknown role or option '{name}'{hint}")
         for role in chosen:
             self._set((family, role, "options", name), value, location)
@@ -251,13 +273,17 @@ class ConfigBuilder:
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
         raw = {name: {**dataset.defaults.get(name, {}), **section} for name, section in raw.items()}
         words = written.get("vocabulary", {})
-        if raw["model"].get("architecture") == "decoder-only" and isinstance(words, Mapping):
+        decoder_only = raw["model"].get("architecture") == "decoder-only"
+        if decoder_only and isinstance(words, Mapping):
             raw["data"]["vocabulary"] = {"shared": True, **words}
         if "d_ff" in raw["model"]:
             raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
         sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
         given = sections["model"].model_dump(exclude_unset=True)
-        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm == "pre"} | given)
+        sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
+        if decoder_only:  # there is no source embedding to share
+            tied = {"all": "output", "embeddings": "none"}.get(tied := sections["model"].tie_embeddings, tied)
+            sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
         evaluate, run = sections["evaluate"], self.value(INIT_FROM)
@@ -266,11 +292,19 @@ class ConfigBuilder:
         for family in FAMILIES:
             roles = {}
             for role, chosen in self.nested(family).items():
-                model = self.registry.find(family, chosen["name"]).entry.Options
-                entry_options = self._checked(model, chosen.get("options", {}), family, role, "options")
-                roles[role] = EntryConfig(name=chosen["name"], options=entry_options)
-            sections[family] = PerRole(**roles)
+                roles[role] = self._built(chosen, family, role)
+            if decoder_only and "cross" not in roles:
+                roles["encoder"] = roles["decoder"]  # a default that is not in the hash
+            sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
         return RunConfig(**sections, init_from=None if run is None else InitFrom(run=run, weights=run))
+
+    def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
+        model = self.registry.find(above[0], chosen["name"]).entry.Options
+        options = self._checked(model, chosen.get("options", {}), *above, "options")
+        layers = chosen.get("next_layers", {}).items()
+        later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
+        first = EntryConfig(name=chosen["name"], options=options)
+        return first if all(entry == first for entry in later) else first.model_copy(update={"next_layers": later})
 
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""

@@ -9,15 +9,16 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
 
 
 def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
-    """Yield the dataset, and family and entry of every family and role."""
+    """Yield the dataset, and family and entry of every family, role and layer of a pattern."""
     yield "dataset", EntryConfig(name=config.data.dataset, options=config.data.options)
     for family in FAMILIES:
-        yield from ((family, entry) for entry in getattr(config, family).by_role().values())
+        for entry in getattr(config, family).by_role().values():
+            yield from ((family, each) for each in entry.pattern)
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
@@ -52,13 +53,16 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
         except HeadToHeadError as error:
             raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 
+    def parsed_entry(family: str, chosen: EntryConfig) -> EntryConfig:
+        later = tuple(parsed_entry(family, entry) for entry in chosen.next_layers)
+        options = parsed(family, chosen.name, chosen.options)
+        return EntryConfig(name=chosen.name, options=options, next_layers=later)
+
     dataset = parsed("dataset", config.data.dataset, config.data.options)
     update: dict[str, Any] = {"data": config.data.model_copy(update={"options": dataset})}
     for family in FAMILIES:
-        update[family] = PerRole(
-            **{
-                role: EntryConfig(name=chosen.name, options=parsed(family, chosen.name, chosen.options))
-                for role, chosen in getattr(config, family).by_role().items()
-            }
+        roles = getattr(config, family)
+        update[family] = roles.model_copy(
+            update={role: parsed_entry(family, chosen) for role, chosen in roles.by_role().items()}
         )
     return config.model_copy(update=update)

@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from headtohead.config.builder import FAMILIES
 from headtohead.schema.roles import ROLES, roles_of
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import RETIRED, RunConfig
 from headtohead.schema.sections import NotHashed
 
 
@@ -23,7 +24,8 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     Fields of an encoder and of cross-attention are left out where the model has none.
     """
     fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
-    for family in ("positional", "attention", "masking"):
+    fields["model"] |= RETIRED
+    for family in fields.keys() & FAMILIES:
         fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
     if "encoder" in unused:
         del fields["model"]["encoder_layers"]

@@ -11,7 +11,7 @@ from typing import Any
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES, roles_of
-from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerRole, RunConfig
+from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
 
@@ -62,16 +62,18 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
 
 
 def entry_label(entry: EntryConfig) -> str:
-    """Return an entry's name with the options that differ from their defaults."""
+    """Return an entry's name with the options that differ from their defaults; ``+`` joins entries of a pattern."""
+    if entry.next_layers:
+        return "+".join(map(entry_label, entry.pattern))
     options = entry.options.model_dump(mode="json", exclude_defaults=True)
     changed = [f"{name}={text(scalar(value))}" for name, value in options.items()]
     return f"{entry.name}({', '.join(changed)})" if changed else entry.name
 
 
-def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
+def _family_label(family: str, roles: PerSide, registry: Registry) -> str:
     """Return the single name that expands to these roles, else the names by role joined with ``/``."""
     labels = {role: entry_label(entry) for role, entry in roles.by_role().items()}
-    for role in ("decoder", "encoder", "cross"):
+    for role in sorted(labels, key=("decoder", "encoder", "cross").index):
         name = roles.role(role).name
         defaults = registry.find(family, name).entry.role_defaults
         own = [other for other in labels if defaults.get(other, name) == name]

@@ -16,9 +16,9 @@ class EncoderLayer(nn.Module):
     def __init__(self, build: Builder, layer: int) -> None:
         super().__init__()
         self.attention = build.attention("encoder", layer)
-        self.attention_branch = build.branch()
-        self.feed_forward = build.feed_forward()
-        self.feed_forward_branch = build.branch()
+        self.attention_branch = build.branch("encoder", layer)
+        self.feed_forward = build.feed_forward("encoder", layer)
+        self.feed_forward_branch = build.branch("encoder", layer)
 
     def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
         x = self.attention_branch(x, lambda h: self.attention(h, None, ctx, None, record), record)
@@ -35,16 +35,16 @@ class DecoderLayer(nn.Module):
     def __init__(self, build: Builder, layer: int) -> None:
         super().__init__()
         self.attention = build.attention("decoder", layer)
-        self.attention_branch = build.branch()
+        self.attention_branch = build.branch("decoder", layer)
         self.between: nn.Module | SharedModule | None = None
         if build.config.quirks.decoder_feed_forward == "after-each":
-            self.between = build.feed_forward()
-            self.between_branch = build.branch()
+            self.between = build.feed_forward("decoder", layer)
+            self.between_branch = build.branch("decoder", layer)
         if "cross" in roles_of(build.config):
             self.cross = build.attention("cross", layer)
-            self.cross_branch = build.branch()
-        self.feed_forward = build.feed_forward()
-        self.feed_forward_branch = build.branch()
+            self.cross_branch = build.branch("decoder", layer)
+        self.feed_forward = build.feed_forward("decoder", layer)
+        self.feed_forward_branch = build.branch("decoder", layer)
 
     def forward(
         self,

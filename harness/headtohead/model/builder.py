@@ -11,9 +11,11 @@ from torch import nn
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import Bound, find_bound, find_geometry
-from headtohead.model.layers import FeedForward, Generators, Init, ResidualBlock, SharedModule, StackedLayerNorm
+from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward
 from headtohead.model.members import (
     MaskValue,
+    PerLayerMasking,
+    PerLayerPositional,
     PerMemberMasking,
     PerMemberMaskValue,
     PerMemberPositional,
@@ -36,7 +38,7 @@ def member_generator(seed: int, purpose: str) -> torch.Generator:
 
 
 def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
-    """Build the encodings and styles of a variant alone, with their initial values.
+    """Build the components of a variant alone, with their initial values.
 
     Raises:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
@@ -82,13 +84,19 @@ class Builder:
             geometry=find_geometry(self.config, role),
             generators=[self.generators[member] for member in own],
             layer=layer,
+            model=model,
         )
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role; members with different encodings are grouped."""
         parts, members = [], []
         for chosen, own in groups(self.configs, "positional", role):
-            parts.append(self.registry.positional(chosen.name)(chosen.options, self._context(role, None, own)))
+            built: dict[str, Positional] = {}  # equal entries share their parameters, as all layers do
+            for each in chosen.pattern:
+                if (key := each.model_dump_json()) not in built:
+                    built[key] = self.registry.positional(each.name)(each.options, self._context(role, None, own))
+            layers = [built[each.model_dump_json()] for each in chosen.pattern]
+            parts.append(layers[0] if len(layers) == 1 else PerLayerPositional(layers))
             members.append(own)
             require_members(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberPositional(parts, members)
@@ -97,9 +105,11 @@ class Builder:
         """Return the masking of a role; members with different maskings are grouped."""
         parts, members = [], []
         for chosen, own in groups(self.configs, "masking", role):
-            parts.append(self.registry.masking(chosen.name)(chosen.options))
+            layers = [self.registry.masking(each.name)(each.options) for each in chosen.pattern]
+            for part in layers:
+                require_members(part)
+            parts.append(layers[0] if len(layers) == 1 else PerLayerMasking(layers))
             members.append(own)
-            require_members(parts[-1])
         return parts[0] if len(parts) == 1 else PerMemberMasking(parts, members)
 
     def dropout(self, kind: str) -> Dropout:
@@ -108,7 +118,7 @@ class Builder:
         return Dropout(self.dropout_rng, self._sites, self._rates[kind])
 
     def style(self, role: str, layer: int) -> Attention:
-        chosen = self.config.attention.role(role)
+        chosen = self.config.attention.role(role).at(layer)
         style = self.registry.attention(chosen.name)(chosen.options, self._context(role, layer))
         require_members(style)
         return style
@@ -116,6 +126,8 @@ class Builder:
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         style = self.style(role, layer)
         positional = self.positionals[role]
+        if isinstance(positional, PerLayerPositional):
+            positional = positional.of_layer(layer)
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
             style,
@@ -130,7 +142,7 @@ class Builder:
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
-            for chosen, _ in groups(self.configs, family, role):
+            for chosen in (each for found, _ in groups(self.configs, family, role) for each in found.pattern):
                 entry = self.registry.find(family, chosen.name).entry
                 assert issubclass(entry, Component)
                 if bound := find_bound(entry, chosen.options, family, role):
@@ -138,23 +150,27 @@ class Builder:
 
     def share(self, name: str) -> None:
         """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
-        module = self.norm() if name == "norm" else self.feed_forward()
+        module = (self.norm if name == "norm" else self.feed_forward)("decoder", None)
         assert isinstance(module, nn.Module)
         self.shared[name.replace("-", "_")] = module
 
-    def feed_forward(self) -> nn.Module | SharedModule:
+    def feed_forward(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
-        model = self.config.model
-        return FeedForward(
-            self.generators, model.d_model, model.d_ff, model.bias, self.init, model.activation, self.dropout("ffn")
-        )
+        chosen = self.config.feed_forward.role(role).at(layer)
+        entry = self.registry.feed_forward(chosen.name)(chosen.options, self._context(role, layer))
+        require_members(entry)
+        return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
-    def norm(self) -> nn.Module | SharedModule:
+    def norm(self, role: str, layer: int | None) -> nn.Module | SharedModule:
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
-        model = self.config.model
-        return StackedLayerNorm(len(self.generators), model.d_model, model.norm_eps, self.device)
+        chosen = self.config.norm.role(role).at(layer)
+        norm = self.registry.norm(chosen.name)(chosen.options, self._context(role, layer))
+        require_members(norm)
+        return norm
 
-    def branch(self) -> ResidualBlock:
-        return ResidualBlock(self.norm(), self.config.model.norm == "pre", self.dropout("residual"))
+    def branch(self, role: str, layer: int) -> ResidualBlock:
+        place = self.config.model.norm
+        post_norm = self.norm(role, layer) if place == "sandwich" else None
+        return ResidualBlock(self.norm(role, layer), place != "post", post_norm, self.dropout("residual"))

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import entries_of
 from headtohead.model.precision import one_thread
 from headtohead.model.transformer import Transformer
@@ -51,7 +52,7 @@ def count(
     classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
-    parts = {"positional", "attention", "masking", "model", "quirks"}
+    parts = {*FAMILIES, "model", "quirks"}
     shape = config.model_dump_json(include=parts, exclude={"model": ignored})
     key = (shape, classes, source_words, target_words, *lengths)
     if key not in _COUNTED:

@@ -55,9 +55,9 @@ def only_length(config: RunConfig) -> int | None:
     Raises:
         HeadToHeadError: If the style of the decoder is unknown.
     """
-    chosen = config.attention.decoder
-    style = current().attention(chosen.name)
-    return style.only_length(chosen.options, config.model)
+    pattern = [(current().attention(entry.name), entry.options) for entry in config.attention.decoder.pattern]
+    lengths = (style.only_length(options, config.model) for style, options in pattern)
+    return next((length for length in lengths if length is not None), None)
 
 
 def misfit(

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from headtohead.model.aligned import affine
 from headtohead.model.dropout import Dropout
-from headtohead.plugins.component import Initializer, init_per_member, normal, uniform
+from headtohead.plugins.component import Initializer, init_per_member, normal, require_like, uniform
+from headtohead.plugins.feed_forward import FeedForward
 
 Generators = Sequence[torch.Generator | None]
 
@@ -81,43 +81,30 @@ class StackedEmbedding(nn.Module):
         return torch.embedding(self.weight.flatten(0, 1), ids)
 
 
-class StackedLayerNorm(nn.Module):
-    """LayerNorm with gain and bias per member."""
+class StackedFeedForward(nn.Module):
+    """The linear maps of a feed-forward network (Vaswani et al. 2017, section 3.3; gated: Shazeer 2020, section 2)."""
 
-    def __init__(self, members: int, width: int, eps: float, device: torch.device) -> None:
+    def __init__(self, entry: FeedForward, init: Init, dropout: Dropout) -> None:
         super().__init__()
-        self.eps = eps
-        self.width = (width,)
-        self.single = members == 1
-        self.weight = nn.Parameter(torch.ones(members, 1, width, device=device))
-        self.bias = nn.Parameter(torch.zeros(members, 1, width, device=device))
-
-    def forward(self, x: Tensor) -> Tensor:
-        width = self.width
-        if self.single:
-            gain, bias = self.weight.view(width), self.bias.view(width)
-            return torch.layer_norm(x, width, gain, bias, self.eps)
-        return torch.addcmul(self.bias, torch.layer_norm(x, width, eps=self.eps), self.weight)
-
-
-class FeedForward(nn.Module):
-    """Two linear maps with an activation between them (Vaswani et al. 2017, section 3.3)."""
-
-    def __init__(
-        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: Init, activation: str, dropout: Dropout
-    ) -> None:
-        super().__init__()
-        self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
-        self.outer = StackedLinear(generators, d_ff, [d_model], bias, init)
-        self.activation: Callable[[Tensor], Tensor] = getattr(functional, activation)
+        model, generators = entry.context.model, entry.context.generators
+        self.inner = StackedLinear(generators, model.d_model, [model.d_ff] * (1 + entry.gated), model.bias, init)
+        self.outer = StackedLinear(generators, model.d_ff, [model.d_model], model.bias, init)
+        self.entry = entry
         self.dropout = dropout
 
     def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
         inner = self.inner(x)
-        activated = self.activation(inner)
+        inner, *gate = inner.chunk(2, dim=-1) if self.entry.gated else (inner,)
+        activated = self.entry.activate(inner)
+        require_like(self.entry, "activate", activated, inner, "member tokens d_ff")
         if record is not None:
             record("inner", inner)
             record("activated", activated)
+        for factor in gate:
+            activated = activated * factor
+            if record is not None:
+                record("gate", factor)
+                record("gated", activated)
         outer: Tensor = self.outer(self.dropout(activated))
         return outer
 
@@ -132,13 +119,24 @@ class SharedModule:
         return self.part(*arguments)  # type: ignore[no-any-return]
 
 
-class ResidualBlock(nn.Module):
-    """Residual connection with pre- or post-norm, and dropout on the output of the sublayer."""
+def unshared(part: object) -> Any:
+    """Return the module of a part of a layer, which may be the single instance of the model."""
+    return part.part if isinstance(part, SharedModule) else part
 
-    def __init__(self, norm: nn.Module | SharedModule, pre: bool, dropout: Dropout) -> None:
+
+class ResidualBlock(nn.Module):
+    """Residual connection with norms, and dropout on the output of the sublayer.
+
+    ``norm`` acts on the input, or on the sum without ``pre``; ``post_norm`` acts on the output of the sublayer.
+    """
+
+    def __init__(
+        self, norm: nn.Module | SharedModule, pre: bool, post_norm: nn.Module | SharedModule | None, dropout: Dropout
+    ) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre
+        self.post_norm = post_norm
         self.dropout = dropout
 
     def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
@@ -149,6 +147,9 @@ class ResidualBlock(nn.Module):
             record("norm", normed)
         output = inner(normed)
         record("output", output)
+        if self.post_norm is not None:
+            output = self.post_norm(output.to(x.dtype))
+            record("post_norm", output)
         total: Tensor = x + self.dropout(output)
         record("residual", total)
         if not self.pre:

@@ -33,13 +33,17 @@ def shape(config: RunConfig, registry: Registry) -> str:
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
             content[section].pop(name, None)
-    del content["masking"]
+    content["masking"] = {role: entry for role, entry in content["masking"].items() if "next_layers" in entry}
     content["positional"], content["limits"] = {}, []
     for role, chosen in ((role, config.positional.role(role)) for role in roles_of(config)):
         entry, options = registry.positional(chosen.name), chosen.options
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
-        if entry.by_row or entry.mechanisms_of(options) & {"draw", "content_bias", "score", "values"}:
+        if (
+            chosen.next_layers
+            or entry.by_row
+            or entry.mechanisms_of(options) & {"draw", "content_bias", "score", "values"}
+        ):
             content["positional"][role] = chosen.model_dump(mode="json")
         content["limits"].append(entry.limit(options))  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)
@@ -194,6 +198,31 @@ def require_mask(
             f"{type(masking).__name__}.mask returned a tensor of {mask.dtype}; return torch.bool, True where a query "
             "attends to a key"
         )
+
+
+class PerLayerPositional(Positional):
+    """Encodings of a role that alternate over the layers; none of them acts on embeddings."""
+
+    def __init__(self, parts: Sequence[Positional]) -> None:
+        super().__init__(Options(), parts[0].context)
+        self.entries = torch.nn.ModuleList(dict.fromkeys(parts))
+        self.order = [list(self.entries).index(part) for part in parts]
+
+    def of_layer(self, layer: int) -> Positional:
+        """Return the encoding of a layer."""
+        return self.entries[self.order[layer % len(self.order)]]  # type: ignore[return-value]
+
+
+class PerLayerMasking(Masking):
+    """Maskings of a role that alternate over the layers."""
+
+    def __init__(self, parts: Sequence[Masking]) -> None:
+        super().__init__(Options())
+        self.parts = parts
+
+    def role_properties(self, role: str) -> frozenset[str]:
+        """Return the properties that the maskings of all layers declare."""
+        return frozenset.intersection(*(part.role_properties(role) or frozenset() for part in self.parts))
 
 
 class PerMemberMasking(Masking):

@@ -17,7 +17,7 @@ from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding, StackedLinear
-from headtohead.model.members import PerMemberPositional, require_mask
+from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
 from headtohead.plugins.component import require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
@@ -31,9 +31,10 @@ The layer is None outside layers. Names, in the order of a post-norm model:
 
 - before the layers: ``embeddings``, ``scaled``, ``positions``, ``sum``; after them: ``final_norm``;
   each only if the model has this step
-- in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``
-- in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.output``, ``.residual``, ``.norm``;
-  the feed-forward between the attentions of a decoder layer has the prefix ``between``
+- in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``; with
+  ``model.norm: sandwich`` also ``post_norm``, after ``output``
+- in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.gate`` and ``.gated`` if it is gated, ``.output``,
+  ``.residual``, ``.norm``; the feed-forward between the attentions of a decoder layer has the prefix ``between``
 
 Values outside an attention are ``[member, tokens, width]``, with the tokens of a batch concatenated.
 """
@@ -91,8 +92,8 @@ class Transformer(nn.Module):
             EncoderLayer(build, layer) for layer in range(model.encoder_layers) if "encoder" in self.roles
         )
         self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
-        self.encoder_norm = build.norm() if model.final_norm and "encoder" in self.roles else None
-        self.decoder_norm = build.norm() if model.final_norm else None
+        self.encoder_norm = build.norm("encoder", None) if model.final_norm and "encoder" in self.roles else None
+        self.decoder_norm = build.norm("decoder", None) if model.final_norm else None
         self.lm_head = (
             StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
             if model.tie_embeddings in ("none", "embeddings")
@@ -197,7 +198,7 @@ class Transformer(nn.Module):
         embedding = self.source_embedding or self.target_embedding
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         for index, layer in enumerate(self.encoder):
-            x = layer(x, ctx, _recorder(observe, "encoder", index))
+            x = layer(x, ctx[index % len(ctx)], _recorder(observe, "encoder", index))
         return self._finish(x, self.encoder_norm, "encoder", source, observe)
 
     def decode(
@@ -229,7 +230,7 @@ class Transformer(nn.Module):
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
-            x = layer(x, memory, (own, cross), records=records)
+            x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), records=records)
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
     @staticmethod
@@ -279,19 +280,22 @@ class Transformer(nn.Module):
             cross = self._step_context("cross", position, at, (0, keys), of_keys[1])
             memory = memory.flatten(1, 2)
         x = self._embed(tokens, self.target_embedding, "decoder", position, beam_size=beam_size)
-        for layer, pair in zip(self.decoder, caches, strict=True):
-            x = layer(x, memory, (own, cross), pair)
+        for index, (layer, pair) in enumerate(zip(self.decoder, caches, strict=True)):
+            x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), pair)
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
         self, role: str, position: int, count: int, keys: tuple[int, int], lengths: Tensor
-    ) -> AttentionContext:
-        """Return the context of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
-        ctx = self._attention_context(role, (position, count), keys, lengths)
+    ) -> list[AttentionContext]:
+        """Return the contexts of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
+        contexts = self._attention_context(role, (position, count), keys, lengths)
         # On CUDA, the test would wait for the device.
-        if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all()):
-            return AttentionContext(ctx.query_positions, ctx.key_positions, None)
-        return ctx
+        return [
+            AttentionContext(ctx.query_positions, ctx.key_positions, None)
+            if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all())
+            else ctx
+            for ctx in contexts
+        ]
 
     def caches(self) -> list[tuple[Cache, Cache]]:
         """Return empty caches of self-attention and cross-attention per decoder layer."""
@@ -423,21 +427,24 @@ class Transformer(nn.Module):
 
     def _attention_context(
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, sampled: Tensor | None = None
-    ) -> AttentionContext:
+    ) -> list[AttentionContext]:
+        """Return the context of all layers, or those of the first layers if maskings alternate."""
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
-        mask = self.maskings[role].mask(role, query.positions, key.positions, lengths.flatten())
-        if mask is not None:
-            rows = (1, self.members, lengths.numel())
-            require_mask(self.maskings[role], mask, rows, query.positions, key.positions)
-            mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
-        declared = self.maskings[role].role_properties(role) or frozenset()
-        if sampled is not None:
-            return AttentionContext(sampled, sampled, mask, sampled_positions=True, declared=declared)
-        return AttentionContext(query.row, key.row, mask, declared=declared)
+        masking, contexts = self.maskings[role], []
+        for part in masking.parts if isinstance(masking, PerLayerMasking) else (masking,):
+            mask = part.mask(role, query.positions, key.positions, lengths.flatten())
+            if mask is not None:
+                rows = (1, self.members, lengths.numel())
+                require_mask(part, mask, rows, query.positions, key.positions)
+                mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
+            declared = part.role_properties(role) or frozenset()
+            at = (query.row, key.row) if sampled is None else (sampled, sampled)
+            contexts.append(AttentionContext(*at, mask, sampled_positions=sampled is not None, declared=declared))
+        return contexts
 
     def _cross_context(
         self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
-    ) -> AttentionContext:
+    ) -> list[AttentionContext]:
         keys = memory.shape[2] if self.attends_to_source else length
         self._check("cross", memory.shape[1], max(length, keys))
         key_lengths = memory_lengths if self.attends_to_source else lengths

@@ -76,6 +76,9 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
                 )
     if config.quirks.shift_targets and longest.get("target", 2) < 2:
         return "no target has a second token, so there is no label; set quirks.shift_targets: false"
+    for shared in config.quirks.shared_modules:
+        if len({entry.model_dump_json() for entry in config.entries(shared.replace("-", "_")).values()}) > 1:
+            return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
     if longest.get("source") == 0 and decode in STEPWISE:
@@ -108,25 +111,34 @@ def _needs_encoder(config: RunConfig) -> str | None:
 def _misfit(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in roles_of(config):
-        entry = config.attention.role(role)
-        style = registry.attention(entry.name)
-        try:
-            geometry = geometry_of(style, entry.options, config.model)
-        except HeadToHeadError as error:
-            return str(error)
-        entry = config.positional.role(role)
-        encoding = registry.positional(entry.name)
-        reason = misfit(encoding, encoding.mechanisms_of(entry.options), style, geometry, role)
-        if reason:
-            return reason
+        styles, encodings, geometries = config.attention.role(role), config.positional.role(role), set()
+        for layer in range(len(styles.pattern) * len(encodings.pattern)):
+            entry = styles.at(layer)
+            style = registry.attention(entry.name)
+            try:
+                geometry = geometry_of(style, entry.options, config.model)
+            except HeadToHeadError as error:
+                return str(error)
+            geometries.add(geometry)
+            entry = encodings.at(layer)
+            encoding = registry.positional(entry.name)
+            mechanisms = encoding.mechanisms_of(entry.options)
+            if encodings.next_layers and (mechanisms & {"embed", "draw"} or encoding.by_row):
+                return (
+                    f"{entry.name} acts before the first layer, so it cannot vary by layer; list encodings that act in "
+                    f"attention in positional.{role}, such as rotary and none, or use one encoding"
+                )
+            if reason := misfit(encoding, mechanisms, style, geometry, role):
+                return reason
+        if len(geometries) > 1:
+            return f"the styles that attention.{role} lists differ in heads or widths; list styles with the same sizes"
     return None
 
 
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
-        for role in roles_of(config):
-            options = getattr(config, family).role(role).options
-            registered = registry.find(family, getattr(config, family).role(role).name)
+        for role, chosen in ((role, each) for role, all in config.entries(family).items() for each in all.pattern):
+            options, registered = chosen.options, registry.find(family, chosen.name)
             try:
                 reason = registered.entry.incompatible_with(options, Setting(config, role, longest))
                 if not (reason is None or isinstance(reason, str)):

@@ -75,7 +75,7 @@ class _Masks:
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        if longest > LONGEST:
+        if longest > LONGEST or any(entry.next_layers for side in sides for entry in side.values()):
             return None
         cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
         keys = {"encoder": "source", "decoder": "target", "cross": cross}

@@ -124,5 +124,7 @@ class Incompatibilities:
 def _names(value: Any) -> Any:
     """Return entries without their options: names by role, or a name."""
     if isinstance(value, Mapping):
-        return value["name"] if "name" in value else {role: entry["name"] for role, entry in value.items()}
+        if "name" in value:
+            return value["name"] if "next_layers" not in value else [value["name"], *map(_names, value["next_layers"])]
+        return {role: _names(entry) for role, entry in value.items()}
     return value

@@ -103,7 +103,10 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     model, the causal mask allows a source token the tokens before it, so a second layer depends on their order.
     """
     return "encoder" in roles_of(config) and not any(
-        "order-invariant" not in registry.positional(config.positional.role(role).name).properties
+        any(
+            "order-invariant" not in registry.positional(entry.name).properties
+            for entry in config.positional.role(role).pattern
+        )
         or registry.attention(config.attention.role(role).name).depends_on_order()
         or _lacks(config, registry, role, "shows-the-rest")
         or not _lacks(config, registry, role, "hides-future")
@@ -118,6 +121,6 @@ def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
 
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:
     """Return whether the masking of a role lacks the property ``hiding``, such as ``hides-future``."""
-    entry = config.masking.role(role)
-    properties = registry.masking(entry.name)(entry.options).role_properties(role)
-    return properties is not None and hiding not in properties
+    maskings = (registry.masking(entry.name)(entry.options) for entry in config.masking.role(role).pattern)
+    declared = [masking.role_properties(role) for masking in maskings]
+    return any(properties is not None and hiding not in properties for properties in declared)

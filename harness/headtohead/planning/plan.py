@@ -331,13 +331,12 @@ class Plan:
 
     def _compared_entries(self) -> tuple[EntryRecord, ...]:
         """Return the plugin entries of the roles in which the variants differ."""
-        by_role = zip(*(entries_of(variant.config) for variant in self.variants), strict=True)
-        differing = [entries for entries in by_role if len({entry.name for _, entry in entries}) > 1]
+        used = [[(family, entry.name) for family, entry in entries_of(variant.config)] for variant in self.variants]
+        by_role = list(zip(*used, strict=True)) if len({*map(len, used)}) == 1 else used
+        differing = dict.fromkeys(entry for entries in by_role if len({*entries}) > 1 for entry in entries)
         return tuple(
             EntryRecord(family=family, name=name, summary=current().find(family, name).entry.summary())
-            for family, name in dict.fromkeys(
-                (family, entry.name) for entries in differing for family, entry in entries
-            )
+            for family, name in differing
         )
 
     @cached_property

@@ -17,6 +17,7 @@ from pathlib import Path
 from headtohead import data
 from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
+from headtohead.config.labels import listed
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
@@ -45,6 +46,7 @@ from headtohead.storage import states
 from headtohead.storage.contrasts import FactorContrast, Pairs
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
+from headtohead.storage.record import leaves
 from headtohead.storage.run import ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory
 
@@ -423,7 +425,11 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
         notes.append(f"{count_are(len(stale), 'finished run')} STALE: {changes}; retrain with --stale")
     data_sets = {variant.data_hash for variant in plan.variants}
     if len(data_sets) > 1:
-        notes.append(f"{len(data_sets)} different data sets; the plan describes the baseline's")
+        fields = [dict(leaves(variant.config.data.model_dump(mode="json"))) for variant in plan.variants]
+        differing = (name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1)
+        names = listed([f"data.{name.removeprefix('options.')}" for name in differing])
+        where = f", which differ in {names}" * bool(names)
+        notes.append(f"{len(data_sets)} data sets{where}; the plan describes the baseline's")
     if plan.draws:
         notes.append(f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}")
         if plan.loaded.file.probes is None:

@@ -77,7 +77,8 @@ def _tokens(config: RunConfig) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    return model.layers_in_all * (10 * model.d_model + model.d_ff)
+    gated = any(current().feed_forward(chosen.name).gated for chosen in config.entries("feed_forward").values())
+    return model.layers_in_all * (10 * model.d_model + (1 + 2 * gated) * model.d_ff)
 
 
 def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:

@@ -1,10 +1,10 @@
-"""Base class of encodings and attention styles, what the core passes to it, and the checks of its tensors."""
+"""Base class of the components of a model, what the core passes to it, and the checks of its tensors."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.plugins.entry import Entry, Options
+from headtohead.schema.run_config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class BuildContext:
             each member of a stack the initial weights of the same run trained alone. A generator
             is None on torch's device ``meta``, where tensors have shapes but no data.
         layer: Index of the layer, from 0; None for a component that all layers of a role share.
+        model: The section ``model`` of the configuration.
     """
 
     role: str
@@ -79,6 +81,7 @@ class BuildContext:
     geometry: Geometry
     generators: Sequence[torch.Generator | None]
     layer: int | None = None
+    model: ModelConfig = field(default_factory=ModelConfig)
 
     @property
     def members(self) -> int:
@@ -120,7 +123,7 @@ def init_per_member(
 
 
 class Component(nn.Module, Entry):
-    """Base of encodings and attention styles: a ``torch.nn.Module`` with a leading member axis.
+    """Base of the components of a model: a ``torch.nn.Module`` with a leading member axis.
 
     Life cycle:
 

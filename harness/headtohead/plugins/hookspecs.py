@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from headtohead.plugins.attention import Attention
     from headtohead.plugins.dataset import Dataset
+    from headtohead.plugins.feed_forward import FeedForward
     from headtohead.plugins.launcher import Launcher
     from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
+    from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
 
@@ -44,6 +46,16 @@ def register_attentions() -> Mapping[str, type[Attention]]:
 @hookspec
 def register_maskings() -> Mapping[str, type[Masking]]:
     """Return masking schemes by name."""
+
+
+@hookspec
+def register_feed_forwards() -> Mapping[str, type[FeedForward]]:
+    """Return feed-forward networks by name."""
+
+
+@hookspec
+def register_norms() -> Mapping[str, type[Norm]]:
+    """Return norms by name."""
 
 
 @hookspec

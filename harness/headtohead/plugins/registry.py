@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
     from headtohead.plugins.dataset import Dataset
     from headtohead.plugins.entry import Entry
+    from headtohead.plugins.feed_forward import FeedForward
     from headtohead.plugins.launcher import Launcher
     from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
+    from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
 
@@ -83,6 +85,13 @@ BUILT_IN = (
     "headtohead_plugins.masking.padding_causal",
     "headtohead_plugins.masking.window",
     "headtohead_plugins.masking.prefix",
+    "headtohead_plugins.feed_forward.relu",
+    "headtohead_plugins.feed_forward.gelu",
+    "headtohead_plugins.feed_forward.swiglu",
+    "headtohead_plugins.feed_forward.geglu",
+    "headtohead_plugins.feed_forward.relu2",
+    "headtohead_plugins.norm.layernorm",
+    "headtohead_plugins.norm.rmsnorm",
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.imported_runs",
@@ -110,6 +119,8 @@ FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",
     "attention": "headtohead.plugins.attention.Attention",
     "masking": "headtohead.plugins.masking.Masking",
+    "feed_forward": "headtohead.plugins.feed_forward.FeedForward",
+    "norm": "headtohead.plugins.norm.Norm",
     "dataset": "headtohead.plugins.dataset.Dataset",
     "recipe": "headtohead.plugins.recipe.Recipe",
     "launcher": "headtohead.plugins.launcher.Launcher",
@@ -203,6 +214,12 @@ class Registry:
 
     def masking(self, name: str) -> type[Masking]:
         return cast("type[Masking]", self.find("masking", name).entry)
+
+    def feed_forward(self, name: str) -> type[FeedForward]:
+        return cast("type[FeedForward]", self.find("feed_forward", name).entry)
+
+    def norm(self, name: str) -> type[Norm]:
+        return cast("type[Norm]", self.find("norm", name).entry)
 
     def dataset(self, name: str) -> type[Dataset]:
         return cast("type[Dataset]", self.find("dataset", name).entry)

@@ -16,4 +16,4 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 def roles_of(config: RunConfig) -> tuple[str, ...]:
     """Return the roles of a model, in the order in which its attentions are built."""
-    return ("decoder",) if config.model.architecture == "decoder-only" else ROLES
+    return config.roles

@@ -11,9 +11,10 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from headtohead.schema.sections import (
     ConfigSection,
@@ -21,6 +22,7 @@ from headtohead.schema.sections import (
     NotHashed,
     OmittedAtDefault,
     OmittingSection,
+    Options,
     ParsedOptions,
     RecordedOptions,
     VariesInStack,
@@ -168,10 +170,13 @@ class ModelConfig(OmittingSection):
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )
-    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each residual block")
-    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance in LayerNorm")
-    activation: Literal["relu", "gelu"] = Field("relu", description="activation of the feed-forward network")
-    bias: bool = Field(True, description="biases in projections and feed-forward networks")
+    norm: Literal["pre", "post", "sandwich"] = Field(
+        "pre",
+        description="position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
+        "each sublayer and after it, before the residual sum",
+    )
+    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm")
+    bias: bool = Field(True, description="biases in linear maps and norms")
     logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(
         None, gt=0, le=10**6, description="c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none"
     )
@@ -179,7 +184,8 @@ class ModelConfig(OmittingSection):
         "none",
         description="output: the output projection shares the target embedding; all: also the "
         "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
-        "one table even with separate vocabularies, and the output projection has its own weights",
+        "one table even with separate vocabularies, and the output projection has its own weights; with "
+        "decoder-only, all is output and embeddings is none",
     )
     init: Annotated[Literal["xavier", "torch"], VariesInStack()] = Field(
         "xavier",
@@ -198,7 +204,7 @@ class ModelConfig(OmittingSection):
     dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
     dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on the output of each residual block")
     final_norm: bool = Field(
-        True, description="LayerNorm after the encoder and after the decoder; default: only with norm: pre"
+        True, description="a norm after the encoder and after the decoder; default: not with norm: post"
     )
 
     @property
@@ -221,19 +227,30 @@ SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
 """Fields that set other fields of their section, as if those were written; the same mapping may override them."""
 
 
-class EntryConfig(ConfigSection):
-    """A registered entry with its options."""
+class EntryConfig(OmittingSection):
+    """A registered entry with its options, or the entries of successive layers."""
 
     name: str = Field(description="name of a registered entry")
     options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
+    next_layers: Annotated[tuple[EntryConfig, ...], OmittedAtDefault()] = Field(
+        (), description="entries of the next layers, where a file lists several; the list repeats over the layers"
+    )
+
+    @property
+    def pattern(self) -> tuple[EntryConfig, ...]:
+        """The entries of the first layers, which repeat over the layers; usually one."""
+        return (self.model_copy(update={"next_layers": ()}), *self.next_layers) if self.next_layers else (self,)
+
+    def at(self, layer: int | None) -> EntryConfig:
+        """Return the entry of a layer; None is a module outside the layers."""
+        return self.pattern[(layer or 0) % len(self.pattern)]
 
 
-class PerRole(ConfigSection):
-    """One entry per attention role."""
+class PerSide(ConfigSection):
+    """One entry for the encoder and one for the decoder."""
 
-    encoder: EntryConfig = Field(description="encoder self-attention")
-    decoder: EntryConfig = Field(description="decoder self-attention")
-    cross: EntryConfig = Field(description="target queries over source keys")
+    encoder: EntryConfig = Field(description="encoder")
+    decoder: EntryConfig = Field(description="decoder")
 
     def role(self, role: str) -> EntryConfig:
         """Return the entry of one role."""
@@ -243,6 +260,21 @@ class PerRole(ConfigSection):
     def by_role(self) -> dict[str, EntryConfig]:
         """Return the entries by role."""
         return {role: self.role(role) for role in type(self).model_fields}
+
+
+class PerRole(PerSide):
+    """One entry per attention role."""
+
+    cross: EntryConfig = Field(description="target queries over source keys")
+
+
+def _both(name: str) -> PerSide:
+    entry = EntryConfig(name=name, options=Options())
+    return PerSide(encoder=entry, decoder=entry)
+
+
+RETIRED = {"activation": "relu"}
+"""Former fields of the section ``model``, which earlier records and all run hashes contain with this value."""
 
 
 class EarlyStopping(ConfigSection):
@@ -455,11 +487,31 @@ class RunConfig(OmittingSection):
     positional: PerRole
     attention: PerRole
     masking: PerRole
+    feed_forward: Annotated[PerSide, OmittedAtDefault()] = _both("relu")
+    norm: Annotated[PerSide, OmittedAtDefault()] = _both("layernorm")
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
     init_from: Annotated[InitFrom | None, OmittedAtDefault()] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_retired(cls, values: Any) -> Any:
+        model = values.get("model")
+        if not isinstance(model, Mapping):
+            return values
+        return {**values, "model": {name: value for name, value in model.items() if RETIRED.get(name) != value}}
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The attention roles of the model, in the order in which its attentions are built."""
+        return ("decoder",) if self.model.architecture == "decoder-only" else tuple(PerRole.model_fields)
+
+    def entries(self, family: str) -> dict[str, EntryConfig]:
+        """Return the entries of a plugin family by role, in the roles that the model has."""
+        entries: dict[str, EntryConfig] = getattr(self, family).by_role()
+        return {role: entries[role] for role in self.roles if role in entries}
 
     def for_seed(self, seed: int) -> RunConfig:
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""

@@ -1,4 +1,4 @@
-"""Contract suites of encodings, attention styles, masks and datasets: subclass a suite and name the entry.
+"""Contract suites of components, masks and datasets: subclass a suite and name the entry.
 
     class TestMyPositional(PositionalContract):
         name = "my-positional"
@@ -58,6 +58,18 @@ class MaskingContract(_Contract):
     """Every invariant on one masking scheme: set ``name``."""
 
     family = "masking"
+
+
+class FeedForwardContract(_Contract):
+    """Every invariant on one feed-forward network: set ``name``."""
+
+    family = "feed_forward"
+
+
+class NormContract(_Contract):
+    """Every invariant on one norm: set ``name``."""
+
+    family = "norm"
 
 
 class DatasetContract:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal
 
+from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
@@ -87,8 +88,8 @@ def known_violations(config: RunConfig) -> dict[str, str]:
             causes |= dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")
         style = current().attention(attention.name)
         causes |= dict.fromkeys(style.known_violations, f"attention.{role}: {attention.name}")
-        for family in ("positional", "attention", "masking"):
-            chosen = getattr(config, family).role(role)
+    for family in FAMILIES:
+        for role, chosen in config.entries(family).items():
             options = current().find(family, chosen.name).entry.violations_by_option(chosen.options)
             causes |= {violated: f"{family}.{role}.{option}" for violated, option in options.items()}
     return causes

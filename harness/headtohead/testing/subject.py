@@ -19,9 +19,11 @@ from headtohead.model import attention
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.geometry import only_length
+from headtohead.model.layers import StackedFeedForward, unshared
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
+from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
@@ -172,6 +174,14 @@ class Subject:
         """Return the attention of a role in the first layer."""
         return attention_of(self.model, role)
 
+    def feed_forward(self, role: str) -> StackedFeedForward:
+        """Return the feed-forward network of the first layer of a role."""
+        return unshared(first_layer(self.model, role).feed_forward)  # type: ignore[no-any-return]
+
+    def norm(self, role: str) -> Norm:
+        """Return the first norm of the first layer of a role."""
+        return unshared(first_layer(self.model, role).attention_branch.norm)  # type: ignore[no-any-return]
+
     def positional(self, role: str) -> Positional:
         """Return the positional encoding of a role."""
         part = self.model.positionals[role]
@@ -302,9 +312,14 @@ def _scale(parameter: Tensor) -> Tensor:
     return size.where(size > 0, typical.where(typical > 0, 1.0))
 
 
+def first_layer(model: Transformer, role: str) -> nn.Module:
+    """Return the first layer with a role."""
+    return (model.encoder if role == "encoder" else model.decoder)[0]
+
+
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
     """Return the attention of a role in the first layer of a model."""
-    layer = model.encoder[0] if role == "encoder" else model.decoder[0]
+    layer = first_layer(model, role)
     part = layer.cross if role == "cross" else layer.attention
     assert isinstance(part, MultiHeadAttention)
     return part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, get_args
 
 from headtohead.config.builder import resolve
 from headtohead.config.validation_errors import parse_options
@@ -13,7 +13,7 @@ from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.schema.run_config import DataConfig, ModelConfig, RunConfig, VocabularyConfig
 
 # With heads of width 2, every pairing of coordinates by a rotary encoding would be the same.
 SMALL: dict[str, Any] = {
@@ -38,6 +38,8 @@ def tiny_config(
     positional: Any = "sinusoidal",
     attention: Any = "split-heads",
     masking: Any = "padding-causal",
+    feed_forward: Any = "relu",
+    norm: Any = "layernorm",
     train: dict[str, Any] | None = None,
     quirks: dict[str, Any] | None = None,
     **model: Any,
@@ -48,6 +50,8 @@ def tiny_config(
         positional: A name, a mapping with ``name`` and options, or a mapping by role.
         attention: As ``positional``.
         masking: As ``positional``.
+        feed_forward: As ``positional``.
+        norm: As ``positional``, or a position of the norms, the value of ``model.norm``.
         train: Fields of the section ``train`` that differ from those of ``TRAIN``.
         quirks: Fields of the section ``quirks``.
         **model: Fields of the section ``model`` that differ from those of ``SMALL``.
@@ -56,11 +60,15 @@ def tiny_config(
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
     train = train or {}
+    if norm in get_args(ModelConfig.model_fields["norm"].annotation):
+        model["norm"], norm = norm, "layernorm"
     replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if {"epochs", "tokens"} & {*train} else set()
     raw = {
         "positional": positional,
         "attention": attention,
         "masking": masking,
+        "feed_forward": feed_forward,
+        "norm": norm,
         "model": SMALL | model,
         "train": {name: value for name, value in TRAIN.items() if name not in replaced} | train,
         "quirks": quirks or {},

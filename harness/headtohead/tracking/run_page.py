@@ -55,7 +55,8 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     params: dict[str, Any] = {**resolved.axes, **identity, **costs}
     config = resolved.config.model_dump(mode="json")
     for family in FAMILIES:
-        roles = config.pop(family)
+        config.pop(family, None)  # omitted at its default
+        roles = getattr(resolved.config, family).model_dump(mode="json")
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
         first, *others = entries.values()
         if all(entry == first for entry in others):
@@ -64,7 +65,8 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
             params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
         for name, entry in entries.items():
             options = {f"{name}.{option}": value for option, value in leaves(entry["options"])}
-            params = {name: entry["name"], **options} | params
+            names = "+".join(each["name"] for each in (entry, *entry.get("next_layers", ())))
+            params = {name: names, **options} | params
     named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
     fields = {name: value for name, value in named if not is_runtime(*name.split(".")[:2])} | params
     return {mlflow_name(name): text(value)[:PARAM_LIMIT] for name, value in fields.items() if value is not None}

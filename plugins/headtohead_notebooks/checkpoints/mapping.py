@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from headtohead.data.prepared import Side
 from headtohead.errors import HeadToHeadError
-from headtohead.model.layers import StackedLayerNorm, StackedLinear
+from headtohead.model.layers import StackedLinear
+from headtohead.plugins.norm import Norm
 from headtohead_notebooks.recipes.notebook_recipe import Checkpoint
 
 NAMES_SHOWN = 5
@@ -165,7 +166,7 @@ def _notebook_shape(model: nn.Module, name: str, tensor: Tensor, parts: int) -> 
     if isinstance(module, StackedLinear):
         is_weight = name.endswith(".weight")
         return [outputs // parts, *(inputs if is_weight else ())], is_weight
-    return [outputs] if isinstance(module, StackedLayerNorm) else [*inputs, outputs], False
+    return [outputs] if isinstance(module, Norm) else [*inputs, outputs], False
 
 
 def _count(placeholder: str, patterns: Iterable[str], state: Mapping[str, Tensor]) -> int:

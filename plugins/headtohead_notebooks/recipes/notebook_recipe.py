@@ -64,7 +64,7 @@ class NotebookRecipe(Recipe):
         raise NotImplementedError
 
 
-MODEL = {"norm": "post", "final_norm": False, "activation": "relu", "init": "torch"}
+MODEL = {"norm": "post", "final_norm": False, "init": "torch"}
 """Fields of ``model`` with the same values in nearly all notebooks."""
 
 TRAIN = {"optimizer": "adam", "weight_decay": 0.0, "schedule": "constant", "warmup_steps": 0, "clip_norm": None}

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.layers import unshared
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
 from headtohead_notebooks.trace import examples, formulas
@@ -144,7 +145,7 @@ class _Collector:
         """Add a step before or after the layers of a side."""
         if name == "final_norm":
             example = examples.layer_norm(self.block_input, self._eps, values)
-            self._add(f"{role}.norm", values, role, formulas.FINAL_NORM, example)
+            self._add(f"{role}.norm", values, role, (self._norm_formula(role), formulas.FINAL_NORM), example)
             return
         example = None
         formula, meaning = formulas.EMBEDDING[name]
@@ -161,12 +162,17 @@ class _Collector:
         part, _, step = name.partition(".")
         formula, meaning = formulas.FEED_FORWARD[step]
         example = None
-        if step == "inner":
-            formula = f"H = {formulas.block_input(self._pre_norm)} W_1"
-        if step in ("inner", "output"):
-            formula = formulas.with_bias(formula, "b_1" if step == "inner" else "b_2", self.model.config.model.bias)
+        stack = self.model.encoder if role == "encoder" else self.model.decoder
+        entry = unshared(getattr(stack[layer], part)).entry
+        number = {"inner": 1, "output": 2, "gate": 3}.get(step)
+        if step in ("inner", "gate"):
+            formula = formula.replace("X", formulas.block_input(self._pre_norm))
+        if step == "output" and entry.gated:
+            formula = formula.replace("f(H)", "(f(H) ∘ G)")
+        if number:
+            formula = formulas.with_bias(formula, f"b_{number}", self.model.config.model.bias)
         if step == "activated":
-            formula = formulas.ACTIVATIONS[self.model.config.model.activation]
+            formula = entry.formula()
             example = examples.relu(self.steps[-1].values, values)
         path = f"{role}.{layer}.{part.replace('_', '-')}"
         self._add_block_step(path, step, role, values, (formula, meaning), example)
@@ -194,6 +200,8 @@ class _Collector:
         example: CellExample | None = None,
     ) -> None:
         """Add a step of a residual block and update the input of the next one."""
+        if step in ("norm", "post_norm"):
+            description = self._norm_formula(role), description[1]
         if step == "norm":
             example = examples.layer_norm(self.block_input, self._eps, values)
         if step == "residual":
@@ -245,7 +253,12 @@ class _Collector:
 
     @property
     def _pre_norm(self) -> bool:
-        return self.model.config.model.norm == "pre"
+        return self.model.config.model.norm != "post"
+
+    def _norm_formula(self, role: str) -> str:
+        stack = self.model.encoder if role == "encoder" else self.model.decoder
+        formula: str = unshared(stack[0].attention_branch.norm).formula()
+        return formula
 
     @property
     def _eps(self) -> float:

@@ -21,16 +21,17 @@ EMBEDDING: dict[str, Description] = {
 }
 
 FEED_FORWARD: dict[str, Description] = {
-    "inner": ("", "before the activation: each token projected to the inner width"),
+    "inner": ("H = X W_1", "before the activation: each token projected to the inner width"),
     "activated": ("", "after the activation"),
+    "gate": ("G = X W_3", "each token projected to the inner width a second time"),
+    "gated": ("f(H) ∘ G", "the activation times the second projection, element by element"),
     "output": ("F = f(H) W_2", "projected back to the model width"),
     "residual": ("X + F", "the input plus the output of the block"),
-    "norm": ("(x − μ) / √(σ^2 + ε) · γ + β", "each token normalised to mean 0 and variance 1"),
+    "norm": ("", "each token normalised"),
+    "post_norm": ("", "the output of the block, each token normalised"),
 }
 
-ACTIVATIONS = {"relu": "f(H) = max(0, H)", "gelu": "f(H) = H · Φ(H)"}
-
-FINAL_NORM: Description = ("(x − μ) / √(σ^2 + ε) · γ + β", "the last LayerNorm, after all layers of this side")
+FINAL_NORM = "the last norm, after all layers of this side"
 
 OUTPUT: dict[str, Description] = {
     "logits": ("X W", "a score for every word of the target vocabulary"),
@@ -45,8 +46,8 @@ def with_bias(formula: str, bias: str, has_bias: bool) -> str:
 
 
 def block_input(pre_norm: bool) -> str:
-    """Return the input of a residual block: LN(X) with pre-norm, else X."""
-    return "LN(X)" if pre_norm else "X"
+    """Return the input of a residual block: N(X) with pre-norm, else X."""
+    return "N(X)" if pre_norm else "X"
 
 
 def attention_formulas(
@@ -122,4 +123,5 @@ def attention_formulas(
         ),
         "residual": ("X + O", "the input plus the output of the block"),
         "norm": FEED_FORWARD["norm"],
+        "post_norm": FEED_FORWARD["post_norm"],
     }

@@ -14,11 +14,13 @@ from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
 from headtohead.testing.tiny import TRAIN, changed
+
+TOKENWISE = ("feed_forward", "norm")
+"""Families that act on each token alone, outside attention, so that entries of other families do not affect them."""
 
 DEFAULTS = "defaults"
 """Description of the configuration in which all other entries are the defaults."""
@@ -40,7 +42,7 @@ def check_configurations(entry: Registered, registry: Registry) -> Iterator[tupl
     choices += [
         (f"{family} {name}", {entry.family: entry.name, family: name})
         for family in FAMILIES
-        if family != entry.family
+        if family != entry.family and (family in TOKENWISE) == (entry.family in TOKENWISE)
         for name in sorted(registry.entries[family])
     ]
     seen = set()
@@ -85,9 +87,8 @@ def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str,
 @cache
 def _default_names(family: str) -> dict[str, str]:
     """Return the default entry of each role."""
-    defaults: dict[str, Any] = {"positional": "none", "attention": "split-heads", "masking": "padding-causal"}
-    config = tiny_config(**defaults)
-    return {role: getattr(config, family).role(role).name for role in roles_of(config)}
+    config = tiny_config(positional="none")
+    return {role: chosen.name for role, chosen in config.entries(family).items()}
 
 
 def reduced(config: RunConfig) -> RunConfig:

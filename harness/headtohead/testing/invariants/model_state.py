@@ -46,11 +46,17 @@ def _closed_form(subject: Subject) -> int:
         total += (encoder_layers if role == "encoder" else decoder_layers) * (projections + own)
         total += sum(parameter[0].numel() for parameter in positional.parameters())
     per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
-    feed_forwards = encoder_layers + decoder_layers * per_decoder_layer
-    feed_forward = linear(width, config.d_ff) + linear(config.d_ff, width)
-    total += feed_forward * (1 if "feed-forward" in quirks.shared_modules else feed_forwards)
-    norms = feed_forwards + encoder_layers + (1 + encodes) * decoder_layers + (1 + encodes) * config.final_norm
-    total += 2 * width * (1 if "norm" in quirks.shared_modules else norms)
+    number = {"encoder": encoder_layers, "decoder": decoder_layers * per_decoder_layer}
+    for role in subject.config.entries("feed_forward"):
+        entry = subject.feed_forward(role).entry
+        inner = (1 + entry.gated) * linear(width, config.d_ff)
+        own = sum(parameter[0].numel() for parameter in entry.parameters())
+        shared = "feed-forward" in quirks.shared_modules
+        total += (inner + linear(config.d_ff, width) + own) * ((role == "decoder") if shared else number[role])
+        norms = number[role] + (encoder_layers if role == "encoder" else (1 + encodes) * decoder_layers)
+        norms = norms * (1 + (config.norm == "sandwich")) + config.final_norm
+        own = sum(parameter[0].numel() for parameter in subject.norm(role).parameters())
+        total += own * ((role == "decoder") if "norm" in quirks.shared_modules else norms)
     total += vocab_sizes.target * width
     total += vocab_sizes.source * width if encodes and config.tie_embeddings in ("none", "output") else 0
     return total + (linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Literal
 
 import torch
@@ -24,6 +25,7 @@ SHORTEST = 3
 """Length of the shortest source; with two tokens, reversal is the only reordering."""
 
 CHANGED = ("member", "sentence", "changed token")
+COORDINATES = ("member", "token", "coordinate")
 
 
 @invariant("causality")
@@ -232,3 +234,34 @@ def _chosen(mask: Tensor, positions: Tensor, axis: int) -> Tensor:
     shape = list(mask.shape)
     shape[axis] = positions.shape[-1]
     return mask.gather(axis, positions.unsqueeze(-2 if axis == -1 else -1).expand(shape))
+
+
+@invariant("tokens-alone", scope="entry")
+@torch.no_grad()
+def tokens_are_processed_alone(subject: Subject) -> Verdict:
+    """The output of a feed-forward network or a norm at a token depends on this token alone, not on its position."""
+    modules, verdicts = {"feed-forward network": subject.feed_forward, "norm": subject.norm}, []
+    for name, role in product(modules, subject.config.entries("norm")):
+        module, x = modules[name](role), subject.activations(role)[0][:, 0]
+        alone = torch.cat([module(token) for token in x.split(1, dim=1)], dim=1)
+        for other, by in ((alone, "by other tokens"), (module(x.flip(1)).flip(1), "by the position of a token")):
+            verdict = within((module(x) - other).abs(), f"change of the output of a {name} {by}", COORDINATES)
+            verdicts.append(verdict.in_role(role))
+    return worst(*verdicts)
+
+
+@invariant("norm-invariance", scope="entry")
+@torch.no_grad()
+def norms_are_invariant_as_declared(subject: Subject) -> Verdict:
+    """A norm has the same output for a token times a positive number, or plus a number, exactly if it declares this.
+
+    Tokens are large, so that ``norm_eps`` is negligible.
+    """
+    verdicts = []
+    for role in subject.config.entries("norm"):
+        norm, x = subject.norm(role), 1e6 * subject.activations(role)[0][:, 0]
+        for name, changed in (("scale-invariant", 3 * x), ("shift-invariant", x + 1e6)):
+            bounded, kind = (within, name) if name in norm.properties else (beyond, f"not {name}")
+            verdict = bounded((norm(changed) - norm(x)).abs(), f"change of a norm that is {kind}", COORDINATES)
+            verdicts.append(verdict.in_role(role))
+    return worst(*verdicts)

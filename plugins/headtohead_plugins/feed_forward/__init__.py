@@ -1,0 +1,1 @@
+"""Built-in feed-forward networks, one file each."""

@@ -144,8 +144,8 @@ def main() -> None:
             finally:
                 browser.process.kill()
                 browser.process.wait()
-        shown = ", ".join(f"{one:.1f}" for one in times)
-        each = [one / options.visits for one in spent]
+        shown = ", ".join(f"{duration:.1f}" for duration in times)
+        each = [duration / options.visits for duration in spent]
         print(
             f"list of studies: {shown} s; processor per visit: server {each[0]:.2f} s, browser {each[1]:.2f} s; ",
             end="",

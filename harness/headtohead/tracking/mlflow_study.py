@@ -162,7 +162,7 @@ class MlflowStudy(StudyLogger):
                 (folder / name).write_text(page_of_probe, encoding="utf-8")
             client.log_artifacts(parent, str(folder), ATTENTION)
         self.probes = [run_page.run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
-        description = self._description(page.mark + markdown_escape(page.headline), page.warning)
+        description = self._description(markdown_escape(page.headline))
         client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description)
 
     def finish(self) -> list[str]:
@@ -190,12 +190,14 @@ class MlflowStudy(StudyLogger):
         links = {name: page.lstrip("/") for name, page in links.items()}
         if self.report and (self.report / "index.html").is_file():
             links = {"full report": run_page.run_link(index, parent, "report/index.html"), **links}
+        if self.probes:
+            links["attention of every variant"] = self.probes[0]
         run_id = best and self.to.run_ids.get(best.run_hash)
         address = run_page.run_link(self.to.experiment_id, run_id) if run_id else ""
         paragraphs = self.page.note(links, self._figure, address)
         return "\n\n".join(filter(None, paragraphs))[: run_page.TAG_LIMIT]
 
-    def _description(self, answer: str, warning: str = "") -> str:
+    def _description(self, answer: str) -> str:
         """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
         plan = self.study.record
         probes = "; ".join(
@@ -205,7 +207,6 @@ class MlflowStudy(StudyLogger):
         )
         paragraphs = [
             f"**{markdown_escape(plan.question)}** {answer}",
-            warning,
             f"![Differences with their intervals]({self._figure})" * bool(self._figure),
             safe_markdown(plan.description or ""),
             f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",

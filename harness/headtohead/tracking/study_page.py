@@ -102,21 +102,15 @@ class StudyPage:
         """Whether a run has not ended."""
         return bool(self.counts.keys() & (states.PENDING | {"waiting"}))
 
-    @property
-    def mark(self) -> str:
-        """A word before the answer if it lacks the word and the file or a plugin has changed since, else nothing."""
-        return "**STALE** " * (bool(self.stale) and not self.headline.startswith("STALE"))
-
-    @property
-    def warning(self) -> str:
-        """A paragraph with the changes since the runs were trained; empty without a change."""
-        return f"**STALE**: {markdown_escape(self.stale)}. The results are older." * bool(self.stale)
-
     @cached_property
     def headline(self) -> str:
-        """The answer in a line; without an answer, how many runs have a result and when the last run will end."""
+        """The answer in a line; without an answer, how many runs have a result and when the last run will end.
+
+        A change since the report was written is named in front, as the report does.
+        """
         if self.answer is not None:
-            return single_line(self.answer["answer"])
+            line = single_line(self.answer["answer"])
+            return f"STALE ({self.stale}): {line}" if self.stale and not line.startswith("STALE") else line
         name, left = self.study.name, None
         done = sum(self.counts[state] for state in states.RESULTS)
         line = f"No answer yet: {done} of {self.counts.total()} runs have a result"
@@ -184,8 +178,7 @@ class StudyPage:
         """
         plan, answer = self.study.record, self.answer
         summary, _, clauses = self.headline.partition(". ")
-        yield f"**{markdown_escape(plan.question)}** {self.mark}{markdown_escape(summary)}"
-        yield self.warning
+        yield f"**{markdown_escape(plan.question)}** {markdown_escape(summary)}"
         yield f"![Differences with their intervals]({figure})" * bool(figure)
         yield "\n".join(f"- {markdown_escape(clause)}" for clause in clauses.split("; ") if clause)
         yield " · ".join(f"[{name}]({address})" for name, address in links.items())

@@ -175,7 +175,8 @@ def numbers(schema: Schema, whole: Schema | None = None, path: tuple[str, ...] =
     rest = (schema.get("items"), schema.get("additionalProperties"))
     inner += [((*path, "[0]"), part) for part in rest if isinstance(part, dict)]
     for place, part in inner:
-        yield from numbers(part, whole, place)
+        if place.count("next_layers") < 2:  # the entries of further layers have the schema of the first
+            yield from numbers(part, whole, place)
 
 
 def limits(number: Schema) -> tuple[float | None, float | None]:

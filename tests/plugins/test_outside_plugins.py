@@ -19,8 +19,8 @@ from headtohead.cli import main
 from headtohead.plugin import Geometry
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current
-from headtohead.testing import tiny_config
-from made import separate_registry
+from headtohead.testing import check, tiny_config
+from made import separate_registry, unexpected
 from made.equality import same_function
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
@@ -41,7 +41,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, CONTRACT, PYTHON_USE, STYLE = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE, STYLE, NETWORK = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
 (EXPECTED_OUTPUT,) = blocks("text")
@@ -98,6 +98,14 @@ def test_the_attention_style_of_the_page_is_the_built_in_gate_per_head() -> None
     gated = tiny_config(attention={"name": "gated", "per": "head"})
     rename = lambda weights: {name.replace("style.weight", "style.gate"): x for name, x in weights.items()}  # noqa: E731
     assert same_function(tiny_config(attention="head-gate"), gated, rename)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_feed_forward_network_of_the_page_acts_on_each_token_alone() -> None:
+    current().add_file(Path("leaky.py"), NETWORK.encode())
+    verdicts = check(tiny_config(feed_forward="leaky"))
+    assert unexpected(verdicts) == {}
+    assert "holds" in {verdict.state for key, verdict in verdicts.items() if "tokens-alone" in str(key)}
 
 
 @pytest.fixture(scope="module")

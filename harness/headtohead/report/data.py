@@ -62,7 +62,9 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
         if has_sources and data.get("normalise")
         else "",
         "longest, tokens": _counts({side: most for side, most in (data.get("longest") or {}).items() if most}),
-        "bag-of-words upper bound": f"{bound:.3f} exact match on the test set" if bound and has_encoder else "",
+        "bag-of-words upper bound": f"{bound:.3f} exact match on the test set"
+        if bound and has_encoder and has_sources
+        else "",
         "licence": data.get("licence"),
         "citation": data.get("citation"),
         "data hash": data.get("data_hash"),

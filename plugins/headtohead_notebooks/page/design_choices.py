@@ -38,7 +38,11 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> list[Choice
     for config in configs:
         fields = config.model_dump(mode="json", exclude={"data": {"dataset", "options"}})
         labels = {
-            family: {role: label_at(config, (family, role), registry) for role in roles_of(config)}
+            family: {
+                role: label_at(config, (family, role), registry)
+                for role in roles_of(config)
+                if role in type(getattr(config, family)).model_fields  # cross-attention has no network of its own
+            }
             for family in FAMILIES
         }
         columns.append(dict(_flat("", fields | labels)))

@@ -39,7 +39,7 @@ test: .venv/installed-dev
 
 # More workers than cores: these tests wait for other processes in a third of their time.
 test-slow: .venv/installed-dev
-	$(TEST) -n $$(($$(getconf _NPROCESSORS_ONLN) + 4)) --durations 40 -m slow
+	$(TEST) -n $$((2 * $$(getconf _NPROCESSORS_ONLN))) --durations 40 -m slow
 
 test-all: test test-slow
 

@@ -33,6 +33,7 @@ import torch
 from plain import PlainTraining, Size
 
 from headtohead.config.builder import resolve
+from headtohead.data import Split
 from headtohead.planning.stacking import MAX_MEMBERS, fastest_members
 from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
@@ -202,9 +203,8 @@ class RandomData:
         self.source_vocabulary = FakeVocabulary(size.source_words)
         self.target_vocabulary = FakeVocabulary(size.target_words)
         source, target = random_batch(size)
-        split = type("Split", (), {})()
-        split.source = [row[row != 0].numpy() for row in source]
-        split.target = [row[row != 0].numpy() for row in target]
+        ids = ([row[row != 0].numpy() for row in side] for side in (source, target))
+        split = Split(*ids, source_text=[], target_text=[], references=[])
         self.splits = {"train": split, "valid": split}
         self.record = {"longest": {"source": size.source_time, "target": size.target_time + 1}}
 

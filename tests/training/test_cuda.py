@@ -132,7 +132,7 @@ def test_a_step_has_few_operations_and_none_that_the_host_waits_for(monkeypatch:
     budget = importlib.import_module("budget")
     alone, many = (budget.step_budget(budget.SIZES[0], members, [{"model": {"dropout": 0.1}}]) for members in (1, 256))
     assert sum(alone.operations.values()) <= 245
-    assert sum(many.operations.values()) <= 320
+    assert sum(many.operations.values()) <= 325
     assert alone.operations["dropout"] == 24
     assert many.bytes > 100 * alone.bytes
 

@@ -279,9 +279,9 @@ class Subject:
         return all(self.hides("future", role) for role in self.target_key_roles)
 
     def uses_plain_softmax(self, role: str) -> bool:
-        """Return whether a role's weights are the softmax of scaled products, separately in each head."""
+        """Return whether a role's weights are the softmax of scaled products of its tokens, separately in each head."""
         style = self.attention(role).style
-        own = ("scores", "mix_scores", "normalise", "mix")
+        own = ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
         return style.projects and not any(overrides(style, Attention, name) for name in own)
 
     def counts_rows(self, role: str) -> bool:

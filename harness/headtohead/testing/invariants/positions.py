@@ -158,7 +158,7 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
     if not subject.uses_plain_softmax(role):
-        return does_not_apply("the style's weights are not a plain softmax of the scores")
+        return does_not_apply("the style's weights are not a plain softmax of the tokens' scores")
     x, memory = (None if side is None else side[:, :, :1].expand_as(side) for side in subject.activations(role))
     recorded: dict[str, Tensor] = {}
     # Without a mask, the weights depend on the encoding alone.

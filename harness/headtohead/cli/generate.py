@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Translate TEXT with RUN, a run's directory or a prefix of its name.
 
-    A run whose data have no sources, such as a text file, continues TEXT. A run on sequences with labels prints the
+    A run on data without sources, such as a text file, continues TEXT. A run on sequences with labels prints the
     labels of the words in brackets, or of the last word. Without TEXT, sentences are read from standard input, one
     sentence per line.
     """

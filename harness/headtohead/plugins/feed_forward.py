@@ -12,8 +12,8 @@ from headtohead.plugins.component import Component
 class FeedForward(Component):
     """The network ``W_2 f(W_1 x)``, or ``W_2 (f(W_1 x) * W_3 x)`` if it is gated; override ``activate``, which is f.
 
-    The core provides the linear maps with their biases, and drops out the input of the last one. Each layer has an
-    object of its own; ``context.model.d_ff`` is the inner width.
+    The core provides the linear maps with their biases, and drops out the input of the last one. It builds one
+    object per layer; ``context.model.d_ff`` is the inner width.
     """
 
     hooks = ("activate",)

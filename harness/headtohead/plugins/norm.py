@@ -13,7 +13,7 @@ from headtohead.plugins.component import Component, require_like
 class Norm(Component):
     """A norm with a gain per coordinate, and a bias if ``has_bias``; override ``normalise``.
 
-    Each position has an object of its own; ``model.norm`` selects the positions. ``context.model.norm_eps`` is
+    The core builds one object per position; ``model.norm`` selects the positions. ``context.model.norm_eps`` is
     the number that keeps a token of zeros finite.
     """
 

@@ -287,7 +287,7 @@ class EarlyStopping(ConfigSection):
 
 
 DECAYS_TO_ZERO = ("cosine", "wsd")
-"""Values of ``train.schedule`` that end at a learning rate of 0."""
+"""Values of ``train.schedule`` that end at the learning rate ``train.final_lr``, by default 0."""
 
 
 class TrainConfig(OmittingSection):

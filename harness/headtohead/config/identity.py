@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from headtohead.config.builder import FAMILIES
 from headtohead.schema.roles import ROLES, roles_of
-from headtohead.schema.run_config import RETIRED, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 
 
@@ -24,7 +24,6 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     Fields of an encoder and of cross-attention are left out where the model has none.
     """
     fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
-    fields["model"] |= RETIRED
     for family in fields.keys() & FAMILIES:
         fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
     if "encoder" in unused:

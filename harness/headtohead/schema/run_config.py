@@ -11,10 +11,9 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from headtohead.schema.sections import (
     ConfigSection,
@@ -273,10 +272,6 @@ def _both(name: str) -> PerSide:
     return PerSide(encoder=entry, decoder=entry)
 
 
-RETIRED = {"activation": "relu"}
-"""Former fields of the section ``model``, which earlier records and all run hashes contain with this value."""
-
-
 class EarlyStopping(ConfigSection):
     """Stop when a validation metric no longer improves."""
 
@@ -494,14 +489,6 @@ class RunConfig(OmittingSection):
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
     init_from: Annotated[InitFrom | None, OmittedAtDefault()] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_retired(cls, values: Any) -> Any:
-        model = values.get("model")
-        if not isinstance(model, Mapping):
-            return values
-        return {**values, "model": {name: value for name, value in model.items() if RETIRED.get(name) != value}}
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.run_config import RETIRED
 from headtohead.storage import states
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
@@ -86,8 +85,7 @@ def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> Non
         HeadToHeadError: If they differ; names the first different field.
     """
     record = existing.record
-    stored = dict(leaves({"config": {"model": RETIRED}}))
-    stored |= leaves({"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]})
+    stored = dict(leaves({"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}))
     field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
     if field is not None:
         field = field.removeprefix("config.")

@@ -446,7 +446,7 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = Non
     check_target(target, force=force)
     loaded = load(find_run(run, runs_folder(given=runs)))
     weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
-    return write_exported(target, loaded.record, weights, loaded.words, _card(loaded))
+    return write_exported(target, loaded.record, weights, loaded.words, _model_card(loaded))
 
 
 def register_model(experiment: Path | str, name: str, *, runs: Path | str | None = None, uri: str | None = None) -> str:
@@ -476,7 +476,7 @@ def register_model(experiment: Path | str, name: str, *, runs: Path | str | None
         return register(study, best, Path(folder), name, uri or default_uri(study.path.parent))
 
 
-def card(run: Path | str, *, runs: Path | str | None = None) -> str:
+def model_card(run: Path | str, *, runs: Path | str | None = None) -> str:
     """Return the model card of a finished run in Markdown, as `export` writes it.
 
     Args:
@@ -486,10 +486,10 @@ def card(run: Path | str, *, runs: Path | str | None = None) -> str:
     Raises:
         HeadToHeadError: If the run is not DONE or damaged.
     """
-    return _card(load(find_run(run, runs_folder(given=runs))))
+    return _model_card(load(find_run(run, runs_folder(given=runs))))
 
 
-def _card(loaded: LoadedRun) -> str:
+def _model_card(loaded: LoadedRun) -> str:
     from headtohead.report.model_card import model_card
     from headtohead.storage.frames import load_frames
 

@@ -93,7 +93,7 @@ def test_the_weights_are_a_plain_safetensors_file(run: Path, model: Path) -> Non
 
 def test_the_model_card_has_data_scores_limits_and_use(run: Path, model: Path) -> None:
     card = (model / "README.md").read_text(encoding="utf-8")
-    shown = CliRunner().invoke(main, ["card", str(run)])
+    shown = CliRunner().invoke(main, ["show", str(run), "--format", "markdown"])
     assert (shown.exit_code, shown.output) == (0, card)
     _, front, body = card.split("---\n", 2)
     metadata = yaml.safe_load(front)

@@ -1,22 +1,127 @@
-"""``h2h card``: the model card of a run."""
+"""``h2h card``: judge the component of a plugin file against three others on four tasks, on one page."""
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from pathlib import Path
+from string import Template
 
 import click
 
-from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
-from headtohead.cli.output import echo_text
+from headtohead.cli.options import reports_option, runs_option, seeds_option
+from headtohead.cli.output import echo, output_file
+
+BASELINES = {
+    "positional": ("rotary", "alibi", "sinusoidal"),
+    "attention": ("split-heads", "qk-norm", "gated"),
+    "masking": ("padding-causal", "{name: window, width: 8}", "{name: window, width: 16}"),
+    "feed_forward": ("gelu", "relu", "swiglu"),
+    "norm": ("layernorm", "rmsnorm", "dynamic-tanh"),
+}
+"""The components that an entry of each family is compared with."""
+
+TASKS = {
+    "toy-grammar": "size: 4000, test: 400",  # a translation
+    "induction": "longest: 24",
+    "copy": "split: length, longest: 10, test_lengths: [1, 15], size: 4000",
+    "stack-manipulation": "size: 4000",
+}
+"""The datasets, all generated, with their options."""
+
+FILE = Template("""\
+# h2h card $component trains this file if it exists; h2h plan $name.yaml shows the cost.
+question: Is the $family '$entry' better than three others on four small tasks?
+description: |
+  Translation, induction, copying of sequences longer than those of training, and operations on a stack. All variants
+  have equal data, steps, batches and learning rate, and as many parameters as the largest (without embeddings).
+  `tune: {train.lr: auto}` selects a rate for each variant; it takes about four times as long.
+plugins: [$component]
+base:
+  model: {architecture: decoder-only, d_model: 64, heads: 4, layers: 2, d_ff: 128, dropout: 0.0}
+  train: {steps: 600, batch_size: 32, lr: 4.0e-3, schedule: cosine, warmup_steps: 60}
+  evaluate: {max_length: 24, unpadded: false}   # tokens of an answer
+match: parameters
+design:
+  - product:
+      $family: [$entry, $baselines]
+      data:
+$data
+baseline: {$family: $first, data: *toy-grammar}
+contrasts:                   # one family for Holm's correction
+$contrasts
+seeds: $seeds
+metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}
+""")
 
 
 @click.command("card")
-@run_argument
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
+@seeds_option
+@click.option(
+    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="The page. Default: NAME.md."
+)
 @runs_option
-@plugin_option
-def command(run: str, runs: Path) -> None:
-    """Print the model card of RUN, a run's directory or a prefix of its name, in Markdown."""
-    from headtohead import api
+@reports_option
+def command(file: Path, seeds: int | None, output: Path | None, runs: Path, reports: Path | None) -> None:
+    """Train the component NAME of the plugin FILE and three others of its family on four tasks, and write a page.
 
-    load_plugins()
-    echo_text(api.card(run, runs=runs))
+    The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
+    written to card-NAME.yaml; an existing file is used as it is. The plugin is checked first.
+    """
+    from headtohead import api
+    from headtohead.cli.run import recorded_command
+    from headtohead.files import write_text
+    from headtohead.report.card import card
+    from headtohead.report.writing import read_report
+
+    name, text = experiment_of(file)
+    path = Path(f"card-{name}.yaml")
+    try:
+        with path.open("x", encoding="utf-8") as new:
+            new.write(text)
+        echo(f"wrote {path}")
+    except FileExistsError:
+        echo(f"{path} exists and is used; delete it for the default design")
+    result = api.run(
+        path, seeds=seeds, runs=runs, reports=reports, tracking=False, command=recorded_command(file, runs), log=echo
+    )
+    if not result.complete:
+        sys.exit(1)
+    page = output or Path(f"{name}.md")
+    with output_file("--output", page):
+        write_text(page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8")))
+    echo(f"page: {page}")
+
+
+def experiment_of(file: Path) -> tuple[str, str]:
+    """Return the name of the only component of a plugin file, and the text of its experiment."""
+    from headtohead.config.labels import listed
+    from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import use_files
+    from headtohead.testing.checks.entries import find_entries
+
+    entries = find_entries((), [file], use_files([file]))
+    if len(entries) != 1 or entries[0].family not in BASELINES:
+        found = listed([entry.label for entry in entries])
+        raise HeadToHeadError(
+            f"{file} registers {found}; h2h card judges a file with one entry of {listed([*BASELINES])}"
+        )
+    family, entry = entries[0].family, entries[0].name
+    others = BASELINES[family]
+    return entry, FILE.substitute(
+        name=f"card-{entry}",
+        component=json.dumps(os.path.relpath(file)),
+        family=family,
+        entry=entry,
+        baselines=", ".join(others),
+        first=others[0],
+        data="\n".join(f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()),
+        contrasts="\n".join(
+            f"  - {{variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}}}"
+            for task in TASKS
+            for other in others
+        ),
+        seeds=6,
+    )

@@ -24,7 +24,7 @@ INSTALL = "pip install -e '.[test]'"
 )
 @plugin_option
 def command(family: str, name: str, folder: Path | None) -> None:
-    """Create a package that registers NAME in FAMILY: positional, attention, masking or dataset.
+    """Create a package that registers NAME in FAMILY: positional, attention, masking, feed_forward, norm or dataset.
 
     The package contains a small working plugin to replace with your own idea, a test of every invariant,
     a pyproject.toml, a README, and an experiment that compares the plugin.

@@ -6,16 +6,23 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import format_option, run_argument, runs_option
+from headtohead.cli.options import format_option, load_plugins, plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo, echo_json, echo_text
 
 
 @click.command("show")
 @run_argument
 @runs_option
-@format_option("json: the run's records.", "json")
+@plugin_option
+@format_option("json: the run's records; markdown: the model card, as h2h export writes it.", "json", "markdown")
 def command(run: str, runs: Path, form: str) -> None:
     """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it."""
+    if form == "markdown":
+        from headtohead import api
+
+        load_plugins()
+        echo_text(api.model_card(run, runs=runs))
+        return
     from headtohead.storage.leases import observe
     from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run

@@ -92,6 +92,7 @@ BUILT_IN = (
     "headtohead_plugins.feed_forward.relu2",
     "headtohead_plugins.norm.layernorm",
     "headtohead_plugins.norm.rmsnorm",
+    "headtohead_plugins.norm.dynamic_tanh",
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.imported_runs",

@@ -91,10 +91,11 @@ def fragment(*sections: Section, figures: Mapping[str, str] | None = None, headi
     return visible(template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer))
 
 
-def markdown(report: Report, sections: Sequence[Section], figures: Collection[str]) -> str:
-    """Return a report as Markdown with links to these figures."""
+def markdown(report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv") -> str:
+    """Return a report as Markdown with links to these figures and to the table of the runs, if it has any."""
     template, setup = environment("headtohead.report").get_template("report.md.jinja"), setup_line(report.analysis)
-    return visible(tidy_markdown(template.render(report=report, setup=setup, sections=sections, figures=figures)))
+    text = template.render(report=report, setup=setup, sections=sections, figures=figures, runs=runs)
+    return visible(tidy_markdown(text))
 
 
 def markdown_table(frame: pd.DataFrame | None) -> str:

@@ -14,6 +14,8 @@ FAMILIES = {
     "positional": "Does {} translate better than sinusoids?",
     "attention": "Does {} translate better than split heads?",
     "masking": "Does {} translate better than a causal mask?",
+    "feed_forward": "Does {} translate better than ReLU?",
+    "norm": "Does {} translate better than layer normalisation?",
     "dataset": "Which positional encoding generalises to longer sentences of {} than those in training?",
 }
 """The families of templates, each with the question of its experiment."""
@@ -61,14 +63,14 @@ def _package_files(family: str, name: str) -> dict[str, str]:
     is_dataset = family == "dataset"
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
-    class_name = "".join(part.capitalize() for part in (*name.split("-"), family))
+    class_name = "".join(part.capitalize() for part in (*name.split("-"), *family.split("_")))
     fields = {
         "entry": name,
         "family": family,
         "module": module,
         "distribution": f"h2h-{name}",
         "class_name": class_name,
-        "contract": f"{family.capitalize()}Contract",
+        "contract": f"{family.title().replace('_', '')}Contract",
         "question": FAMILIES[family].format(name),
         "data": f"dataset: {name}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{name}]",

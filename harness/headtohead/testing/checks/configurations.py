@@ -25,6 +25,9 @@ TOKENWISE = ("feed_forward", "norm")
 DEFAULTS = "defaults"
 """Description of the configuration in which all other entries are the defaults."""
 
+PATTERN = "every second decoder layer"
+"""Description of the roles of an entry that alternates with the default entry."""
+
 MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
 """Sizes to which a recipe's model is reduced; heads are then 4 wide."""
 
@@ -32,7 +35,8 @@ MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
 def check_configurations(entry: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
     """Yield every small configuration that is compatible with an entry, after its description.
 
-    The entry is used in the roles selected by its bare name, in all roles, and in each role alone.
+    The entry is used in the roles selected by its bare name, in all roles, in each role alone, and in a pattern of
+    decoder layers.
     """
     choices: list[tuple[str, dict[str, Any]]] = [(DEFAULTS, {entry.family: entry.name})]
     choices += [
@@ -71,8 +75,8 @@ def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[Run
     return (config, "") if reason is None else (None, reason)
 
 
-def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, str]]]:
-    """Return an entry in all roles, and in each role alone with default entries elsewhere.
+def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, Any]]]:
+    """Return an entry in all roles, in each role alone, and in every second decoder layer; elsewhere are defaults.
 
     A masking is used only in the roles in which its bare name selects the masking itself. A causal mask in
     cross-attention would hide source words from the first target positions.
@@ -81,7 +85,9 @@ def role_variants(family: str, name: str, registry: Registry) -> list[tuple[str,
     role_defaults = registry.find(family, name).entry.role_defaults if family == "masking" else {}
     roles = [role for role in defaults if role_defaults.get(role, name) == name]
     single = [(f"the {role} only", {**defaults, role: name}) for role in roles]
-    return [("every role", {**defaults, **dict.fromkeys(roles, name)}), *single]
+    layers = [(PATTERN, {**defaults, "decoder": [defaults["decoder"], name]})]
+    per_layer = layers * ("decoder" in roles and family not in TOKENWISE)
+    return [("every role", {**defaults, **dict.fromkeys(roles, name)}), *single, *per_layer]
 
 
 @cache

@@ -17,13 +17,16 @@ from headtohead.plugins.registry import Registered, Registry, current, require_o
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
-from headtohead.testing.checks.configurations import DEFAULTS, check_configurations, reduced
+from headtohead.testing.checks.configurations import DEFAULTS, PATTERN, check_configurations, reduced
 from headtohead.testing.checks.entries import dataset_config, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 
 Result = tuple[Invariant, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
 """Verdicts by configuration and invariant, shared by entries of several families."""
+
+OF_LOGITS = ("causality", "pad-columns", "pad-content", "batch-of-one", "cached-decoding", "greedy-decoding", "members")
+"""Invariants of the whole model, which apply to patterns of layers too; the others check the entry of a role."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]
     A known violation of another entry does not count for this entry. Invariants of a single entry are
     evaluated per role only, and invariants that train stacks once.
     """
+    if invariant.name not in OF_LOGITS:
+        subjects = [each for each in subjects if not each[0].endswith(PATTERN)]
     if invariant.scope != "combination":  # the descriptions of subjects with default entries in the other families
         subjects = [each for each in subjects if each[0] == DEFAULTS or " in " in each[0]] or subjects
     found = []

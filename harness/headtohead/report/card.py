@@ -1,0 +1,60 @@
+"""The page of ``h2h card``: a component against others of its family on several tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headtohead.planning.variants import DATA_AXIS
+from headtohead.report.content import Report
+from headtohead.report.render import markdown
+from headtohead.report.section import Section, leveled, score, table
+from headtohead.report.setup import reproduction_section
+from headtohead.report.variants import variant_section
+from headtohead.storage.metrics import counted, show
+
+
+def card(report: Report, component: str) -> str:
+    """Return the page in Markdown.
+
+    Args:
+        report: A study of one component family and of the axis ``data``, which declares its contrasts.
+        component: Source of the component.
+    """
+    repetition = reproduction_section(report)
+    component_section = Section("Component", code=component)
+    sections = [
+        differences_section(report),
+        replace(variant_section(report), figure="", parts=()),
+        replace(repetition, title="How to repeat it", parts=[component_section, *repetition.parts]),
+    ]
+    return markdown(report, sections, (), runs="")
+
+
+def differences_section(report: Report) -> Section:
+    """Return a row per dataset: the score of the component, and its difference from each other component."""
+    analysis, by_slug = report.analysis, report.analysis.frames.by_slug
+    family = analysis.families.declared
+    (axis,) = (axis for axis in report.record.axes if axis != DATA_AXIS)
+    rows: dict[str, dict[str, str]] = {}
+    for contrast in family.contrasts:
+        variant, against = (by_slug[slug] for slug in contrast.pairs[0])
+        metric = contrast.metric
+        row = rows.setdefault(
+            str(variant.axes[DATA_AXIS]),
+            {
+                "task": variant.config.data.dataset,
+                str(variant.axes[axis]): score(analysis.summaries[variant.slug], metric),
+            },
+        )
+        difference = show(contrast.paired.mean if contrast.paired else None, metric, signed=True)
+        row[f"against {against.axes[axis]}"] = (
+            f"{difference} {contrast.verdict}\n{leveled(contrast.judgement.interval, metric)}"
+        )
+    return Section(
+        "",
+        f"Mean {report.metric} over seeds with its 95 % interval, and differences paired by seed. Verdicts are at 5 % "
+        f"after Holm's correction over {counted(family.tested, 'contrast')}, the whole table; each interval has the "
+        "level of its step. Undetected does not mean equal.",
+        frame=table(rows.values()),
+        lines=[remark.text for remark in report.remarks if remark.severity == "note"],
+    )

@@ -1,0 +1,77 @@
+"""h2h card: the component of a plugin file against three others on several tasks, on one page."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from headtohead import api
+from headtohead.cli import card
+
+TEMPLATES = files("headtohead.plugins.template.templates")
+
+
+def write(name: str, family: str, *replaced: str) -> Path:
+    """Write the template of a family as a plugin file of the working directory, with a text replaced by another."""
+    text = TEMPLATES.joinpath(f"{family}.py").read_text(encoding="utf-8")
+    Path(name).write_text(text.replace(*replaced) if replaced else text, encoding="utf-8")
+    return Path(name)
+
+
+@pytest.mark.parametrize("family", card.BASELINES)
+def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> None:
+    name, text = card.experiment_of(write("idea, new.py", family))
+    path = Path(f"card-{name}.yaml")
+    path.write_text(text, encoding="utf-8")
+    plan = api.plan(path)
+    assert (len(plan.variants), plan.design.excluded) == (16, ())
+    pairs = [contrast.pairs[0] for contrast in plan.contrasts if contrast.kind == "declared"]
+    assert len(pairs) == len({*pairs}) == 12
+    assert all(name in variant and name not in against for variant, against in pairs)
+
+
+def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
+    h2h, monkeypatch: pytest.MonkeyPatch, without_figures: None
+) -> None:
+    monkeypatch.setattr(card, "TASKS", {"copy": "longest: 4, size: 100", "parity": "longest: 7, size: 100"})
+    plugin = write("idea.py", "positional")
+    name, text = card.experiment_of(plugin)
+    small = (
+        text.replace("d_model: 64", "d_model: 8").replace("steps: 600", "steps: 3").replace("_steps: 60", "_steps: 1")
+    )
+    Path(f"card-{name}.yaml").write_text(small, encoding="utf-8")
+    code, output = h2h("card", plugin, "--seeds", 2)
+    assert code == 0, output
+    assert "card-my-idea.yaml exists and is used" in output
+    page = Path("my-idea.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| parity |"))]
+    assert [row[0] for row in rows] == ["copy", "parity"]
+    means = api.results("card-my-idea").groupby(["positional", "data"])["test/exact_match"].mean()
+    for task, _, *differences in rows:
+        (data,) = {data for _, data in means.index if data.startswith(task)}
+        expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
+        shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
+        assert shown == pytest.approx(expected, abs=5e-4)
+    assert "\nclass MyIdea(Positional):\n" in page
+    assert "Holm's correction over 6 contrasts" in page
+    assert "FLOPs per token" in page
+    assert "\nquestion: Is the positional 'my-idea' better" in page
+
+
+def test_a_plugin_that_violates_an_invariant_is_refused_before_training(h2h) -> None:
+    code, output = h2h("card", write("idea.py", "positional", "return -slope", "return -slope.mean(0, keepdim=True)"))
+    assert code == 2
+    assert "positional/my-idea violates 'members'" in output
+    assert not list(Path().rglob("results.json"))
+    assert not Path("my-idea.md").exists()
+
+
+@pytest.mark.parametrize("family", ["dataset", "two"])
+def test_a_file_without_a_single_component_is_refused(h2h, family: str) -> None:
+    two = ("positional", '{"my-idea": MyIdea}', '{"a": MyIdea, "b": MyIdea}')
+    path = write("idea.py", *two) if family == "two" else write("idea.py", family)
+    code, output = h2h("card", path)
+    assert (code, output.count("\n")) == (2, 1)
+    assert "h2h card takes a file with one entry of positional" in output

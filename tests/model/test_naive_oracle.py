@@ -130,7 +130,7 @@ class Oracle:
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []
-        for position, index in enumerate(ids):
+        for position in range(len(ids)):
             row = []
             for i in range(width):
                 angle = (self.row if by_row else position) / 10000 ** ((i - i % 2) / width)

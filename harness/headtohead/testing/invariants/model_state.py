@@ -95,7 +95,8 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
         with torch.no_grad():
             for record in (None, lambda name, value: None):
                 subject.attention(role)(x, memory, context, None, record)
-        verdicts.append(_unchanged(copies, tensors, "entries of its inputs changed by an attention").in_role(role))
+            subject.norm(role)(x.flatten(1, -2))
+        verdicts.append(_unchanged(copies, tensors, "entries of inputs changed by attention or norm").in_role(role))
     if torch.get_default_dtype() != dtype:
         torch.set_default_dtype(dtype)
         verdicts.append(violated("torch's default type was changed"))

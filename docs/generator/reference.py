@@ -240,8 +240,24 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def judged_index(folder: Path) -> str:
+    """Return ``README.md`` of a folder with a line per other page: its title, and the first sentence of its answer."""
+    lines = []
+    for page in sorted(folder.glob("*.md")):
+        title, _, text = page.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
+        first = re.split(r"(?<=[.?])\s", text.strip().lstrip("*"), maxsplit=1)[0]
+        if page.name != "README.md":
+            lines.append(f"- [{title}]({page.name}): {' '.join(first.split())}\n")
+    start, end = "<!-- pages -->\n", "<!-- end of pages -->"
+    before, _, rest = (folder / "README.md").read_text(encoding="utf-8").partition(start)
+    return before + start + "".join(lines) + end + rest.partition(end)[2]
+
+
 def main(folder: Path) -> None:
-    """Write the files into a folder."""
+    """Write the files into a folder, and the list of judged components beside it."""
+    judged = folder.parent / "judged"
+    if judged.is_dir():
+        (judged / "README.md").write_text(judged_index(judged), encoding="utf-8")
     for name, make in PAGES.items():
         (folder / name).write_text(make(), encoding="utf-8")
     tables = folder / "experiment-file.md"

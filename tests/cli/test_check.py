@@ -204,3 +204,34 @@ def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
     code, output = h2h("check", *arguments)
     assert (code, output.count("\n")) == (2, 1)
     assert named in output
+
+
+FIRST_LAYER = '''
+    """A fault: the bias of the first layer is used in later layers."""
+    from headtohead.plugin import Positional, hookimpl
+
+
+    class Kept(Positional):
+        """The distance, computed in the first layer only."""
+
+        properties = frozenset({"relative", "mirror-invariant"})
+
+        def bias(self, query_positions, key_positions, role, layer):
+            if layer == 0:
+                distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+                self.kept = -distance.double()[None, :, None]
+            return self.kept
+
+
+    @hookimpl
+    def register_positionals():
+        return {"kept": Kept}
+'''
+
+
+def test_an_entry_is_checked_in_a_pattern_of_layers(h2h, plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = [invariant for invariant in INVARIANTS if invariant.name == "causality"]
+    monkeypatch.setattr("headtohead.testing.checks.examination.INVARIANTS", one)
+    code, output = h2h("check", "--plugin", plugin(FIRST_LAYER))
+    assert code == 1, output
+    assert "'Kept' object has no attribute 'kept'" in output

@@ -24,6 +24,7 @@ from made import case_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
+PAGES.append(ROOT / "harness" / "headtohead" / "SKILL.md")
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.yaml"))
 
@@ -164,7 +165,8 @@ def test_the_navigation_of_the_site_has_every_page() -> None:
     nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
     listed = re.findall(r"\S+\.md$", nav, re.MULTILINE)
     pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
-    assert sorted(listed) == sorted(pages)
+    linked = {f"judged/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/judged/README.md"))}
+    assert {*listed} | linked == {*pages}
 
 
 def test_no_page_names_a_path_of_a_machine() -> None:

@@ -106,7 +106,7 @@ def experiment_of(file: Path) -> tuple[str, str]:
     if len(entries) != 1 or entries[0].family not in BASELINES:
         found = listed([entry.label for entry in entries])
         raise HeadToHeadError(
-            f"{file} registers {found}; h2h card judges a file with one entry of {listed([*BASELINES])}"
+            f"{file} registers {found}; h2h card takes a file with one entry of {listed([*BASELINES])}"
         )
     family, entry = entries[0].family, entries[0].name
     others = BASELINES[family]
@@ -119,9 +119,11 @@ def experiment_of(file: Path) -> tuple[str, str]:
         first=others[0],
         data="\n".join(f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()),
         contrasts="\n".join(
-            f"  - {{variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}}}"
+            f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"
+            f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}}}"
             for task in TASKS
             for other in others
+            for label in [other.strip("{}").removeprefix("name: ")]
         ),
         seeds=6,
     )

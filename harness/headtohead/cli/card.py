@@ -48,7 +48,7 @@ design:
       $family: [$entry, $baselines]
       data:
 $data
-baseline: {$family: $first, data: *toy-grammar}
+baseline: {$family: $first, data: *$task}
 contrasts:                   # one family for Holm's correction
 $contrasts
 seeds: $seeds
@@ -117,6 +117,7 @@ def experiment_of(file: Path) -> tuple[str, str]:
         entry=entry,
         baselines=", ".join(others),
         first=others[0],
+        task=next(iter(TASKS)),
         data="\n".join(f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()),
         contrasts="\n".join(
             f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"

@@ -376,9 +376,9 @@ def chains(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats, Floats]:
     """Return whether ``[chain, change]`` is kept, whether it is an improvement, its p / level, and the scores.
 
-    The scores are ``[chain, change, seed]``, the first ones those of the first incumbent. A kept change is the incumbent
-    from then on, with these scores.
-    The decisions are those of ``h2h judge --ledger``, for all chains at once; a test compares them.
+    The scores are ``[chain, change, seed]``, the first ones those of the first incumbent. A kept change is the
+    incumbent from then on, with these scores. The decisions are those of ``h2h judge --ledger``, for all chains at
+    once; a test compares them.
     """
     real = generator.random((number, 50)) > 0.8
     spread = np.where(generator.random((number, 50)) < 0.2, sd, 1.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
 from headtohead import files
@@ -78,6 +79,8 @@ def test_show_has_scores_files_configuration_and_how_to_load(finished: Study) ->
     assert output.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
     record = json.loads(finished.h2h("show", run.name, "--format", "json").stdout)
     assert (record["state"], record["metrics"]) == ("DONE", results)
+    shown = output.partition("\nconfiguration\n")[2].partition("\n\n")[0]
+    assert yaml.safe_load(shown) == record["run"]["config"] == files.read_json(run / "run.json")["config"]
 
 
 def test_a_run_is_found_by_prefix_and_experiment(finished: Study) -> None:

@@ -75,6 +75,10 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
         ("train: {epochs: 1}", "train: unknown field 'train'; did you mean 'base.train'?"),
         ("learning_rate: 0.1", "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?"),
         ("design: [{grid: {}}]", "design[0].grid: unknown field 'grid'; did you mean 'product'?"),
+        (
+            "metrics: {margin: 1}",
+            "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
+        ),
         ("design: {product: {}}", "design: expected a list, got {'product': {}}; begin each item with a hyphen"),
         (
             "design: [{positional: [rotary]}]",

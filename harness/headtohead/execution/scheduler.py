@@ -113,7 +113,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
 
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
-    with closing(Watcher(folders)) as watcher:
+    with closing(Watcher(folders, has_bar=not machine.launcher.in_process)) as watcher:
         return _Execution(machine, watcher, experiment).run({run for folder in folders for run in folder.record.hashes})
 
 

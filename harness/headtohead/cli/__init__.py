@@ -33,7 +33,6 @@ COMMANDS = {
     "new-plugin": "Create a plugin package from a template.",
     "new-experiment": "Write a commented experiment file for a dataset.",
     "generate": "Translate sentences, or continue a text, with a trained run.",
-    "attention": "Show the attention weights of a trained run for a sentence.",
     "ablate-heads": "Measure the effect of masking each attention head.",
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",

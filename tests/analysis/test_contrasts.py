@@ -239,6 +239,16 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     }
 
 
+def test_the_upper_bound_holds_for_metrics_of_the_same_counts(made, tmp_path):
+    study = made.Study(maps=False, seeds=(1,), score=lambda axes, seed: 0.9)
+    frames = load_frames(made.write_study(tmp_path, study))
+    exact, log_error = (Analysis(frames, metric) for metric in ("test/exact_match", "test/log_error"))
+    assert log_error.upper_bound == made.CEILING
+    assert log_error.upper_bound_verdicts == exact.upper_bound_verdicts
+    assert set(exact.upper_bound_verdicts.values()) == {"exceeds the upper bound: suspect"}
+    assert Analysis(frames, "test/bleu").upper_bound is None
+
+
 def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
     """Other sentences have another bound: a part of the test set, or the test set of another split."""
     frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))

@@ -140,8 +140,8 @@ def test_equal_scores_under_two_seeds_are_a_warning() -> None:
         (
             wide(base=BASE, new=BETTER[:4]),
             {},
-            "seeds of 'new' and 'base' differ: 5 only in 'base', 6 only in 'base'; add the missing runs, or compare "
-            "with --unpaired",
+            "seeds of 'new' and 'base' differ: 5 only in 'base', 6 only in 'base'; add the missing runs, or, "
+            "without --ledger, compare with --unpaired",
         ),
         (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
         (wide(base=BASE, new=BETTER).assign(state="crashed"), {}, "no run is finished: the column 'state' has crashed"),

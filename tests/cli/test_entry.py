@@ -50,6 +50,20 @@ def test_the_exit_waits_for_running_threads() -> None:
     assert (done.returncode, done.stdout.endswith("worked\n")) == (0, True)
 
 
+DISCARDED = """
+import os, signal
+class Lock:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+command.main.callback = lambda **_: [Lock() and None, time.sleep(9)]
+"""
+
+
+def test_ctrl_c_during_a_finaliser_ends_the_command() -> None:
+    done = ended(["doctor"], DISCARDED)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
+
+
 @case_table("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1)
 def test_an_unexpected_error_is_one_line_with_exit_code_70_and_a_traceback_in_a_file(
     error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

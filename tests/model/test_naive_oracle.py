@@ -40,6 +40,11 @@ CHOICES = {
     "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
     "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
     "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
+    "smeared embeddings": {"attention": "smear", "encoder_layers": 2},
+    "smeared embeddings, decoder only": {
+        "architecture": "decoder-only",
+        "attention": {"name": "smear", "gate_width": 4},
+    },
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
     "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
 }
@@ -79,7 +84,7 @@ class Oracle:
             padding = [target[-1]] * (len(source) - source_length)
             return self.logits_without_encoder(source[:source_length] + target + padding)[source_length:]
         memory = self.encode(source, source_length)
-        x = self.embed(target, "target_embedding", self.config.positional.decoder)
+        x = self.embed(target, "target_embedding", "decoder")
         on_embeddings = self.config.attention.decoder.name == "embedding-softmax"
         own_attention = self.softmax_of_embeddings if on_embeddings else self.self_attention
         own = [
@@ -101,7 +106,7 @@ class Oracle:
         return [self.lm_head(row) for row in self.final(x, "decoder_norm")]
 
     def logits_without_encoder(self, ids):
-        x = self.embed(ids, "target_embedding", self.config.positional.decoder)
+        x = self.embed(ids, "target_embedding", "decoder")
         mask = [[not self.masked or j <= i for j in range(len(ids))] for i in range(len(ids))]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
@@ -112,7 +117,7 @@ class Oracle:
     def encode(self, source, length):
         one_table = self.model.tie_embeddings in ("all", "embeddings")
         table = "target_embedding" if one_table else "source_embedding"
-        x = self.embed(source, table, self.config.positional.encoder)
+        x = self.embed(source, table, "encoder")
         mask = [[not self.masked or j < length for j in range(len(source))] for _ in source]
         for layer in range(self.model.encoder_layers):
             at = f"encoder.{layer}"
@@ -120,19 +125,29 @@ class Oracle:
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return self.final(x, "encoder_norm")
 
-    def embed(self, ids, table, positional):
-        by_row = positional.name == "sinusoidal-by-row"
+    def embed(self, ids, table, role):
+        by_row = self.config.positional.role(role).name == "sinusoidal-by-row"
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []
-        for position, index in enumerate(ids):
+        for position in range(len(ids)):
             row = []
             for i in range(width):
                 angle = (self.row if by_row else position) / 10000 ** ((i - i % 2) / width)
                 wave = math.sin(angle) if i % 2 == 0 else math.cos(angle)
-                row.append(self.weights[f"{table}.weight"][index][i] * scale + wave)
+                row.append(self.smeared(ids, position, i, table, role) * scale + wave)
             rows.append(row)
         return rows
+
+    def smeared(self, ids, position, i, table, role):
+        rows = self.weights[f"{table}.weight"]
+        own, style = rows[ids[position]], f"{role}.0.attention.style"
+        if position == 0 or f"{style}.gate" not in self.weights:
+            return own[i]
+        scale = math.sqrt(len(own)) if self.model.embedding_scale == "sqrt-d_model" else 1.0
+        score = sum(gate * value * scale for (gate,), value in zip(self.weights[f"{style}.gate"], own, strict=False))
+        share = self.weights[f"{style}.share"][0] / (1 + math.exp(-score))
+        return own[i] + share * rows[ids[position - 1]][i]
 
     def branch(self, x, name, inner, *settings):
         if self.model.norm != "post":

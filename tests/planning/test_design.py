@@ -66,11 +66,11 @@ def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
     narrow = ("rotary-d_model-8-d_ff-4x", "sinusoidal-d_model-8-d_ff-4x")
     assert effects == {
         "positional: rotary − sinusoidal": [[*narrow], [*wide]],
-        "model.d_model and model.d_ff: 16 and 64 − 8 and 4x": [[wide[1], narrow[1]], [wide[0], narrow[0]]],
+        "d_model 16 · d_ff 64 − d_model 8 · d_ff 4x": [[wide[1], narrow[1]], [wide[0], narrow[0]]],
     }
     (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
     assert interaction.pairs == (wide, narrow[::-1])
-    assert interaction.name.endswith("by model.d_model and model.d_ff: 16 and 64 − 8 and 4x")
+    assert interaction.name.endswith("by d_model 16 · d_ff 64 − d_model 8 · d_ff 4x")
 
 
 def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data_are_not_compared(design):

@@ -12,7 +12,7 @@ from headtohead.config.builder import resolve
 from headtohead.config.loading import load_text
 from headtohead.config.validation_errors import configuration_fields
 from headtohead.data.metrics import TRANSLATION
-from headtohead.errors import similar, similar_file
+from headtohead.errors import MAX_NAMES, nearest, similar, similar_file
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile, Metrics
 from headtohead.schema.metric import measured
 from headtohead.schema.roles import ROLES
@@ -76,6 +76,10 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
         ("train: {epochs: 1}", "train: unknown field 'train'; did you mean 'base.train'?"),
         ("learning_rate: 0.1", "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?"),
         ("design: [{grid: {}}]", "design[0].grid: unknown field 'grid'; did you mean 'product'?"),
+        (
+            "metrics: {margin: 1}",
+            "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
+        ),
         ("design: {product: {}}", "design: expected a list, got {'product': {}}; begin each item with a hyphen"),
         (
             "design: [{positional: [rotary]}]",
@@ -109,6 +113,30 @@ def test_commands_of_other_tools_lead_to_ours(word, hint):
     assert CliRunner().invoke(main, [word]).output == f"h2h: unknown command '{word}'{hint}\n"
 
 
+MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("alibbi", ["rotary", "alibi"], "; did you mean 'alibi'?"),
+        ("ALIBBI", ["alibi"], "; did you mean 'alibi'?"),
+        ("rope", ["ropes", "rotary"], "; did you mean 'rotary'?"),  # a synonym before a similar name
+        ("positional/rope", ["rotary", "positional/rotary"], "; did you mean 'positional/rotary'?"),
+        ("eval/em", ["test/exact_match"], "; did you mean 'test/exact_match'?"),
+        ("base/rope", ["base/alibi"], "; type positional: {name: rotary, theta: N}"),
+        ("valid/xyz", ["valid/bleu"], "; known: valid/bleu"),  # an equal prefix makes no names similar
+        ("abc", ["abx", "c", "abx"], "; did you mean 'abx'?"),
+        ("abcd", ["abxy"], "; known: abxy"),
+        ("a", ["c", "b", "c"], "; known: b, c"),
+        ("a", [], ""),
+        ("a", MANY, f"; known: {', '.join(MANY[:MAX_NAMES])} and 5 more"),
+    ],
+)
+def test_an_unknown_name_has_a_synonym_a_hint_a_similar_name_or_the_known_names(name, known, hint):
+    assert nearest(name, known) == hint
+
+
 def test_names_of_runs_and_experiments_have_no_synonyms():
     assert similar("rope", ["rotary"]) == ""
     assert similar("Ropes", ["rope"]) == "; did you mean 'rope'?"
@@ -116,8 +144,9 @@ def test_names_of_runs_and_experiments_have_no_synonyms():
 
 def test_a_missing_file_suggests_a_similar_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("experiments").mkdir()
-    for name in ("order.yaml", "experiments/quickstart.yaml", "experiments/notes.md"):
+    for folder in ("experiments", "later"):
+        Path(folder).mkdir()
+    for name in ("order.yaml", "later/quickstart.yaml", "experiments/quickstart.yaml", "experiments/notes.md"):
         Path(name).touch()
     assert similar_file(Path("ordr.yaml")) == "; did you mean 'order.yaml'?"
     assert similar_file(Path("quickstart.yaml")) == "; did you mean 'experiments/quickstart.yaml'?"

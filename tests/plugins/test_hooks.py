@@ -21,7 +21,10 @@ def register_{family}s():
     return {{"own": Own}}
 """
 pytestmark = pytest.mark.usefixtures("own_registry")
-STYLE = "geometry, mix_tokens, transform, mix_values, scores, mix_scores, normalise, mix, fast_path, post_heads, read"
+STYLE = (
+    "geometry, mix_embeddings, mix_tokens, transform, mix_values, scores, mix_scores, normalise, mix, fast_path, "
+    "post_heads, read"
+)
 
 
 def load(family, body):

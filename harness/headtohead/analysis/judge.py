@@ -10,13 +10,22 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.block_model import block_model, larger_deviations
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, Difference, Summary, few_seeds, paired, summarise
+from headtohead.statistics.paired_tests import (
+    SIGN_FLIP_SEEDS,
+    Difference,
+    Summary,
+    few_seeds,
+    paired,
+    seeds_needed,
+    summarise,
+)
 from headtohead.statistics.unpaired import unpaired
 from headtohead.statistics.verdicts import BETTER, UNTESTED, Judgement
 
@@ -138,8 +147,10 @@ def judge(
     looks: Looks | None = None,
     variant_columns: Sequence[str] = ("variant",),
     seed_column: str = "seed",
+    candidates: Sequence[str] = (),
+    sd: float | None = None,
 ) -> Judged:
-    """Judge every variant of a table against the baseline.
+    """Judge every variant of a table, or the candidates, against the baseline.
 
     Args:
         table: A row per variant and seed with a column per metric, or a row per variant, seed and metric with the
@@ -152,6 +163,9 @@ def judge(
         looks: Planned numbers of seeds, if the study is judged several times.
         variant_columns: Columns whose values, joined, name the variant.
         seed_column: Column of the seed.
+        candidates: Names of the variants to judge; by default all but the baseline.
+        sd: Standard deviation between seeds, if known. With a single seed per variant, the error then has the number
+            of seeds that a decision needs; by default from the variants with several seeds.
 
     Raises:
         HeadToHeadError: If the table does not permit the comparison.
@@ -161,7 +175,8 @@ def judge(
         name = table.columns[table.columns.duplicated()][0]
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
-    scores, metric = _scores(table, metric, variant_columns, seed_column)
+    chosen = {baseline, *candidates} if candidates else None
+    scores, metric = _scores(table, metric, variant_columns, seed_column, chosen)
     if baseline is None:
         raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
     if baseline not in scores:
@@ -175,14 +190,14 @@ def judge(
     for variant, by_seed in [(baseline, against), *scores.items()]:
         if len(by_seed) < 2:
             raise HeadToHeadError(
-                f"variant '{variant}' has a single seed; a test needs at least two per variant{remark}"
+                f"{_single_seed(variant, baseline, {baseline: against} | scores, sd, is_paired)}{remark}"
             )
         if is_paired and by_seed.keys() != against.keys():
             only = [f"{seed} only in '{variant}'" for seed in by_seed if seed not in against]
             only += [f"{seed} only in '{baseline}'" for seed in against if seed not in by_seed]
             raise HeadToHeadError(
-                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}; add the missing runs, or compare with "
-                f"--unpaired{remark}"
+                f"seeds of '{variant}' and '{baseline}' differ: {_listed(only)}; add the missing runs, or, without "
+                f"--ledger, compare with --unpaired{remark}"
             )
         if looks and len(by_seed) != len(against):
             raise HeadToHeadError(
@@ -244,6 +259,26 @@ def judge(
     )
 
 
+def _single_seed(
+    variant: str, baseline: str, scores: Mapping[str, Mapping[str, float]], sd: float | None, is_paired: bool
+) -> str:
+    """Return that a variant has a single seed, and the number of seeds that a decision needs if ``sd`` is known."""
+    text = f"variant '{variant}' has a single seed; a test needs at least two per variant"
+    columns = [np.array([*by_seed.values()]) for by_seed in scores.values()]
+    degrees = sum(len(column) - 1 for column in columns)
+    if sd is None and degrees:
+        sd = math.sqrt(sum(((column - column.mean()) ** 2).sum() for column in columns) / degrees)
+    if not sd:
+        return f"{text}; --sd X, the standard deviation between seeds, adds how many a decision needs"
+    other = variant if variant != baseline else next(name for name in scores if name != baseline)
+    difference = float(np.mean([*scores[other].values()]) - columns[0].mean())
+    needed = seeds_needed(difference / (math.sqrt(2) * sd), sides=1 if is_paired else 2)
+    return (
+        f"{text}; with a standard deviation of {sd:.2g} between seeds, a decision on the difference {difference:+.2g} "
+        f"of '{other}' needs {needed or 'more than 1,000'} seeds each for 80 % power"
+    )
+
+
 def direction(metric: str) -> bool:
     """Return whether larger values of a metric are better, from its name.
 
@@ -285,9 +320,13 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _scores(
-    table: pd.DataFrame, metric: str | None, variant_columns: Sequence[str], seed_column: str
+    table: pd.DataFrame,
+    metric: str | None,
+    variant_columns: Sequence[str],
+    seed_column: str,
+    chosen: Collection[str | None] | None,
 ) -> tuple[dict[str, dict[str, float]], str]:
-    """Return the score by variant and seed, in the order of the table, and the name of the metric."""
+    """Return the score by chosen variant and seed, in the order of the table, and the name of the metric."""
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
         if column not in table.columns:
             names = [*table.columns]
@@ -298,7 +337,11 @@ def _scores(
                 "table one row per variant and seed, with the columns variant, seed and the metric"
             )
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
-    variants = zip(*(_texts(table[name]) for name in variant_columns), strict=True)
+    variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
+    names = {" · ".join(parts) for parts in variants}
+    for name in chosen or ():
+        if name is not None and name not in names:
+            raise HeadToHeadError(f"no variant '{name}'{nearest(name, names)}")
     step_column = next((name for name in STEPS if name in table.columns), None)
     steps = _texts(table[step_column]) if step_column else [""] * len(table)
     histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}
@@ -306,6 +349,8 @@ def _scores(
         table.index, variants, _texts(table[seed_column]), _texts(table[column]), steps, strict=True
     ):
         row, variant, seed = index + 1, " · ".join(parts), WHOLE_NUMBER.sub(r"\1\2", seed)
+        if chosen is not None and variant not in chosen:
+            continue
         if not any(parts) or seed.lower() in ("", "nan"):
             raise HeadToHeadError(f"row {row} has no {'seed' if any(parts) else 'variant'}; every run needs one")
         name = f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}"

@@ -17,14 +17,13 @@ from headtohead.analysis.judge import Judged
 from headtohead.errors import HeadToHeadError
 from headtohead.statistics import online
 from headtohead.statistics.block_model import BlockModel
-from headtohead.statistics.paired_tests import Difference, minimum_detectable_effect
+from headtohead.statistics.paired_tests import Difference, seeds_needed
 from headtohead.storage.record import Number, Record, parse_record
 
 MOST_PRIOR_DEGREES = 40.0
 """Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,
 3.8 % of the chains of changes without effect had a kept change."""
 
-MOST_SEEDS = 1000
 WAIT_SECONDS = 30.0
 
 
@@ -160,7 +159,7 @@ class Ledger:
 
     def p(self, found: Difference, higher_is_better: bool) -> float:
         """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""
-        own = [(len(decision.scores) - 1, decision.variance) for decision in self.decisions]
+        own = self._variances
         if degrees := sum(count for count, _ in own):
             variance = sum(count * value for count, value in own) / degrees
             found = BlockModel(variance, degrees + found.n - 1, self._degrees()).moderated(found, 1.0)
@@ -186,12 +185,12 @@ class Ledger:
         Args:
             effect: Its improvement, in standard deviations of the paired differences.
         """
-        level, known = 2 * self.level, self._degrees()  # half of a two-sided test
-        numbers = range(2, MOST_SEEDS + 1)
-        return next(
-            (n for n in numbers if minimum_detectable_effect(1.0, n, level=level, degrees=known + n - 1) <= effect),
-            None,
-        )
+        return seeds_needed(effect, level=2 * self.level, known=self._degrees())  # half of a two-sided test
+
+    @property
+    def _variances(self) -> list[tuple[int, float]]:
+        """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
+        return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
 
     def _degrees(self) -> float:
-        return min(MOST_PRIOR_DEGREES, sum(len(decision.scores) - 1 for decision in self.decisions))
+        return min(MOST_PRIOR_DEGREES, sum(count for count, _ in self._variances))

@@ -75,7 +75,8 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
     return rows
 
 
-def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object of JSON pairs; raise `ValueError` for a key that occurs twice."""
     names = [name for name, _ in pairs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"the key '{twice[0]}' twice")
@@ -86,7 +87,7 @@ def _json_lines(text: str) -> list[list[Any]]:
     records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
         try:
-            record = json.loads(line, object_pairs_hook=_record, parse_int=str, parse_float=str, parse_constant=str)
+            record = json.loads(line, object_pairs_hook=unique_keys, parse_int=str, parse_float=str, parse_constant=str)
         except ValueError as error:
             raise ValueError(f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}") from error
         if not isinstance(record, dict):

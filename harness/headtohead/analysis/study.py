@@ -17,6 +17,7 @@ from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
+from headtohead.config.labels import axis_value
 from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differences
@@ -228,8 +229,7 @@ class Analysis(Scores):
         _, other = min(found)
         pairs: dict[str, list[tuple[str, str]]] = {}
         for left, right in contrast.pairs:
-            axes = frames.by_slug[left].axes
-            value = " and ".join(label(axes[path]) for path in other.split(" and "))  # of a zip
+            value = label(axis_value(other.split(" and "), frames.by_slug[left].axes))
             pairs.setdefault(value, []).append((left, right))
         scores = {slug: self.healthy(Side(slug, contrast.metric)) for pair in contrast.pairs for slug in pair}
         by_value = {}

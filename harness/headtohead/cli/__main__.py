@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
 import threading
 
@@ -25,6 +26,7 @@ def entry() -> None:
     interpreter exits normally and waits for them.
     """
     code: object = 0
+    sys.unraisablehook = _repeat_interrupt
     os.environ.update(children.SAFE_PATH)  # for processes that libraries start
     # matplotlib warns if the home folder cannot be written, and then uses a temporary folder.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
@@ -48,6 +50,17 @@ def entry() -> None:
     except OSError:
         sys.exit(code)
     os._exit(code)
+
+
+def _repeat_interrupt(discarded: sys.UnraisableHookArgs) -> None:
+    """Interrupt the main thread again if Python has discarded a Ctrl-C, which a finaliser cannot raise."""
+    if not isinstance(discarded.exc_value, KeyboardInterrupt):
+        return sys.__unraisablehook__(discarded)
+    # In another thread, since an interruption of this hook would be discarded too.
+    main_thread = threading.main_thread().ident
+    timer = threading.Timer(0.05, lambda: signal.pthread_kill(main_thread or 0, signal.SIGINT))
+    timer.daemon = True
+    return timer.start()
 
 
 if __name__ == "__main__":

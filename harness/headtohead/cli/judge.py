@@ -44,6 +44,9 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.command(epilog=EXIT_CODES)
 @click.argument("source", metavar="FILE", required=False)
 @click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
+@click.option(
+    "--candidate", "candidates", metavar="VARIANT", multiple=True, help="Judge only this variant; repeatable."
+)
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option(
     "--margin", type=float, metavar="X", help="The smallest difference that matters, for a verdict on the size."
@@ -84,6 +87,12 @@ LOWER = "--higher-is-better/--lower-is-better"
     help="Column of the variant; repeatable.",
 )
 @click.option("--seed", "seed_column", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
+@click.option(
+    "--sd",
+    type=float,
+    metavar="X",
+    help="Standard deviation between seeds: the error about a single seed then has the number that a decision needs.",
+)
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
 @click.option(
@@ -115,7 +124,8 @@ def command(
     """Judge the scores in FILE: is each variant better than the baseline, or is the difference noise?
 
     FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
-    table or the results.csv of a report, or the URI of an MLflow store. A verdict is a direction (better, worse or
+    table or the results.csv of a report, the URI of an MLflow store, the results.tsv of autoresearch, or a folder of
+    submissions to parameter-golf or of logs of modded-nanogpt. A verdict is a direction (better, worse or
     undetected) and, with --margin, a size (within, beyond or unclear). The exit code is 1 if that of a variant is 1,
     else the largest; 2 is invalid input.
     """
@@ -128,8 +138,9 @@ def command(
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
         raise HeadToHeadError("--at-most requires --looks N, the number of looks")
     margin = options["margin"]
-    if margin is not None and not 0 < margin < float("inf"):
-        raise HeadToHeadError(f"--margin must be a positive number, got {margin:g}")
+    for name in ("margin", "sd"):
+        if options[name] is not None and not 0 < options[name] < float("inf"):
+            raise HeadToHeadError(f"--{name} must be a positive number, got {options[name]:g}")
     planned = Looks.planned(looks, at_most) if looks else None
     ledger = _ledger(ledger_file) if ledger_file else None
     if status:
@@ -151,7 +162,6 @@ def command(
     decision = ledger.decide(judged) if ledger is not None else None
     if ledger is not None and decision is not None:
         code = 0 if decision.kept else code or 3
-        ledger = ledger.append(decision)
     record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
     if answer is not None:
         from headtohead.files import write_json
@@ -161,6 +171,8 @@ def command(
     if figure is not None:
         with output_file("--figure", figure):
             write_figure(judged, figure)
+    if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
+        ledger = ledger.append(decision)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
@@ -221,6 +233,6 @@ def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFr
         from headtohead.tracking.reading import experiment_table
 
         return experiment_table(source, experiment, metric)
-    from headtohead.analysis.score_files import read_score_file
+    from headtohead.analysis.result_folders import read_results
 
-    return read_score_file(Path(source))
+    return read_results(Path(source))

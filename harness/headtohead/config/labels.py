@@ -116,6 +116,11 @@ def title_of(axes: Mapping[str, Scalar]) -> str:
     return " · ".join(parts) or "baseline"
 
 
+def axis_value(axis: Sequence[str], labels: Mapping[str, Scalar]) -> Scalar:
+    """Return the value of an axis; those of a ``zip`` are joined as in a title, with the names of their fields."""
+    return labels[axis[0]] if len(axis) == 1 else title_of({path: labels[path] for path in axis})
+
+
 def text(value: Scalar) -> str:
     """Format a scalar as in YAML, whole numbers without ``.0``."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.model.aligned import product
-from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.batch import Batch
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
@@ -18,7 +18,8 @@ from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
-from headtohead.plugins.component import require_shape
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import roles_of
@@ -29,7 +30,7 @@ Observe = Callable[[str, int | None, str, Tensor], None]
 
 The layer is None outside layers. Names, in the order of a post-norm model:
 
-- before the layers: ``embeddings``, ``scaled``, ``positions``, ``sum``; after them: ``final_norm``;
+- before the layers: ``embeddings``, ``scaled``, ``mixed``, ``positions``, ``sum``; after them: ``final_norm``;
   each only if the model has this step
 - in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``; with
   ``model.norm: sandwich`` also ``post_norm``, after ``output``
@@ -279,7 +280,7 @@ class Transformer(nn.Module):
             at = -of_keys[0] if of_keys[0] > 1 else 1
             cross = self._step_context("cross", position, at, (0, keys), of_keys[1])
             memory = memory.flatten(1, 2)
-        x = self._embed(tokens, self.target_embedding, "decoder", position, beam_size=beam_size)
+        x = self._embed(tokens, self.target_embedding, "decoder", position, beam_size=beam_size, cache=caches[0][0])
         for index, (layer, pair) in enumerate(zip(self.decoder, caches, strict=True)):
             x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), pair)
         return self._finish(x, self.decoder_norm, "decoder", tokens)
@@ -291,7 +292,7 @@ class Transformer(nn.Module):
         contexts = self._attention_context(role, (position, count), keys, lengths)
         # On CUDA, the test would wait for the device.
         return [
-            AttentionContext(ctx.query_positions, ctx.key_positions, None)
+            AttentionContext(ctx.query_positions, ctx.key_positions, None, first_values=ctx.first_values)
             if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all())
             else ctx
             for ctx in contexts
@@ -361,6 +362,7 @@ class Transformer(nn.Module):
         observe: Observe | None = None,
         sampled: Tensor | None = None,
         beam_size: int = 1,
+        cache: Cache | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
         record = _recorder(observe, role, None)
@@ -370,6 +372,14 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
+        for layer in (self.encoder if role == "encoder" else self.decoder)[:1]:
+            if overrides(layer.attention.style, Attention, "mix_embeddings"):
+                every = x if cache is None else cache.append("embeddings", x)
+                mixed = layer.attention.style.mix_embeddings(every)
+                require_like(layer.attention.style, "mix_embeddings", mixed, every, "member batch time d_model")
+                x = mixed[:, :, -ids.shape[-1] :]
+                if record is not None:
+                    record("mixed", x.flatten(1, 2))
         positional, by_row = self.positional(role), role in self._row_indexed
         span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
         consecutive = self._positions(*span, ids.device)
@@ -430,7 +440,7 @@ class Transformer(nn.Module):
     ) -> list[AttentionContext]:
         """Return the context of all layers, or those of the first layers if maskings alternate."""
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
-        masking, contexts = self.maskings[role], []
+        masking, contexts, first_values = self.maskings[role], [], list[Tensor]()
         for part in masking.parts if isinstance(masking, PerLayerMasking) else (masking,):
             mask = part.mask(role, query.positions, key.positions, lengths.flatten())
             if mask is not None:
@@ -439,7 +449,8 @@ class Transformer(nn.Module):
                 mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
             declared = part.role_properties(role) or frozenset()
             at = (query.row, key.row) if sampled is None else (sampled, sampled)
-            contexts.append(AttentionContext(*at, mask, sampled_positions=sampled is not None, declared=declared))
+            is_sampled = sampled is not None
+            contexts.append(AttentionContext(*at, mask, is_sampled, declared, first_values=first_values))
         return contexts
 
     def _cross_context(

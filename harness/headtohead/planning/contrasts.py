@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headtohead.config.labels import Scalar, text
+from headtohead.config.labels import Scalar, axis_value, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.metrics import check_metric, reported_metrics
@@ -63,7 +63,7 @@ def factor_contrasts(
                 else:
                     other = factorial.cells[(*cell[:position], index, *cell[position + 1 :])]
                 if other != slug:
-                    groups.setdefault(_value(axis, labels[slug]), {})[slug, other] = None
+                    groups.setdefault(axis_value(axis, labels[slug]), {})[slug, other] = None
             given = _fixed_axes(factorial, axis, labels, baseline)
             condition = ", ".join(f"{name} {text(fixed)}" for name, fixed in given.items())
             for value, group in groups.items():
@@ -72,9 +72,10 @@ def factor_contrasts(
                 )
                 # A single pair is a contrast of two variants, not an average.
                 if pairs and len(group) > 1:
-                    name, of_baseline = " and ".join(axis), _value(axis, against)
+                    name, of_baseline = " and ".join(axis), axis_value(axis, against)
                     contrast = FactorContrast(
-                        name=f"{name}: {text(value)} − {text(of_baseline)}" + (f" ({condition})" if given else ""),
+                        name=_named(axis, f"{text(value)} − {text(of_baseline)}")
+                        + (f" ({condition})" if given else ""),
                         axis=name,
                         value=value,
                         against=of_baseline,
@@ -100,11 +101,13 @@ def interaction_contrasts(
         order = sorted(range(len(factorial.axes)), key=lambda position: DATA_AXIS in factorial.axes[position])
         for positions in itertools.combinations(order, 2):
             axis, other_axis = axes = [factorial.axes[position] for position in positions]
-            against, other_against = (_value(side, labels[baseline]) for side in axes)
+            against, other_against = (axis_value(side, labels[baseline]) for side in axes)
             settings: dict[tuple[int, ...], dict[tuple[Scalar, Scalar], str]] = {}
             for cell, slug in factorial.cells.items():
                 rest = tuple(index for position, index in enumerate(cell) if position not in positions)
-                settings.setdefault(rest, {})[_value(axis, labels[slug]), _value(other_axis, labels[slug])] = slug
+                settings.setdefault(rest, {})[axis_value(axis, labels[slug]), axis_value(other_axis, labels[slug])] = (
+                    slug
+                )
             pairs: dict[tuple[Scalar, Scalar], list[tuple[str, str]]] = {}
             for setting in settings.values():
                 for value, other in setting:
@@ -117,8 +120,8 @@ def interaction_contrasts(
             name, other_name = (" and ".join(side) for side in axes)
             for (value, other), of_value in pairs.items():
                 contrast = InteractionContrast(
-                    name=f"{name}: {text(value)} − {text(against)}, by {other_name}: {text(other)} − "
-                    f"{text(other_against)}{condition}",
+                    name=_named(axis, f"{text(value)} − {text(against)}, by ")
+                    + _named(other_axis, f"{text(other)} − {text(other_against)}{condition}"),
                     axis=name,
                     value=value,
                     against=against,
@@ -131,20 +134,20 @@ def interaction_contrasts(
     return list(contrasts.values())
 
 
-def _value(axis: Axis, labels: Mapping[str, Scalar]) -> Scalar:
-    """Return the value of an axis; those of a ``zip`` are joined."""
-    return labels[axis[0]] if len(axis) == 1 else " and ".join(text(labels[path]) for path in axis)
+def _named(axis: Axis, values: str) -> str:
+    """Write the name of an axis before its values; those of a ``zip`` contain the names of their fields."""
+    return f"{axis[0]}: {values}" if len(axis) == 1 else values
 
 
 def _fixed_axes(factorial: Factorial, axis: Axis, labels: Labels, baseline: str) -> dict[str, Scalar]:
     """Return the other axes that are constant in the block at a value that differs from the baseline's."""
     first = labels[next(iter(factorial.cells.values()))]
     return {
-        " and ".join(other): _value(other, first)
+        " and ".join(other): axis_value(other, first)
         for position, other in enumerate(factorial.axes)
         if other != axis
         and len({cell[position] for cell in factorial.cells}) == 1
-        and _value(other, first) != _value(other, labels[baseline])
+        and axis_value(other, first) != axis_value(other, labels[baseline])
     }
 
 

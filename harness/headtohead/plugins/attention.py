@@ -37,7 +37,7 @@ class Attention(Component):
     An experiment sets a style per role. The core builds one object per layer and role, and calls
     the hooks of a layer in this order:
 
-    1. ``mix_tokens(x)`` in self-attention, then the projections
+    1. ``mix_tokens(x)`` in self-attention, then the projections; before the first layer ``mix_embeddings(x)``
     2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)``
     3. ``scores(q, k, ...)``, then the encoding's ``score``, ``bias`` and ``content_bias`` are added
     4. ``mix_scores(scores)``, then masked entries are set to the mask value
@@ -45,16 +45,16 @@ class Attention(Component):
     6. ``mix(weights)``, then dropout, the product with the values, and the encoding's ``values``
     7. ``post_heads(heads, x, values)``, then the output projection
 
-    Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_tokens``,
-    ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
+    Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_embeddings``,
+    ``mix_tokens``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
     ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
     matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """
 
     hooks = (
-        *("geometry", "mix_tokens", "transform", "mix_values", "scores", "mix_scores", "normalise"),
-        *("mix", "fast_path", "post_heads", "read"),
+        *("geometry", "mix_embeddings", "mix_tokens", "transform", "mix_values", "scores", "mix_scores"),
+        *("normalise", "mix", "fast_path", "post_heads", "read"),
     )
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
@@ -123,7 +123,8 @@ class Attention(Component):
     @classmethod
     def depends_on_order(cls) -> bool:
         """Return whether outputs depend on the order of tokens without any encoding."""
-        return cls.position_dependent or cls.mix_tokens is not Attention.mix_tokens
+        mixes = cls.mix_tokens is not Attention.mix_tokens or cls.mix_embeddings is not Attention.mix_embeddings
+        return cls.position_dependent or mixes
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
@@ -187,6 +188,14 @@ class Attention(Component):
                 of the queries are the last ones.
         """
         return heads
+
+    def mix_embeddings(self, x: Tensor) -> Tensor:
+        """Return changed token embeddings of the role, ``[member, batch, time, d_model]``.
+
+        Called on the style of the role's first layer, after ``model.embedding_scale`` and before positions are added.
+        A result may depend on its token and earlier ones, as in ``mix_tokens``.
+        """
+        return x
 
     def mix_tokens(self, x: Tensor) -> Tensor:
         """Return changed inputs of the projections, ``[member, batch, time, d_model]``.

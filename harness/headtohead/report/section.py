@@ -114,8 +114,9 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
-        is_named = contrast.axis in NAMED_AXES and "none" not in (contrast.left, contrast.right)
-        axis = "" if is_named else f"{contrast.axis} "
+        axis = str(contrast.axis)
+        is_named = " and " in axis or (axis in NAMED_AXES and "none" not in (contrast.left, contrast.right))
+        axis = "" if is_named else f"{axis} "
         return f"{axis}{contrast.left} against {contrast.right}{within}"
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
     other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title

@@ -29,6 +29,8 @@ DRAWS = 100_000
 """Number of random sign patterns, from a fixed seed, for more seeds."""
 MAX_SIGNS = 10_000_000
 """Maximum number of random signs of a test, 80 MB; with more than 100 seeds there are fewer patterns."""
+MAX_SEEDS = 1000
+"""Largest number of seeds that `seeds_needed` returns."""
 SIGN_FLIP_SEEDS = 6
 """Smallest number of seeds at which a single sign-flip test can reach p = 0.05."""
 ROUNDING = 1e-12
@@ -260,6 +262,21 @@ def minimum_detectable_effect(
         return math.nan
     level = ALPHA / contrasts if level is None else level
     return _noncentrality(n - 1 if degrees is None else degrees, level) * sd / math.sqrt(n)
+
+
+def seeds_needed(effect: float, *, level: float = ALPHA, known: float = 0.0, sides: int = 1) -> int | None:
+    """Return the smallest number of seeds that detects an effect with a power of ``POWER``; None above ``MAX_SEEDS``.
+
+    Args:
+        effect: True difference in standard deviations of the difference between two seeds.
+        level: Level of the two-sided t-test.
+        known: Degrees of freedom of the variance that other scores add.
+        sides: 1 if seeds are paired; 2 if each side has its own seeds and an equal variance.
+    """
+    for n in range(2, MAX_SEEDS + 1):
+        if minimum_detectable_effect(1.0, n, level=level, degrees=known + sides * (n - 1)) <= abs(effect):
+            return n
+    return None
 
 
 def equivalence_p(result: Difference, margin: float) -> float:

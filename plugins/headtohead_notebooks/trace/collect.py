@@ -151,6 +151,9 @@ class _Collector:
         formula, meaning = formulas.EMBEDDING[name]
         if name == "positions":
             formula = self.model.positionals[role].formula()  # type: ignore[operator]
+        elif name == "mixed":
+            stack = self.model.encoder if role == "encoder" else self.model.decoder
+            formula = stack[0].attention.style.formula()  # type: ignore[operator, union-attr]
         elif name == "scaled":
             example = examples.scaled(self.steps[-1].values, self.model.embedding_scale or 1.0, values)
         elif name == "sum":

@@ -16,6 +16,7 @@ EMBEDDING: dict[str, Description] = {
     "ids": ("", "the number of each token in the vocabulary"),
     "embeddings": ("E[id]", "each token's row of the embedding table"),
     "scaled": ("E · √d_{model}", "embeddings scaled up relative to the position vectors"),
+    "mixed": ("", "each embedding mixed with those of earlier tokens"),
     "positions": ("", "the vector of each position"),
     "sum": ("X = E + P", "the sum of token and position vectors, the input of the first layer"),
 }

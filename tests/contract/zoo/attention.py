@@ -13,6 +13,7 @@ from headtohead_plugins.attention.random import Random
 from headtohead_plugins.attention.short_convolution import ShortConvolution
 from headtohead_plugins.attention.sigmoid import Sigmoid
 from headtohead_plugins.attention.sinks import Sinks
+from headtohead_plugins.attention.smear import Smear
 from headtohead_plugins.attention.split_heads import SplitHeads
 from headtohead_plugins.attention.uniform import Uniform
 from headtohead_plugins.attention.value_residual import ValueResidual
@@ -361,6 +362,12 @@ def centred_convolution(self, x):
 def convolution_over_sentences(self, x):
     """a convolution over the sentences of the batch"""
     return ShortConvolution.mix_tokens(self, x.transpose(1, 2)).transpose(1, 2)
+
+
+@fault(Smear, "mix_embeddings", "causality pad-content")
+def smeared_forward(self, x):
+    """the next token's embedding instead of the previous one's"""
+    return Smear.mix_embeddings(self, x.flip(2)).flip(2)
 
 
 @fault(Sinks, "fast_path", "parity")

@@ -37,6 +37,7 @@ STYLES = {
     "soft-cap": {"name": "soft-cap", "cap": 0.7},
     "sinks": "sinks",
     "short-convolution": {"name": "short-convolution", "kernel": 3},
+    "smear": "smear",
 }
 MASKS = ("nothing masked", "padding-causal", "padding", "window", "prefix", "rows without a key")
 CLOSE = {"-inf": 1e-12, "-1e9": 1e-12, "additive": 1e-6}

@@ -35,6 +35,7 @@ EXPECTED = {
     "soft-cap": ({}, (4, 4, 6, 6, 6), SPLIT),
     "sinks": ({}, (4, 4, 6, 6, 6), SPLIT),
     "short-convolution": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "smear": ({}, (4, 4, 6, 6, 6), SPLIT),
 }
 """Options; heads, key/value heads, widths and the square of the inverse scale; weights of the projections."""
 

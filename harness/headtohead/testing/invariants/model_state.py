@@ -8,8 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from headtohead.model.attention import overrides
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.attention import Attention
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, explicit_forward, forward
 from headtohead.testing.verdict import LOGITS, Verdict, logit_changes, violated, within, worst
@@ -20,7 +22,8 @@ def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """The number of parameters of a member equals a closed form; of entries: every layer creates as many as the first.
 
     The closed form has no formula for the parameters that an entry creates. It counts those of the encoding of each
-    role and those of the attention in the first layer, and multiplies the latter by the number of layers.
+    role and those of the attention in the first layer, and multiplies the latter by the number of layers, except those
+    of a style with ``mix_embeddings``, which is called on the first layer's style alone.
     """
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
     difference = abs(built - _closed_form(subject))
@@ -43,7 +46,8 @@ def _closed_form(subject: Subject) -> int:
         style = attention.style
         projections = attention.context.geometry.parameters(width, config.bias) if style.projects else 0
         own = sum(parameter[0].numel() for parameter in style.parameters())
-        total += (encoder_layers if role == "encoder" else decoder_layers) * (projections + own)
+        layers = encoder_layers if role == "encoder" else decoder_layers
+        total += layers * projections + own * (1 if overrides(style, Attention, "mix_embeddings") else layers)
         total += sum(parameter[0].numel() for parameter in positional.parameters())
     per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
     number = {"encoder": encoder_layers, "decoder": decoder_layers * per_decoder_layer}
@@ -90,7 +94,8 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
         with torch.no_grad():
             for record in (None, lambda name, value: None):
                 subject.attention(role)(x, memory, context, None, record)
-        verdicts.append(_unchanged(copies, tensors, "entries of its inputs changed by an attention").in_role(role))
+            subject.norm(role)(x.flatten(1, -2))
+        verdicts.append(_unchanged(copies, tensors, "entries of inputs changed by attention or norm").in_role(role))
     if torch.get_default_dtype() != dtype:
         torch.set_default_dtype(dtype)
         verdicts.append(violated("torch's default type was changed"))

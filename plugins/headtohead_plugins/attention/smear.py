@@ -1,0 +1,60 @@
+"""A gated part of the previous token's embedding is added to each token's embedding, before the first layer.
+
+Source: K. Jordan et al. "modded-nanogpt", github.com/KellerJordan/modded-nanogpt, record 34, and openai/parameter-golf,
+pull request 1667: x'_t = x_t + λ · σ(w · x_t[:12]) · x_{t-1}, where x are the embeddings, once, before the first layer.
+λ, a number, and w start at 0, so that the initial model has no smearing.
+Departs from the source: they normalise the result by its root mean square and train w with a hundredth of the learning
+rate. An earlier gate in parameter-golf has weights per channel that do not depend on the token.
+In a pattern of styles over the layers, smear has an effect only as the first one.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import pad
+
+from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+
+class SmearOptions(HeadOptions):
+    """Width of the gate's input, and key/value heads."""
+
+    gate_width: int = Field(12, ge=1, le=65_536, description="coordinates of the embedding that the gate depends on")
+
+
+class Smear(Attention):
+    """Split heads with embeddings that contain a gated part of the previous token's embedding."""
+
+    Options = SmearOptions
+    options: SmearOptions
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
+
+    @classmethod
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Exclude cross-attention."""
+        if setting.role != "cross":
+            return None
+        return "smear is defined for self-attention; use another attention.cross"
+
+    def build(self) -> None:
+        if self.context.layer == 0:
+            width = min(self.options.gate_width, self.context.d_model)
+            self.gate = self.parameter(width, 1, std=0.0)
+            self.share = self.parameter(1, std=0.0)
+
+    def formula(self) -> str:
+        return f"x'_t = x_t + λ σ(w · x_t[:{self.options.gate_width}]) x_{{t−1}}, x: embeddings"
+
+    def mix_embeddings(self, x: Tensor) -> Tensor:
+        """Add the gated embedding of the previous token."""
+        scores = x[..., : self.gate.shape[1]].flatten(1, 2) @ self.gate
+        gates = self.share[:, :, None, None] * scores.sigmoid().view(*x.shape[:3], 1)
+        return x + gates * pad(x, (0, 0, 1, -1))
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    return {"smear": Smear}

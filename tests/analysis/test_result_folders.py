@@ -1,0 +1,171 @@
+"""Results as public benchmarks store them: every format gives the scores that its files hold, or an error of a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headtohead.analysis.judge import judge
+from headtohead.analysis.result_folders import read_results
+from headtohead.errors import HeadToHeadError
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+BASE, NEW = {"42": 1.0661, "0": 1.06473, "7": 1.06563}, {"42": 1.0631, "0": 1.06213, "7": 1.0622}
+
+
+def submissions(folder: Path) -> Path:
+    """Write the three forms of a submission with several seeds, and one with a single score."""
+    records = {
+        "base": {"val_bpb": 1.0655, "seeds": [42], "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()}},
+        "new/final": {"seeds": {k: {"val_bpb": v, "val_loss": 2 * v} for k, v in NEW.items()}},
+        "listed": {"seeds": [*map(int, NEW)], "seed_scores": [*NEW.values()]},
+        "single": {"val_bpb": 1.07, "seed": 1337},
+    }
+    for name, record in records.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "submission.json").write_text(json.dumps(record))
+        (folder / name / "train.log").write_text("step:9/9 val_loss:9.0 train_time:9ms\n")
+    return folder
+
+
+def log(*runs: list[tuple[int, float]], unit: str = "ms") -> str:
+    lines = ['print(f"step:{step}/{steps} val_loss:{loss}")', "===", "step:1/9 train_time:5ms"]
+    lines += [
+        f"step:{step}/9 val_loss:{loss} train_time:{step * 1000}{unit} step_avg:1ms" for r in runs for step, loss in r
+    ]
+    return "\n".join(lines)
+
+
+def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Command) -> None:
+    table = read_results(submissions(tmp_path))
+    scores = {name: dict(zip(rows["seed"], rows["val_bpb"], strict=True)) for name, rows in table.groupby("variant")}
+    as_text = {name: {seed: str(score) for seed, score in by.items()} for name, by in (("base", BASE), ("new", NEW))}
+    assert scores == {
+        "base": as_text["base"],
+        "new/final": as_text["new"],
+        "listed": as_text["new"],
+        "single": {"1337": "1.07"},
+    }
+    judged = judge(table, baseline="base", metric="val_bpb", candidates=["new/final"])
+    assert [(found.variant, found.judgement.direction) for found in judged.variants] == [("new/final", "better")]
+    arguments = ("judge", ".", "--metric", "val_bpb", "--baseline", "base", "--candidate")
+    assert h2h_here(tmp_path, *arguments, "new/final").returncode == 0
+    assert "no variant 'new/fnal'; did you mean 'new/final'?" in h2h_here(tmp_path, *arguments, "new/fnal").stderr
+
+
+def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "0.txt").write_text(log([(0, 10.8), (5, 4.1), (9, 3.28)]))
+    (tmp_path / "a" / "1.log").write_text(log([(0, 10.7), (9, 3.27)]))
+    (tmp_path / "two.txt").write_text(log([(0, 10.8), (9, 3.31)], [(0, 10.8), (9, 3.30)], unit="s"))
+    (tmp_path / "README.md").write_text(log([(9, 1.0)]))
+    table = read_results(tmp_path)
+    last = table[table["step"] == "9"].drop(columns="step").to_dict("split")["data"]
+    assert last == [
+        ["a", "0", "3.28", "9.0"],
+        ["a", "1", "3.27", "9.0"],
+        ["two", "two#1", "3.31", "9000.0"],
+        ["two", "two#2", "3.3", "9000.0"],
+    ]
+    (found,) = judge(table, baseline="two", metric="val_loss", is_paired=False).variants
+    assert found.difference.mean == pytest.approx(-0.03)
+
+
+RESULTS = [
+    ("a1b2c3d", 0.9979, "keep"),
+    ("b2c3d4e", 0.9932, "keep"),
+    ("c3d4e5f", 1.005, "discard"),
+    ("d4e5f6g", 0.0, "crash"),
+]
+
+
+@pytest.mark.parametrize(
+    ("repeats", "options", "message"),
+    [
+        ([], (), "--sd X, the standard deviation between seeds, adds how many a decision needs"),
+        ([], ("--sd", "0.002"), "a standard deviation of 0.002 between seeds, a decision on the difference -0.0047 of"),
+        (
+            [0.9999],
+            (),
+            "a standard deviation of 0.0014 between seeds, a decision on the difference -0.0057 of 'b2c3d4e'",
+        ),
+        ([], ("--sd", "9"), "needs more than 1,000 seeds each for 80 % power"),
+        ([], ("--sd", "0"), "--sd must be a positive number, got 0"),
+    ],
+)
+def test_a_single_run_per_commit_states_what_a_decision_needs(
+    repeats: list[float], options: tuple[str, ...], message: str, tmp_path: Path, h2h_here: Command
+) -> None:
+    rows = [*RESULTS, *(("a1b2c3d", score, "discard") for score in repeats)]
+    lines = ["commit\tval_bpb\tmemory_gb\tstatus\tdescription", *(f"{c}\t{s}\t44.0\t{r}\tan idea" for c, s, r in rows)]
+    (tmp_path / "results.tsv").write_text("\n".join(lines))
+    done = h2h_here(tmp_path, "judge", "results.tsv", "--baseline", "a1b2c3d", "--candidate", "b2c3d4e", *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr
+
+
+def test_repeated_commits_are_judged_and_crashes_left_out(tmp_path: Path) -> None:
+    rows = [
+        f"{commit}\t{score + shift * score**9}\t{state}"
+        for shift in (0, 0.0002, 0.0001)
+        for commit, score, state in RESULTS
+    ]
+    (tmp_path / "any.tsv").write_text("\n".join(["commit\tval_bpb\tstatus", *rows]))
+    judged = judge(read_results(tmp_path / "any.tsv"), baseline="a1b2c3d")
+    assert {found.variant: found.judgement.direction for found in judged.variants} == {
+        "b2c3d4e": "better",
+        "c3d4e5f": "worse",
+    }
+    assert "row 4 (crashed)" in judged.warnings[0]
+
+
+HOSTILE: dict[str, tuple[str, str, str]] = {
+    "no results": ("notes.md", "step:1/1 val_loss:3.2", "no results in the folder"),
+    "no JSON": ("a/submission.json", "{", "not a submission of parameter-golf (JSONDecodeError"),
+    "a list": ("a/submission.json", "[1]", "not a submission of parameter-golf (AttributeError"),
+    "a seed twice": ("a/submission.json", '{"seeds": {"1": 1.0, "1": 1.1}}', "the key '1' twice"),
+    "more seeds than scores": ("a/submission.json", '{"seeds": [1, 2], "seed_scores": [1.0]}', "shorter than"),
+    "scores without seeds": ("a/submission.json", '{"seed_scores": [1.0]}', "KeyError: 'seeds'"),
+    "a deep list": ("a/submission.json", "[" * 100_000, "(RecursionError"),
+    "no number": (
+        "a/submission.json",
+        '{"seed_results": {"1": [1]}}',
+        "'val_bpb' of variant 'a', seed 1 is not a finite",
+    ),
+    "no score": ("a/submission.json", '{"name": "x"}', "seed 1 has no number"),
+    "NaN": ("a/1.txt", "step:1/1 val_loss:nan", "is not a finite number: 'nan'"),
+    "a step twice": ("a/1.txt", "step:1/1 val_loss:3\nstep:1/1 val_loss:4", "variant 'a' has seed 1 twice"),
+    "bytes": ("a/1.txt", "\udcff\udcfe" * 9, "no results in the folder"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_unusable_results_are_an_error_of_one_line(name: str, tmp_path: Path) -> None:
+    file, content, message = HOSTILE[name]
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content, errors="surrogateescape")
+    metric = "val_bpb" if file.endswith("json") else "val_loss"
+    with pytest.raises(HeadToHeadError) as caught:
+        judge(read_results(tmp_path), baseline="b", metric=metric)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pipe_and_too_many_files_are_refused_and_links_to_folders_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    (tmp_path / "a" / "1.txt").write_text(log([(9, 3.2)]))
+    assert len(read_results(tmp_path)) == 1
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(HeadToHeadError, match=r"pipe\.txt.*not a regular file"):
+        read_results(tmp_path)
+    monkeypatch.setattr("headtohead.analysis.result_folders.MAX_FILES", 1)
+    with pytest.raises(HeadToHeadError, match="has 2 files, more than 1; name a folder in it"):
+        read_results(tmp_path)

@@ -6,8 +6,8 @@
 The second form recomputes the tables of `records.py` from clones of the two repositories.
 
 Nothing of headtohead is imported: the default test is written here a second time, from docs/concepts/statistics.md,
-with `scipy.stats` and loops. Exit code 1 if a number differs. Studies with looks, and contrasts of source lengths or of
-two metrics, are counted as not recomputed.
+with `scipy.stats` and loops. Exit code 1 if a number differs. Studies with looks, and families with a contrast of
+source lengths, are counted as not recomputed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import argparse
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +30,18 @@ HIGHER = ("exact_match", "bleu", "chrf", "accuracy")
 Scores = Mapping[str, Mapping[int, float]]
 
 
-def moderated_test(scores: Scores, weights: Mapping[str, float]) -> dict[str, Any]:
-    """Return the default test of a weighted sum of the variants' scores."""
-    seeds = sorted(set.intersection(*(set(row) for row in scores.values())))
-    table = pd.DataFrame({slug: [row[seed] for seed in seeds] for slug, row in scores.items()})
+def table_of(scores: Scores) -> pd.DataFrame:
+    """Return the scores ``[seed, variant]`` of the seeds that all variants have."""
+    return pd.DataFrame(scores).dropna().sort_index()
+
+
+def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[str, Any]:
+    """Return the default test of a weighted sum of the variants' scores ``[seed, variant]``."""
     differences = table[[*weights]].to_numpy() @ np.array([*weights.values()])
-    n = len(table)
-    mean, own = differences.mean(), differences.var(ddof=1)
-    flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
-    found: dict[str, Any] = {
-        "difference": mean,
-        "sign_flip_p": np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]),
-    }
-    if np.ptp(differences) < 1e-12:
-        return found | {"error": 0.0, "degrees": n - 1, "p": found["sign_flip_p"], "paired_p": found["sign_flip_p"]}
+    found = paired_test(differences)
+    if not found["error"]:
+        return found
+    n, own = len(table), differences.var(ddof=1)
     table = table.T.drop_duplicates().T  # variants with the same scores count once
     variants = table.shape[1]
     residuals = table.sub(table.mean(axis=1), axis=0) - table.mean() + table.to_numpy().mean()
@@ -58,12 +56,22 @@ def moderated_test(scores: Scores, weights: Mapping[str, float]) -> dict[str, An
     total = prior + n - 1
     error = math.sqrt((prior * common + (n - 1) * own) / total / n)
     left = max(n - 1, min(total, degrees))
-    return found | {
-        "error": error,
-        "degrees": left,
-        "p": 2 * stats.t.sf(abs(mean) / error, left),
-        "paired_p": stats.ttest_1samp(differences, 0).pvalue,
+    return found | {"error": error, "degrees": left, "p": 2 * stats.t.sf(abs(found["difference"]) / error, left)}
+
+
+def paired_test(differences: Any) -> dict[str, Any]:
+    """Return the paired t-test and the sign-flip test of differences by seed."""
+    n = len(differences)
+    mean, own = differences.mean(), differences.var(ddof=1)
+    flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
+    found: dict[str, Any] = {
+        "difference": mean,
+        "sign_flip_p": np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]),
     }
+    if np.ptp(differences) < 1e-12:
+        return found | {"error": 0.0, "degrees": n - 1, "p": found["sign_flip_p"], "paired_p": found["sign_flip_p"]}
+    paired_p = stats.ttest_1samp(differences, 0).pvalue
+    return found | {"error": math.sqrt(own / n), "degrees": n - 1, "p": paired_p, "paired_p": paired_p}
 
 
 def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
@@ -79,31 +87,44 @@ def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
     return result
 
 
-def family_numbers(scores: Scores, family: Sequence[Mapping[str, Any]], margin: float) -> list[dict[str, Any]]:
-    """Return the recomputed fields of the contrasts of a family, of which contrasts of the same scores count once."""
-    weights = []
+def family_numbers(
+    scores_of: Callable[[str], Scores], family: Sequence[Mapping[str, Any]], margins: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Return the recomputed fields of the contrasts of a family, of which contrasts of the same scores count once.
+
+    Args:
+        scores_of: Returns the scores in a metric.
+        family: The contrasts as printed.
+        margins: The margin of each contrast, or 0.
+    """
+    tested = []
     for contrast in family:
         pairs, is_interaction = contrast["pairs"], contrast["family"] == "interactions"
+        if other := contrast.get("against_metric"):
+            ((left, right),) = pairs
+            sides = pd.DataFrame({"left": scores_of(contrast["metric"])[left], "right": scores_of(other)[right]})
+            tested.append(paired_test((sides["left"] - sides["right"]).dropna().to_numpy()))
+            continue
         settings = len(pairs) // (2 if is_interaction else 1)
         own: dict[str, float] = {}
         for left, right in pairs:
             own[left] = own.get(left, 0) + 1 / settings
             own[right] = own.get(right, 0) - 1 / settings
-        weights.append({slug: weight for slug, weight in own.items() if weight})
-    keys = [tuple(map(tuple, contrast["pairs"])) for contrast in family]
+        weights = {slug: weight for slug, weight in own.items() if weight}
+        tested.append(moderated_test(table_of(scores_of(contrast["metric"])), weights))
+    keys = [(found["pairs"], found["metric"], found.get("against_metric")) for found in family]
     first = [keys.index(key) for key in keys]
-    tested = [moderated_test(scores, own) for own in weights]
     once = [index for index in range(len(family)) if first[index] == index and math.isfinite(tested[index]["p"])]
     steps = dict(zip(once, stepwise([tested[index]["p"] for index in once]), strict=True))
     sizes: dict[int, float] = {}
-    for index in once if margin else []:
-        found = tested[index]
+    for index in (index for index in once if margins[index]):
+        found, margin = tested[index], margins[index]
         sizes[index] = (
             max(
                 stats.t.sf((sign * found["difference"] + margin) / found["error"], found["degrees"]) for sign in (1, -1)
             )
             if found["error"]
-            else (0.5 ** len(next(iter(scores.values()))) if abs(found["difference"]) < margin else 1.0)
+            else (0.5 ** (found["degrees"] + 1) if abs(found["difference"]) < margin else 1.0)
         )
     size_steps = dict(zip(sizes, stepwise([*sizes.values()]), strict=True))
     results = []
@@ -112,7 +133,8 @@ def family_numbers(scores: Scores, family: Sequence[Mapping[str, Any]], margin: 
         half = stats.t.ppf(1 - level / 2, found["degrees"]) * found["error"]
         numbers = {name: found[name] for name in ("difference", "p", "paired_p", "sign_flip_p")}
         numbers |= {"holm_p": adjusted, "low": found["difference"] - half, "high": found["difference"] + half}
-        if sizes:
+        if first[index] in sizes:
+            margin = margins[first[index]]
             size_p, level = size_steps[first[index]]
             half = stats.t.ppf(1 - level, found["degrees"]) * found["error"]
             low, high = found["difference"] - half, found["difference"] + half
@@ -147,16 +169,20 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
     for found in tested:
         found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
-    for (family, metric), group in itertools.groupby(tested, key=lambda found: (found["family"], found["metric"])):
-        contrasts, scores = list(group), scores_of(metric)
-        same = {slug for found in contrasts for pair in found["pairs"] for slug in pair} <= scores.keys()
-        if answer["looks"] or not same or len(contrasts) < sum(found["family"] == family for found in tested):
+    for family, group in itertools.groupby(tested, key=lambda found: found["family"]):
+        contrasts = list(group)
+        has_all = all(
+            slug in scores_of(found["metric"]) for found in contrasts for pair in found["pairs"] for slug in pair
+        )
+        if answer["looks"] or not has_all or any(found.get("lengths") for found in contrasts):
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
-        margin = (answer["margin"] or 0.0) if metric == answer["metric"] else 0.0
-        for found, numbers in zip(contrasts, family_numbers(scores, contrasts, margin), strict=True):
-            is_better = (numbers["difference"] > 0) == metric.endswith(HIGHER)
-            direction = "undetected" if numbers["holm_p"] > 0.05 else "better" if is_better else "worse"
+        margins = [(answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts]
+        for found, numbers in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
+            words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
+            if found["metric"].startswith("heads/") or found.get("against_metric"):
+                words = ("larger", "smaller")
+            direction = "undetected" if numbers["holm_p"] > 0.05 else words[int(numbers["difference"] <= 0)]
             if direction != "undetected" and family == "interactions":
                 direction = "significant"
             printed = dict(found)

@@ -49,13 +49,6 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     assert found.verdict == "worse"
 
 
-def test_known_effects_are_detected_with_their_sign(quickstart):
-    found = by_name(Analysis(load_frames(quickstart), METRIC).families.factors)
-    assert found["positional: rotary − sinusoidal"].verdict == "better"
-    assert found["masking: causal − padding-causal"].verdict == "worse"
-    assert found["attention: independent-heads − split-heads"].verdict == "undetected"
-
-
 def write_margin(folder, value, late=False):
     file = folder / "experiment.json"
     record = json.loads(file.read_text())
@@ -237,6 +230,16 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
         "none-independent-heads-padding-causal": "within the upper bound",
         "none-independent-heads-causal": "exceeds the upper bound: suspect",
     }
+
+
+def test_the_upper_bound_holds_for_metrics_of_the_same_counts(made, tmp_path):
+    study = made.Study(maps=False, seeds=(1,), score=lambda axes, seed: 0.9)
+    frames = load_frames(made.write_study(tmp_path, study))
+    exact, log_error = (Analysis(frames, metric) for metric in ("test/exact_match", "test/log_error"))
+    assert log_error.upper_bound == made.CEILING
+    assert log_error.upper_bound_verdicts == exact.upper_bound_verdicts
+    assert set(exact.upper_bound_verdicts.values()) == {"exceeds the upper bound: suspect"}
+    assert Analysis(frames, "test/bleu").upper_bound is None
 
 
 def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):

@@ -172,6 +172,7 @@ def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_che
     found = contrast_of(load_frames(frames.directory))
     assert found.agreement.verdict == "agrees"
     assert found.paired.mean == pytest.approx(0.8 - 0.01 * 2.5)
+    assert found.direction == "larger"  # a larger effect of masking is no worse model
 
 
 def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:

@@ -126,3 +126,14 @@ def test_a_damaged_line_is_an_error_with_its_field(ledger: Ledger) -> None:
     ledger.path.write_text(ledger.path.read_text().replace('"kept":true', '"kept":"yes?"'))
     with pytest.raises(HeadToHeadError, match=r"ledger\.jsonl.*kept"):
         Ledger.read(ledger.path)
+
+
+def test_a_change_without_any_effect_does_not_lower_the_variance_of_later_decisions(tmp_path: Path) -> None:
+    scores = table(main=0, noise=0.3)
+    main = scores[scores["variant"] == "main"]
+    empty = Ledger.read(tmp_path / "ledger.jsonl")
+    ledger = decide(empty, pd.concat([main, main.assign(variant="copy")]), "main")
+    assert ledger.decisions[0].variance == 0
+    alone, later = (own.decide(judge(scores, baseline="main", metric="score")) for own in (empty, ledger))
+    assert later.p == pytest.approx(alone.p)
+    assert ledger.seeds(1.0) == Ledger(ledger.path, ledger.decisions * 2).seeds(1.0)

@@ -8,6 +8,7 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.data import prepare, prepare_corpus
+from headtohead.data.metrics import task_metrics
 from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.errors import HeadToHeadError
@@ -21,6 +22,7 @@ from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from headtohead.testing.dataset_invariants import DatasetSubject, labels_belong_to_words
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.loop import StackTraining, split_tensors
+from headtohead.training.reference_points import reference_scores
 from headtohead.training.results import score_test_split
 
 SETTINGS = {"source_boundaries": "none", "target_boundaries": "eos", "vocabulary": VocabularyConfig(shared=True)}
@@ -168,6 +170,9 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
         assert sum(bucket["counts"]["token_accuracy"][1] for bucket in record.buckets) == sum(map(len, labels))
     forced = teacher_forced(stack.model, stack.splits["test"], stack.splits["test"].padded_batches(3))
     assert forced.num_tokens.tolist() == [len(own) for own in labels]
+    points = reference_scores(data, None, task_metrics("mqar"))
+    assert points.nearest_neighbour
+    assert points.source_copy is None  # the source is a sequence, not an answer
 
 
 def test_a_microbatched_step_equals_a_whole_step(tmp_path):

@@ -67,6 +67,22 @@ def test_cached_decoding_stacks_and_checkpoints_work_with_patterns(fields):
         assert CHECKS[name](subject).state == "holds", name
 
 
+def test_the_first_values_are_those_of_the_first_layer_with_every_mask():
+    """For tokens that are no padding, both masks are equal."""
+    fields = {"attention": "value-residual", **DECODER_ONLY}
+    mixed, plain = (
+        Subject(tiny_config(**fields, masking={"decoder": pattern}))
+        for pattern in (["padding-causal", "causal"], ["padding-causal"])
+    )
+    plain.model.load_state_dict(mixed.model.state_dict())
+    ids, lengths = mixed.sentences.target, mixed.sentences.target_lengths
+    with torch.no_grad():
+        found, expected = (subject.model.decode(ids, lengths) for subject in (mixed, plain))
+    seen = mixed.sentences.target_nonpad
+    torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-12)
+    assert CHECKS["cached-decoding"](mixed).state == "holds"
+
+
 def test_a_pattern_is_in_hash_label_and_record():
     registry = current()
 

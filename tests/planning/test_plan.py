@@ -7,6 +7,7 @@ from headtohead.config.builder import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.planner import make_plan
+from headtohead.planning.power import Power
 from headtohead.planning.stacking import local_stacks, processors
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.positional import Positional
@@ -246,7 +247,31 @@ def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
         design: [{{one_at_a_time: {{positional: [none]}}}}]
         contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
     """)
-    assert [family.names for family in found.power] == [("positional none − baseline",), ("a", "b")]
+    assert [family.names for family in found.power] == [("positional none − baseline",), ("a",), ("b",)]
+
+
+def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
+    """A contrast of two metrics of a variant is a test too, and each family is corrected for all its metrics."""
+    design = """
+        design: [{one_at_a_time: {positional: [rotary]}}]
+        margin: {test/exact_match: 0.5, test/bleu: 5}
+        contrasts:
+          - {name: exact, variant: {positional: rotary}}
+          - {name: bleu, variant: {positional: rotary}, metric: test/bleu}
+          - {name: gap, variant: {}, metric: valid/loss, against_metric: test/loss}
+    """
+    first = plan(design, seeds=3)
+    for run in first.runs:
+        gain = 0.1 * run.seed if "rotary" in run.variant else 0.0
+        metrics = {"test/exact_match": 0.2 + gain, "test/bleu": 20 + 50 * gain, "valid/loss": 1.0, "test/loss": 1.0}
+        metrics["test/loss"] += 0.2 * run.seed
+        record(first, run, metrics=metrics)
+    _, exact, bleu, gap = plan(design, seeds=3).power
+    assert [family.sd for family in (exact, bleu, gap)] == pytest.approx([0.1, 5.0, 0.2])
+    assert [family.margin for family in (exact, bleu, gap)] == [0.5, 5, None]
+    assert exact.effect == bleu.effect == gap.effect
+    assert exact.effect > Power("declared", ["exact"], 3, 2, "test/exact_match").effect
+    assert bleu.summary.startswith("1 declared contrast in test/bleu: ")
 
 
 def test_variants_may_differ_in_their_data(plan):

@@ -40,6 +40,7 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("model.vocab_size", "; did you mean 'data.vocabulary.max_size'?"),
         ("model.attention", "; did you mean 'attention', a field of base?"),
         ("model.norm_type", LAYER_NORM),
+        ("model.decoder_only", "; did you mean 'architecture'?"),
         ("model.num_kv_heads", "; type attention: {name: grouped-query, kv_heads: N}"),
         ("hidden_size", "; did you mean 'model.d_model'?"),
     ],
@@ -75,6 +76,10 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
         ("train: {epochs: 1}", "train: unknown field 'train'; did you mean 'base.train'?"),
         ("learning_rate: 0.1", "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?"),
         ("design: [{grid: {}}]", "design[0].grid: unknown field 'grid'; did you mean 'product'?"),
+        (
+            "metrics: {margin: 1}",
+            "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
+        ),
         ("design: {product: {}}", "design: expected a list, got {'product': {}}; begin each item with a hyphen"),
         (
             "design: [{positional: [rotary]}]",

@@ -24,8 +24,8 @@ from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, Interval
 from headtohead.statistics.verdicts import (
-    BETTER,
     BEYOND,
+    DETECTED,
     IDENTICAL,
     NO_VERDICT,
     SAME,
@@ -33,7 +33,6 @@ from headtohead.statistics.verdicts import (
     UNDETECTED,
     UNTESTED,
     WITHIN,
-    WORSE,
     Direction,
     Judgement,
     Size,
@@ -151,8 +150,15 @@ class Contrast:
 
     @property
     def detected(self) -> bool:
-        """Whether the direction is better or worse."""
-        return self.direction in (BETTER, WORSE)
+        """Whether a direction is detected."""
+        return self.direction in DETECTED
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """Whether a positive difference is better; None for two metrics and for effects of masking heads."""
+        if self.metric.startswith("heads/") or (self.declared and self.declared.against_metric):
+            return None
+        return higher_is_better(self.metric)
 
     @property
     def spread(self) -> tuple[float, float] | None:
@@ -399,7 +405,7 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     judgements = judge(
         [contrast.paired for contrast in unique],
         margin=[scores.margin(found.metric) for found in unique],
-        higher_is_better=[higher_is_better(contrast.metric) for contrast in unique],
+        higher_is_better=[contrast.higher_is_better for contrast in unique],
         looks=looks,
     )
     judgement_of = dict(zip(first, judgements, strict=True))

@@ -159,7 +159,7 @@ class Ledger:
 
     def p(self, found: Difference, higher_is_better: bool) -> float:
         """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""
-        own = [(len(decision.scores) - 1, decision.variance) for decision in self.decisions]
+        own = self._variances
         if degrees := sum(count for count, _ in own):
             variance = sum(count * value for count, value in own) / degrees
             found = BlockModel(variance, degrees + found.n - 1, self._degrees()).moderated(found, 1.0)
@@ -187,5 +187,10 @@ class Ledger:
         """
         return seeds_needed(effect, level=2 * self.level, known=self._degrees())  # half of a two-sided test
 
+    @property
+    def _variances(self) -> list[tuple[int, float]]:
+        """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
+        return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
+
     def _degrees(self) -> float:
-        return min(MOST_PRIOR_DEGREES, sum(len(decision.scores) - 1 for decision in self.decisions))
+        return min(MOST_PRIOR_DEGREES, sum(count for count, _ in self._variances))

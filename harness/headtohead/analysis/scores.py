@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.schema.metric import UNPADDED, Metric
+from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.roles import roles_of
 from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
 from headtohead.statistics.collapse import collapsed, rate_interval, rates_p
 from headtohead.statistics.paired_tests import Interval, Summary, summarise
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import find, higher_is_better, is_loss, span, unpadded
+from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
 
 OTHER_DATA = "the variants use different data sets"
 
@@ -204,10 +204,11 @@ class Scores:
     def upper_bound(self) -> float | None:
         """The bag-of-words upper bound: the highest exact match that an order-invariant encoder can reach.
 
-        None if the data states none, no variant has an encoder, or each seed has its own test set.
+        None if the data states none, the metric has other counts than exact match, no variant has an encoder, or each
+        seed has its own test set.
         """
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
-        if bound is None or float(bound) >= 1 or "exact_match" not in self.metric:
+        if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
             return None
         has_encoder = any("encoder" in roles_of(variant.config) for variant in self.frames.by_slug.values())
         holds = has_encoder and not self.frames.has_draws and self._has_bound(self.frames.baseline)
@@ -222,9 +223,9 @@ class Scores:
         """
         if self.upper_bound is None:
             return {}
-        verdicts, frames = {}, self.frames
+        verdicts, frames, metric = {}, self.frames, stored(self.metric)
         for slug, variant in frames.by_slug.items():
-            scores = frames.scores(slug, unpadded(self.metric)) or frames.scores(slug, self.metric)
+            scores = frames.scores(slug, unpadded(metric)) or frames.scores(slug, metric)
             if variant.order_invariant and self._has_bound(slug) and scores:
                 exceeds = max(scores.values()) > self.upper_bound + 1e-9
                 verdicts[slug] = "exceeds the upper bound: suspect" if exceeds else "within the upper bound"

@@ -162,7 +162,6 @@ def command(
     decision = ledger.decide(judged) if ledger is not None else None
     if ledger is not None and decision is not None:
         code = 0 if decision.kept else code or 3
-        ledger = ledger.append(decision)
     record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
     if answer is not None:
         from headtohead.files import write_json
@@ -172,6 +171,8 @@ def command(
     if figure is not None:
         with output_file("--figure", figure):
             write_figure(judged, figure)
+    if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
+        ledger = ledger.append(decision)
     for warning in judged.warnings:
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]

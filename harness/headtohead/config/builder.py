@@ -400,8 +400,10 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
         return ("model", "tie_embeddings"), reason
     dataset = registry.dataset(data.dataset)
     for name, advice in dataset.unused.items():
-        if getattr(data, name) != (dataset.normalise if name == "normalise" else DataConfig.model_fields[name].default):
-            return ("data", name), f"dataset '{data.dataset}' does not use it; {advice}"
+        section, last = (data.vocabulary if "." in name else data), name.rpartition(".")[2]
+        default = dataset.normalise if name == "normalise" else type(section).model_fields[last].default
+        if getattr(section, last) != default:
+            return ("data", *name.split(".")), f"dataset '{data.dataset}' does not use it; {advice}"
     splits = (*dataset.splits, NOTHING_HELD_OUT)
     if data.split not in splits:
         hint = nearest(data.split, splits)

@@ -138,8 +138,10 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         if above[:1] == ["design"] and name.partition(".")[0] in RunConfig.model_fields:
             return f"'{name}' is an axis; write product: {{{name}: [...]}}, or one_at_a_time"
         section = next((section for section, other in SECTIONS.items() if other is model), None)
-        if model is ExperimentFile and not above:
-            section = "file"
+        if model is ExperimentFile:
+            if above and name in ExperimentFile.model_fields:
+                return f"unknown field '{name}'; did you mean '{name}' at the top level of the file?"
+            section = None if above else "file"
         return f"unknown field '{name}'{suggest_field(name, _fields(model, above), section)}"
     if kind == "missing":
         return f"{'field' if isinstance(location[-1], str) else 'item'} {location[-1]!r} is missing"

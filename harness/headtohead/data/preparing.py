@@ -374,7 +374,7 @@ class _Preparation:
         A tokenizer file can also change references, for example their case; then every difference is noted.
         """
         test, record, has_file = data.splits["test"], data.record, self.config.vocabulary.file is not None
-        rows = list(dict(zip(test.source_text, range(len(test)), strict=True)).values())
+        rows = list({text or row: row for row, text in enumerate(test.source_text)}.values())
         translations = vocabulary_bound_translations(data, rows)
         lost = [row for row, text in zip(rows, translations, strict=True) if text not in test.references[row]]
         bound = record["vocabulary_upper_bound"] = 1 - len(lost) / len(rows)

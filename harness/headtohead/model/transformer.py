@@ -292,7 +292,7 @@ class Transformer(nn.Module):
         contexts = self._attention_context(role, (position, count), keys, lengths)
         # On CUDA, the test would wait for the device.
         return [
-            AttentionContext(ctx.query_positions, ctx.key_positions, None)
+            AttentionContext(ctx.query_positions, ctx.key_positions, None, first_values=ctx.first_values)
             if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all())
             else ctx
             for ctx in contexts
@@ -440,7 +440,7 @@ class Transformer(nn.Module):
     ) -> list[AttentionContext]:
         """Return the context of all layers, or those of the first layers if maskings alternate."""
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
-        masking, contexts = self.maskings[role], []
+        masking, contexts, first_values = self.maskings[role], [], list[Tensor]()
         for part in masking.parts if isinstance(masking, PerLayerMasking) else (masking,):
             mask = part.mask(role, query.positions, key.positions, lengths.flatten())
             if mask is not None:
@@ -449,7 +449,8 @@ class Transformer(nn.Module):
                 mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
             declared = part.role_properties(role) or frozenset()
             at = (query.row, key.row) if sampled is None else (sampled, sampled)
-            contexts.append(AttentionContext(*at, mask, sampled_positions=sampled is not None, declared=declared))
+            is_sampled = sampled is not None
+            contexts.append(AttentionContext(*at, mask, is_sampled, declared, first_values=first_values))
         return contexts
 
     def _cross_context(

@@ -43,7 +43,7 @@ from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import pair_differences, squared_weights
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
-from headtohead.storage.contrasts import FactorContrast, Pairs
+from headtohead.storage.contrasts import DeclaredContrast, FactorContrast
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.record import leaves
@@ -69,9 +69,7 @@ def make_plan(
     ignored: Collection[str] = (),
     reuse: bool = True,
     ready: Callable[[], object] = lambda: None,
-    adapt: Callable[[Design], Design] = lambda design: design,
     look: int | None = None,
-    initial_runs: Path | None = None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -84,17 +82,15 @@ def make_plan(
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         reuse: Whether runs of other experiments are reused.
         ready: Called after the design is expanded without an error, before costs are counted.
-        adapt: Changes the expanded design.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
-        initial_runs: Folder in which ``init_from`` finds runs; default: ``runs_root``.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
     existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
-    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing, initial_runs or runs_root)
-    design = adapt(expand(loaded, registry, planner.find_incompatibility))
+    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing)
+    design = expand(loaded, registry, planner.find_incompatibility)
     sequential = loaded.sequential
     looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
@@ -138,11 +134,10 @@ class _Planner:
     runs_root: Path
     cache: Path
     existing: ExistingRuns | None
-    initial_runs: Path
 
     def __post_init__(self) -> None:
         self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
-        self.warm = WarmStarts(self.initial_runs, self.draws)
+        self.warm = WarmStarts(self.runs_root, self.draws)
         self.prepared: dict[str, PreparedData] = {}
         self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 
@@ -310,9 +305,9 @@ class _Planner:
                 if found is not None:
                     refuse_difference(found, (draw or variant).identity)
                     run = _with_state(run, found, plan.name, plugins)
-                    results = RunDirectory(found.path, known=found.status).results if run.state == states.DONE else None
-                    if results:
-                        finished.append((run, found.record.execution, results.metrics))
+                    if run.state == states.DONE:
+                        metrics = RunDirectory(found.path, known=found.status).final_metrics
+                        finished.append((run, found.record.execution, metrics))
                 runs.append(run)
         return runs, finished
 
@@ -368,41 +363,63 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
 
 
 def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts.
+    """Return the power of each family of contrasts, for each metric of the family.
 
-    Contrasts of equal variants are not tested, and contrasts of the same trained runs are counted once.
+    Contrasts of equal scores are not tested, and contrasts of the same scores are counted once.
     """
-    metric = plan.metrics.primary
-    scores: dict[str, dict[int, float]] = defaultdict(dict)
-    for run, _, metrics in finished:
-        value = metrics.get(metric)
-        if value is not None and math.isfinite(value):
-            scores[run.variant][run.seed] = value
+    primary = plan.metrics.primary
     trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
-    families: dict[str, dict[tuple[Pairs, str], str]] = {}
+    scores: dict[tuple[str, str, object], dict[int, float]] = defaultdict(dict)
+    for run, _, metrics in finished:
+        for name, value in metrics.items():
+            if value is not None and math.isfinite(value):
+                scores[run.variant, name, None][run.seed] = value
+    families: dict[str, dict[tuple[tuple[tuple[str, str, object], ...], ...], str]] = {}
     for contrast in plan.contrasts:
-        sides = tuple((trained[left], trained[right]) for left, right in contrast.pairs)
+        measured: list[tuple[str, object]] = [(primary, None)] * 2
+        if isinstance(contrast, DeclaredContrast):
+            metric, lengths = contrast.metric or primary, contrast.lengths
+            measured = [(metric, lengths), (contrast.against_metric or metric, contrast.against_lengths or lengths)]
+        sides = tuple(
+            tuple((trained[slug], *own) for slug, own in zip(pair, measured, strict=True)) for pair in contrast.pairs
+        )
         if any(left != right for left, right in sides):
-            measured = contrast.model_dump_json(include={"metric", "against_metric", "lengths", "against_lengths"})
-            families.setdefault(contrast.kind, {}).setdefault((sides, measured), contrast.name)
+            families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
     given = plan.loaded.file.margin
-    margin = given.get(metric) if isinstance(given, dict) else given
+    margins = given if isinstance(given, dict) else {primary: given}
     variants = len({*trained.values()}) // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained})
+    seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
     powers = []
     for family, tested in families.items():
-        means, weights = [], []
-        for sides, _ in tested:
-            # Pairs of equal variants enter an interaction as zeros.
-            averaged = sides if family == "interaction" else [(left, right) for left, right in sides if left != right]
-            differences = pair_differences(scores, averaged)[1]
-            if family == "interaction":  # the second pair of each setting has its sides swapped
-                differences = differences[::2] + differences[1::2]
-            means.append(differences.mean(axis=0))
-            weights.append(squared_weights(averaged) / len(differences) ** 2)
-        seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-        sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
-        sd, names = statistics.median(sds) if sds else None, tuple(tested.values())
-        powers.append(Power(family, names, seeds, variants, metric, max(weights), margin, sd, plan.looks))
+        for metric in dict.fromkeys(sides[0][0][1] for sides in tested):
+            means, weights, own_names = [], [], []
+            for sides, name in tested.items():
+                if sides[0][0][1] != metric:
+                    continue
+                # Pairs of equal variants enter an interaction as zeros.
+                averaged = sides if family == "interaction" else [pair for pair in sides if pair[0] != pair[1]]
+                differences = pair_differences(scores, averaged)[1]
+                if family == "interaction":  # the second pair of each setting has its sides swapped
+                    differences = differences[::2] + differences[1::2]
+                means.append(differences.mean(axis=0))
+                weights.append(squared_weights(averaged) / len(differences) ** 2)
+                own_names.append(name)
+            sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
+            powers.append(
+                Power(
+                    family,
+                    tuple(own_names),
+                    seeds,
+                    variants,
+                    metric,
+                    primary=primary,
+                    tested=len(tested),
+                    weight=max(weights),
+                    margin=margins.get(metric),
+                    sd=statistics.median(sds) if sds else None,
+                    looks=plan.looks,
+                )
+            )
     return tuple(powers)
 
 

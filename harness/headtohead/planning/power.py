@@ -18,12 +18,13 @@ MOST_NAMES = 6
 
 @dataclass(frozen=True)
 class Power:
-    """Power of the tests in a family of contrasts, of a design with ``variants`` variants of equal variance.
+    """Power of the tests of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
-    ``names`` are those of the tested contrasts. ``weight`` is the sum of the squared weights of the scores in the
-    difference of a seed, 2 for two variants; the largest of the family. ``sd`` is the median standard deviation of the
-    contrasts' paired differences in units of ``metric``, None until runs are finished. With ``looks``, ``seeds`` is
-    that of the last look, and the power of earlier looks is left out.
+    ``names`` are those of the tested contrasts, ``tested`` is the number of tests of the family in all metrics, for
+    Holm's correction, and ``primary`` the primary metric; by default, all are in ``metric``. ``weight`` is the sum of
+    the squared weights of the scores in the difference of a seed, 2 for two variants; the largest of these contrasts.
+    ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
+    are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
     """
 
     family: str
@@ -31,6 +32,8 @@ class Power:
     seeds: int
     variants: int
     metric: str
+    primary: str = ""
+    tested: int = 0
     weight: float = 2.0
     margin: float | None = None
     sd: float | None = None
@@ -38,13 +41,13 @@ class Power:
 
     @property
     def contrasts(self) -> int:
-        """The number of tested contrasts."""
+        """The number of contrasts in ``metric``."""
         return len(self.names)
 
     @cached_property
     def effect(self) -> float:
         """The minimum detectable effect (MDE) in standard deviations of the paired difference."""
-        level = ALPHA / self.contrasts
+        level = ALPHA / (self.tested or self.contrasts)
         level = self.looks.level(level) if self.looks else level
         degrees = expected_degrees(self.variants, self.seeds)
         return minimum_detectable_effect(1.0, self.seeds, level=level, degrees=degrees)
@@ -65,7 +68,7 @@ class Power:
         if self.seeds < 2:
             return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
         seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
-        unit = f"s: standard deviation of {self.metric} over the seeds of a variant"
+        unit = f"s: standard deviation of {self.primary or self.metric} over the seeds of a variant"
         return f"differences found in {POWER:.0%} of studies with {seeds}; {unit})"
 
     @property
@@ -75,7 +78,8 @@ class Power:
         listed = "; ".join(self.names if more <= 1 else [*self.names[:MOST_NAMES], f"{more} more"])
         if self.seeds < 2:
             return f"{self.family}: {listed}"
-        found = f"{counted(self.contrasts, f'{self.family} contrast')}: {self.effect_in_runs:.2f} s"
+        other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)
+        found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} s"
         if self.margin:
             most = self.margin / self.effect_in_runs
             found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}"

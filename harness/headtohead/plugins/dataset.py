@@ -104,7 +104,8 @@ class Dataset(Entry):
     """Values of fields by section, such as ``{"evaluate": {"decode": "none"}}``, where a file gives none."""
 
     unused: ClassVar[Mapping[str, str]] = {}
-    """Fields of ``data`` that the dataset does not use, with what to do instead; an experiment may not set them."""
+    """Fields of ``data`` and ``data.vocabulary`` that the dataset does not use, with what to do instead; an experiment
+    may not set them."""
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:

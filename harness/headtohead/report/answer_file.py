@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 TARGET = ("reached", "median_steps", "median_seconds", "earlier", "later", "holm_p", "verdict", "reason")
 """Fields of `headtohead.analysis.targets.VariantTarget` in ``answer.json``."""
 
+PARTS = ("against_metric", "lengths", "against_lengths")
+"""Fields of a declared contrast that compares two metrics, or source lengths."""
+
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
@@ -69,6 +72,7 @@ def answer_file(report: Report) -> str:
                 "main": contrast in analysis.main_contrasts,
                 "label": contrast_name(analysis, contrast),
                 **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
+                **{field: getattr(contrast.declared, field, None) for field in PARTS},
                 **_tests(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,
                 "pairs": contrast.pairs,

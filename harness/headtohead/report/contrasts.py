@@ -43,7 +43,7 @@ def declared_section(report: Report) -> Section | None:
         "correction.",
         frame=contrast_table(
             contrasts,
-            [{"contrast": contrast.name, "metric": _metric(contrast)} for contrast in contrasts],
+            [{"contrast": f"{contrast.name}\n{_metric(contrast)}"} for contrast in contrasts],
             [_expected(report.analysis, contrast) if has_expected else {} for contrast in contrasts],
         ),
     )
@@ -52,9 +52,11 @@ def declared_section(report: Report) -> Section | None:
 def _metric(contrast: Contrast) -> str:
     """Return the metric of both sides, with the lengths of the source that count if they are limited."""
     both = dict.fromkeys((side.metric, side.lengths) for side in sides(contrast)[0])
-    return " against ".join(
+    first, *others = (
         readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "") for metric, lengths in both
     )
+    shared = first.rpartition(", ")[0] + ", "
+    return " against ".join([first, *(other.removeprefix(shared) for other in others)])
 
 
 def _expected(analysis: Analysis, contrast: Contrast) -> dict[str, str]:

@@ -12,14 +12,19 @@ import numpy as np
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
 
-Direction = Literal["same by construction", "identical", "better", "worse", "undetected", "no verdict"]
+Direction = Literal[
+    "same by construction", "identical", "better", "worse", "larger", "smaller", "undetected", "no verdict"
+]
 Size = Literal["within", "beyond", "unclear"]
 SAME: Direction = "same by construction"
 IDENTICAL: Direction = "identical"
 BETTER: Direction = "better"
 WORSE: Direction = "worse"
+LARGER: Direction = "larger"
+SMALLER: Direction = "smaller"
 UNDETECTED: Direction = "undetected"
 NO_VERDICT: Direction = "no verdict"
+DETECTED = (BETTER, WORSE, LARGER, SMALLER)
 WITHIN: Size = "within"
 BEYOND: Size = "beyond"
 UNCLEAR: Size = "unclear"
@@ -51,7 +56,8 @@ class Judgement:
 
     Attributes:
         direction: The first of these that applies: ``identical`` (equal scores in every seed), ``better`` or
-            ``worse`` (``holm_p`` at most ``ALPHA``), ``no verdict`` (no test, or too few seeds), ``undetected``.
+            ``worse`` (``holm_p`` at most ``ALPHA``; ``larger`` or ``smaller`` for a value that is no quality), ``no
+            verdict`` (no test, or too few seeds), ``undetected``.
         holm_p: Holm-adjusted p of the difference.
         interval: Interval at the level of the contrast's Holm step (`holm_levels`). It excludes 0 if and only if
             ``holm_p`` is at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
@@ -92,7 +98,7 @@ def judge(
     family: Sequence[Difference | None],
     *,
     margin: float | Sequence[float | None] | None = None,
-    higher_is_better: bool | Sequence[bool] = True,
+    higher_is_better: bool | Sequence[bool | None] = True,
     looks: Looks | None = None,
 ) -> list[Judgement]:
     """Return the judgement of each contrast of a family.
@@ -100,7 +106,7 @@ def judge(
     Args:
         family: The differences; None for a contrast without scores, which is not counted as a test.
         margin: The smallest difference that matters, of all contrasts or of each; None for no test of equivalence.
-        higher_is_better: Whether a positive difference is better, of all contrasts or of each.
+        higher_is_better: Whether a positive difference is better, of all contrasts or of each; None for neither.
         looks: The numbers of seeds at which the study is judged; None for a single look. Every p-value is first
             adjusted for the looks, then by Holm. Intervals have the levels of these tests at each look.
     """
@@ -154,10 +160,12 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     return [float(level) for level in levels]
 
 
-def _direction(found: Difference, p: float, test: SizeTest | None, higher_is_better: bool) -> Direction:
+def _direction(found: Difference, p: float, test: SizeTest | None, higher_is_better: bool | None) -> Direction:
     if found.kind == "identical":
         return IDENTICAL
     if p <= ALPHA:
+        if higher_is_better is None:
+            return LARGER if found.mean > 0 else SMALLER
         return BETTER if (found.mean > 0) == higher_is_better else WORSE
     is_open = found.kind == "constant" and not (test and test.size == WITHIN)
     return NO_VERDICT if is_open else UNDETECTED

@@ -341,7 +341,7 @@ class ReferenceScores(Record):
     sentences: Count
     nearest_neighbour: Scores
     vocabulary_bound: Scores
-    source_copy: Scores
+    source_copy: Scores | None = None
     majority: Scores | None = None
 
 

@@ -51,7 +51,10 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
 
 
 def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequence[Metric]) -> ReferenceScores:
-    """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split."""
+    """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split.
+
+    A labelled sequence is no answer, so its copy is left out.
+    """
     test = data.splits["test"]
     rows = distinct_sources(test, test_limit)
     sources = tuple(test.source_text[row] for row in rows)
@@ -59,8 +62,9 @@ def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequen
     translations = {
         "nearest_neighbour": reference_points.nearest_neighbour_translations(data, rows),
         "vocabulary_bound": reference_points.vocabulary_bound_translations(data, rows),
-        "source_copy": list(sources),
     }
+    if test.labels is None:
+        translations["source_copy"] = list(sources)
     if (majority := reference_points.majority_target(data)) is not None:
         translations["majority"] = [majority] * len(rows)
     scores = {

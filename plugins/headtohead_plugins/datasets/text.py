@@ -111,6 +111,9 @@ class Text(Dataset):
         "test": "set data.held_out",
         "max_words": "set data.block",
         "truncate_tokens": "set data.block",
+        "vocabulary.max_size": "every token of the training part is kept; leave it out",
+        "vocabulary.min_count": "every token of the training part is kept; leave it out",
+        "vocabulary.unknown": "a token that training lacks counts as <unk>; leave it out",
     }
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"source_boundaries": "none", "target_boundaries": "none"},
@@ -155,6 +158,9 @@ class Text(Dataset):
         first = len(train) if others else int(len(train) * (1 - options.held_out))
         rest = others[0] if others else train[first:]
         parts = {"train": train[:first], "valid": rest[: len(rest) // 2], "test": rest[len(rest) // 2 :]}
+        held_out, trained = ((" ".join(own) if of_ids else own) for own in (parts["test"], parts["train"]))
+        if others and held_out in trained:
+            raise HeadToHeadError(f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation")
         tokens = parts if of_ids else _tokens(parts, options)
         pairs = [
             Pair("", " ".join(own[start : start + options.block + 1]), f"{part} {start}", part)
@@ -199,6 +205,9 @@ def _symbols(name: str) -> dict[int, str]:
         content = json.loads(read_text(Path(name)))
         texts = content if isinstance(content, list) else sorted(content, key=content.__getitem__)
         ids = range(len(texts)) if isinstance(content, list) else [int(content[text]) for text in texts]
+        if "" in texts or len({*texts}) < len(texts):
+            twice = next(text for text in texts if not text or texts.count(text) > 1)
+            raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
         # GPT-2's vocab.json is written in the alphabet, which has no space.
         is_plain = any(not BYTES.keys() >= {*text} for text in texts)
         return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
@@ -215,6 +224,8 @@ def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
     if len(content) % 2:
         raise HeadToHeadError(f"file '{path}' has an odd number of bytes; expected ids of 16 bits each")
     ids = np.frombuffer(content, "<u2").tolist()
+    if any(ids) and not any(ids[1::2]):
+        raise HeadToHeadError(f"file '{path}' has ids of 32 or 64 bits; write them as numpy.uint16")
     known = symbols or {index: f"{NUMBER}{index}" for index in {*ids}}
     if unknown := {*ids} - known.keys():
         raise HeadToHeadError(f"file '{path}' has the id {min(unknown)}, which data.symbols lacks; add its text")

@@ -104,6 +104,16 @@ def test_unusable_files_are_refused(tmp_path, options, reason):
         Text.load(Options(**given), "contiguous", cache_root())
 
 
+def test_a_validation_file_of_training_text_is_refused(tmp_path):
+    """The blocks of the two files begin at other characters, so the leak of the split would be 0."""
+    text = "".join(map(str, range(1000)))
+    (tmp_path / "train.txt").write_text(text)
+    (tmp_path / "valid.txt").write_text(text[:-7])
+    given = Options(file=str(tmp_path / "train.txt"), valid_file=str(tmp_path / "valid.txt"))
+    with pytest.raises(HeadToHeadError, match=r"valid.txt' ends with a part of .*; use other text"):
+        Text.load(given, "contiguous", cache_root())
+
+
 @pytest.mark.parametrize(
     ("field", "value", "advice"),
     [
@@ -111,6 +121,8 @@ def test_unusable_files_are_refused(tmp_path, options, reason):
         ("normalise", "unicode", "every byte is kept; leave it out"),
         ("valid", 0.2, "set data.held_out"),
         ("truncate_tokens", 32, "set data.block"),
+        ("vocabulary.max_size", 10, "every token of the training part is kept; leave it out"),
+        ("vocabulary.unknown", "drop", "a token that training lacks counts as <unk>; leave it out"),
     ],
 )
 def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field, value, advice):
@@ -170,6 +182,9 @@ def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
     [
         (b"abc", None, "odd number of bytes; expected ids of 16 bits each"),
         (b"\x05\x00" * 99, ["a"], "has the id 5, which data.symbols lacks; add its text"),
+        (b"\x05\x00\x00\x00" * 99, None, "has ids of 32 or 64 bits; write them as numpy.uint16"),
+        (b"\x00\x00" * 99, ["a", "b", "a"], "has a symbol without text or of several ids: 'a'; change it"),
+        (b"\x00\x00" * 99, ["a", ""], "has a symbol without text or of several ids: ''; change it"),
         (b"\x00\x00" * 99, 3, "has no symbols; write a JSON list of the texts of ids"),
         (b"\x00\x00" * 99, [3], "has no symbols; write a JSON list of the texts of ids"),
     ],

@@ -11,7 +11,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import readable, show
+from headtohead.storage.metrics import readable, show, stored
 from headtohead.storage.palette import Palette
 
 MOST_ROWS = 48
@@ -78,7 +78,7 @@ def strip_figure(analysis: Analysis) -> Figure:
         if math.isfinite(summary.sd):
             low, high = summary.mean - summary.sd, summary.mean + summary.sd
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
-    if (bound := analysis.upper_bound) is not None:
+    if metric == stored(metric) and (bound := analysis.upper_bound) is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
         axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", loc="left", fontsize=9, fontweight="normal")
     return figure

@@ -121,10 +121,11 @@ def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
     together = subject.logits(sentences)
     logits = torch.zeros_like(together)
     members, batch = sentences.source_lengths.shape
-    for member in range(members):
-        for sentence in range(batch):
-            source_time = int(sentences.source_lengths[member, sentence])
-            target_length = int(sentences.target_lengths[member, sentence])
+    lengths = torch.stack([sentences.source_lengths, sentences.target_lengths], -1)
+    for sentence in range(batch):
+        for source_time, target_length in lengths[:, sentence].unique(dim=0).tolist():
+            # Members with sentences of these lengths; the model computes all members.
+            own = (lengths[:, sentence] == torch.tensor([source_time, target_length])).all(-1)
             target_time = subject.only_length or target_length
             alone = SentenceBatch(
                 sentences.source[:, sentence : sentence + 1, :source_time],
@@ -132,7 +133,7 @@ def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
                 sentences.target[:, sentence : sentence + 1, :target_time],
                 torch.full((members, 1), target_length),
             )
-            logits[member, sentence, :target_time] = subject.logits(alone)[member, 0]
+            logits[own, sentence, :target_time] = subject.logits(alone)[own, 0]
     return logit_changes(logits - together, sentences.target_nonpad)
 
 
@@ -212,7 +213,7 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     roles = ("encoder", "cross") if "encoder" in subject.roles else ("decoder", "decoder")
     encodings = [subject.positional(role).properties for role in roles]
     by_modules = {name, "order-invariant"} & encodings[0] and "order-invariant" in encodings[1]
-    if not by_modules or any(subject.attention(role).style.depends_on_order() for role in roles):
+    if not by_modules or any(map(subject.depends_on_order, roles)):
         return torch.zeros(order.shape[:2], dtype=torch.bool)
     if "encoder" not in subject.roles:
         # In the first layer only the rows of target positions count, from the second on those of source tokens, too.

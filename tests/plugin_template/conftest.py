@@ -43,7 +43,7 @@ print("results:" + json.dumps(results))
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A written package of each family."""
     folder = tmp_path_factory.mktemp("packages")
-    packages = {family: folder / f"my-{family}" for family in FAMILIES}
+    packages = {family: folder / f"my-{family.replace('_', '-')}" for family in FAMILIES}
     for family, package in packages.items():
         write_package(family, package.name, package, current())
     return packages

@@ -27,7 +27,7 @@ def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_ent
         assert int(passed.group(1)) >= (8 if family == "dataset" else 20)
     for family, (code, printed, error) in zip(FAMILIES, results[len(FAMILIES) :], strict=False):
         assert code == 0, error
-        assert f"my-{family}" in printed
+        assert packages[family].name in printed
     code, _, error = results[-1]
     assert code == 0, error
     page = packages["masking"] / "reports" / "experiment" / "index.html"

@@ -43,6 +43,15 @@ def test_norms_equal_those_of_torch(name, module, seeds, bias):
         torch.testing.assert_close(norm(x)[member], public(x[member]), rtol=0, atol=1e-12)
 
 
+def test_dynamic_tanh_equals_its_equation():
+    norm = Subject(tiny_config(norm="dynamic-tanh")).norm("encoder")
+    x = torch.randn(2, 5, 16, dtype=torch.float64)
+    for member in range(2):
+        gain, bias, alpha = (part[member, 0] for part in (norm.weight, norm.bias, norm.alpha))
+        expected = gain * (1 - 2 / ((2 * alpha * x[member]).exp() + 1)) + bias
+        torch.testing.assert_close(norm(x)[member], expected, rtol=0, atol=1e-12)
+
+
 class LearnedLeak(FeedForward):
     """A rectifier with a learned slope for negative numbers."""
 

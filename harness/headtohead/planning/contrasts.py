@@ -50,7 +50,7 @@ def factor_contrasts(
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
         for position, axis in enumerate(factorial.axes):
-            if axis in ((DATA_AXIS,), (SIZE_AXIS,)):
+            if {DATA_AXIS, SIZE_AXIS} & {*axis}:
                 continue
             against = {path: labels[baseline][path] for path in axis}
             index = next(

@@ -69,9 +69,7 @@ def make_plan(
     ignored: Collection[str] = (),
     reuse: bool = True,
     ready: Callable[[], object] = lambda: None,
-    adapt: Callable[[Design], Design] = lambda design: design,
     look: int | None = None,
-    initial_runs: Path | None = None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -84,17 +82,15 @@ def make_plan(
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         reuse: Whether runs of other experiments are reused.
         ready: Called after the design is expanded without an error, before costs are counted.
-        adapt: Changes the expanded design.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
-        initial_runs: Folder in which ``init_from`` finds runs; default: ``runs_root``.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
     existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
-    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing, initial_runs or runs_root)
-    design = adapt(expand(loaded, registry, planner.find_incompatibility))
+    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing)
+    design = expand(loaded, registry, planner.find_incompatibility)
     sequential = loaded.sequential
     looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
@@ -138,11 +134,10 @@ class _Planner:
     runs_root: Path
     cache: Path
     existing: ExistingRuns | None
-    initial_runs: Path
 
     def __post_init__(self) -> None:
         self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
-        self.warm = WarmStarts(self.initial_runs, self.draws)
+        self.warm = WarmStarts(self.runs_root, self.draws)
         self.prepared: dict[str, PreparedData] = {}
         self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 

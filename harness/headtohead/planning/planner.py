@@ -34,7 +34,7 @@ from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant,
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import MOST_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
-from headtohead.planning.variants import DATA_AXIS, Variant
+from headtohead.planning.variants import SIZE_AXIS, Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
@@ -202,9 +202,11 @@ class _Planner:
             )
         for variant in design.variants:
             refuse_oversized(loaded, variant)
-        matched, unmatched = match_variants(
-            design.variants, lambda config: count_model(config, self.data_of(config, first))
-        )
+        matched, unmatched = list[Variant](), list[str]()
+        for size in dict.fromkeys(variant.axes.get(SIZE_AXIS) for variant in design.variants):
+            own = [variant for variant in design.variants if variant.axes.get(SIZE_AXIS) == size]
+            found, notes = match_variants(own, lambda config: count_model(config, self.data_of(config, first)))
+            matched, unmatched = matched + found, unmatched + notes
         design = replace(design, variants=self.warm.apply(loaded, matched))
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
         for item in planned:
@@ -387,7 +389,9 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
     given = plan.loaded.file.margin
     margins = given if isinstance(given, dict) else {primary: given}
-    variants = len({*trained.values()}) // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained})
+    variants = len({*trained.values()}) // len(
+        {tuple(comparison_group(plan.by_slug[own].record.axes).items()) for own in trained}
+    )
     seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
     powers = []
     for family, tested in families.items():

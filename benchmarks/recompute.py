@@ -16,6 +16,7 @@ import argparse
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -245,8 +246,8 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
         several = [scores for _, scores, _ in chain if len(scores) > 1]
         left = sum(map(len, several)) - len(several)
         sd = math.sqrt(sum(((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several) / left)
-        yield "number of steps", str(len(rows)), str(len(chain) - 1)
-        tests = []
+        printed = re.findall(r"\d[.\d]*\d|\d", part.split("Of ")[-1].split("| record")[0].replace("5 %", ""))
+        tests, met = [], 0
         for (old, before, long), (new, now, short), row in zip(chain, chain[1:], rows, strict=False):
             price = 0.0045 * (long - short) / 100
             claimed = float(new) - float(old) - price
@@ -273,8 +274,19 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
                 same = 2 * stats.t.sf(abs(values["difference of the seeds"]) / error, left)
                 tests.append((row, values, found.pvalue, same))
             yield from ((f"{row['record']}: {name}", row[name], value) for name, value in values.items())
+            met += values.get("rule of track 3", "").endswith(", met")
         names = ("Holm p", "Holm p, one deviation")
         adjusted = [stepwise([test[index] for test in tests]) for index in (2, 3)]
+        improved = [values["difference of the seeds"] < 0 for _, values, *_ in tests]
+        holm_counts = [sum(np.array(improved) & (np.array(part)[:, 0] <= 0.05)) for part in adjusted]
+        counts = [
+            len(chain) - 1,
+            len(tests),
+            *holm_counts,
+            sum(b and test[2] <= 0.05 for b, test in zip(improved, tests, strict=True)),
+        ]
+        counts += [met, len(rows)] if chain[0][2] else []
+        yield "numbers of the summary", printed, [*map(str, counts), f"{sd:.2g}"]
         for (row, values, p, _), *holms in zip(tests, *adjusted, strict=True):
             is_better = holms[0][0] <= 0.05 and values["difference of the seeds"] < 0
             yield f"{row['record']}: p", row["p"], f"{p:.2g}"
@@ -286,7 +298,7 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
 def check_records(page: str, *clones: str) -> int:
     """Print the number of recomputed cells of the page, and every difference."""
     cells = list(recomputed_records(Path(page), [*map(Path, clones)]))
-    shown = [(name, printed, value if isinstance(value, str) else f"{value:+.5f}") for name, printed, value in cells]
+    shown = [(name, printed, f"{value:+.5f}" if isinstance(value, float) else value) for name, printed, value in cells]
     different = [cell for cell in shown if cell[1] != cell[2]]
     print(f"{page}: {len(shown)} values recomputed, {len(different)} different")
     for name, printed, value in different:

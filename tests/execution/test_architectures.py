@@ -97,7 +97,7 @@ def test_a_decoder_only_run_is_judged_matched_and_the_start_of_another(compared:
     table = compared.folder / "reports" / compared.name / "results.csv"
     variants = {row.split(",")[1] for row in table.read_text().splitlines()[1:]}
     name = next(variant for variant in sorted(variants) if "decoder-only" in variant and "rotary" in variant)
-    judged = compared.h2h("judge", str(table), "--baseline", name, "--metric", "test/loss", "--format", "json", code=1)
+    judged = compared.h2h("judge", str(table), "--baseline", name, "--metric", "test/loss", "--format", "json", code=3)
     assert {found["variant"] for found in json.loads(judged.stdout)["contrasts"]} == variants - {name}
     path = next(path for path in compared.directories() if path.name.startswith(f"{name}-s1"))
     folder = compared.folder / "start"

@@ -32,7 +32,7 @@ def describe_properties(entry: type[Entry]) -> Iterator[str]:
         yield _describe(entry.weights)
         if entry.position_dependent:
             yield "scores depend on positions without any encoding"
-        elif entry.depends_on_order():
+        elif entry.depends_on_order(entry.Options()):
             yield "outputs depend on the order of tokens without any encoding"
         if entry.map_note:
             yield f"maps: {entry.map_note}"

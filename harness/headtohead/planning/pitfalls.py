@@ -107,7 +107,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
             "order-invariant" not in registry.positional(entry.name).properties
             for entry in config.positional.role(role).pattern
         )
-        or registry.attention(config.attention.role(role).name).depends_on_order()
+        or registry.attention((style := config.attention.role(role)).name).depends_on_order(style.options)
         or _lacks(config, registry, role, "shows-the-rest")
         or not _lacks(config, registry, role, "hides-future")
         for role in ("encoder", "cross")

@@ -121,7 +121,7 @@ class Attention(Component):
         return Geometry(model.heads, kv_heads, width, width, width**-0.5)
 
     @classmethod
-    def depends_on_order(cls) -> bool:
+    def depends_on_order(cls, options: Options) -> bool:
         """Return whether outputs depend on the order of tokens without any encoding."""
         mixes = cls.mix_tokens is not Attention.mix_tokens or cls.mix_embeddings is not Attention.mix_embeddings
         return cls.position_dependent or mixes

@@ -284,6 +284,11 @@ class Subject:
         own = ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
         return style.projects and not any(overrides(style, Attention, name) for name in own)
 
+    def depends_on_order(self, role: str) -> bool:
+        """Return whether a role's style depends on the order of tokens without any encoding."""
+        style = self.attention(role).style
+        return style.depends_on_order(style.options)
+
     def counts_rows(self, role: str) -> bool:
         """Return whether the positions of a role's encoding are rows of the batch, not tokens of a sentence."""
         return self.positional(role).by_row

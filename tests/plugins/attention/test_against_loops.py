@@ -38,6 +38,9 @@ STYLES = {
     "sinks": "sinks",
     "short-convolution": {"name": "short-convolution", "kernel": 3},
     "smear": "smear",
+    "value residual, then gate": {"name": "combined", "first": "value-residual", "second": "gated"},
+    "exclusive, then gate": {"name": "combined", "first": "exclusive", "second": "gated"},
+    "gate, then exclusive": {"name": "combined", "first": "gated", "second": "exclusive"},
 }
 MASKS = ("nothing masked", "padding-causal", "padding", "window", "prefix", "rows without a key")
 CLOSE = {"-inf": 1e-12, "-1e9": 1e-12, "additive": 1e-6}
@@ -100,6 +103,9 @@ class Loops:
 
     def __init__(self, attention, member, mask, fill):
         self.name = type(attention.style).__name__
+        parts = getattr(attention.style, "styles", ())
+        self.parts = {type(part).__name__: f"style.styles.{number}" for number, part in enumerate(parts)}
+        self.parts = self.parts or {self.name: "style"}
         self.options = attention.style.options
         self.layer = attention.context.layer
         self.mask, self.fill = mask, fill
@@ -109,8 +115,8 @@ class Loops:
         if self.name == "ShortConvolution":
             x = read = self.convolved(x)
         q, k, v = self.projected(x, read)
-        if self.name == "ValueResidual":
-            shares = self.weights["style.shares"]
+        if at := self.parts.get("ValueResidual"):
+            shares = self.weights[f"{at}.shares"]
             v = [
                 [weighted(rows, shares) for rows in zip(*pair, strict=True)] for pair in zip(first or v, v, strict=True)
             ]
@@ -122,10 +128,11 @@ class Loops:
         ]
         if self.name == "Differential":
             heads = self.finished(heads)
-        elif self.name == "Gated":
-            heads = self.gated(heads, x)
-        elif self.name == "Exclusive":
-            heads = [[exclusive(*rows) for rows in zip(*pair, strict=True)] for pair in zip(heads, v, strict=True)]
+        for name, at in self.parts.items():
+            if name == "Gated":
+                heads = self.gated(heads, x, self.weights[f"{at}.gate"])
+            elif name == "Exclusive":
+                heads = [[exclusive(*rows) for rows in zip(*pair, strict=True)] for pair in zip(heads, v, strict=True)]
         joined = [[c for head in heads for c in head[i]] for i in range(len(x))]
         return maps, affine(joined, self.weights, "output", 0, WIDTH)
 
@@ -166,8 +173,8 @@ class Loops:
             for t, row in enumerate(x)
         ]
 
-    def gated(self, heads, x):
-        gate, width = self.weights["style.gate"], len(self.weights["style.gate"][0]) // HEADS
+    def gated(self, heads, x, gate):
+        width = len(gate[0]) // HEADS
 
         def factor(row, column):
             return 1 / (1 + math.exp(-sum(value * gate[c][column] for c, value in enumerate(row))))

@@ -36,6 +36,7 @@ EXPECTED = {
     "sinks": ({}, (4, 4, 6, 6, 6), SPLIT),
     "short-convolution": ({}, (4, 4, 6, 6, 6), SPLIT),
     "smear": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "combined": ({}, (4, 4, 6, 6, 6), SPLIT),
 }
 """Options; heads, key/value heads, widths and the square of the inverse scale; weights of the projections."""
 

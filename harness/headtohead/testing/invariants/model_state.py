@@ -22,8 +22,8 @@ def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """The number of parameters of a member equals a closed form; of entries: every layer creates as many as the first.
 
     The closed form has no formula for the parameters that an entry creates. It counts those of the encoding of each
-    role and those of the attention in the first layer, and multiplies the latter by the number of layers, except those
-    of a style with ``mix_embeddings``, which is called on the first layer's style alone.
+    role and those of the attention in the first layer, and multiplies the latter by the number of layers. A style with
+    ``mix_embeddings`` may have other parameters in the first layer.
     """
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
     difference = abs(built - _closed_form(subject))
@@ -45,9 +45,10 @@ def _closed_form(subject: Subject) -> int:
         attention, positional = subject.attention(role), subject.positional(role)
         style = attention.style
         projections = attention.context.geometry.parameters(width, config.bias) if style.projects else 0
-        own = sum(parameter[0].numel() for parameter in style.parameters())
-        layers = encoder_layers if role == "encoder" else decoder_layers
-        total += layers * projections + own * (1 if overrides(style, Attention, "mix_embeddings") else layers)
+        layers = [part for part in subject.model.attentions if part.context.role == role]
+        other = layers[-1] if overrides(style, Attention, "mix_embeddings") else layers[0]
+        own, others = (sum(x[0].numel() for x in part.style.parameters()) for part in (layers[0], other))
+        total += len(layers) * projections + own + (len(layers) - 1) * others
         total += sum(parameter[0].numel() for parameter in positional.parameters())
     per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
     number = {"encoder": encoder_layers, "decoder": decoder_layers * per_decoder_layer}

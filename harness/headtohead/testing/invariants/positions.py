@@ -43,7 +43,8 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply(COUNTS_ROWS)
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
-    own_scores = subject.attention(role).style.depends_on_order()
+    style = subject.attention(role).style
+    own_scores = style.depends_on_order(style.options) and not overrides(style, Attention, "mix_embeddings")
     if "order-invariant" in subject.positional(role).properties and not own_scores:
         return worst(
             within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),

@@ -212,7 +212,7 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
     roles = ("encoder", "cross") if "encoder" in subject.roles else ("decoder", "decoder")
     encodings = [subject.positional(role).properties for role in roles]
     by_modules = {name, "order-invariant"} & encodings[0] and "order-invariant" in encodings[1]
-    if not by_modules or any(subject.attention(role).style.depends_on_order() for role in roles):
+    if not by_modules or any(map(subject.depends_on_order, roles)):
         return torch.zeros(order.shape[:2], dtype=torch.bool)
     if "encoder" not in subject.roles:
         # In the first layer only the rows of target positions count, from the second on those of source tokens, too.

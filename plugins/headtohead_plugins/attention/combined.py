@@ -1,0 +1,91 @@
+"""Two styles in every layer: the changes of the first one, then those of the second.
+
+For a question such as "does a gate still help with value residuals?", as a product of ``attention.first`` and
+``attention.second``. Both have their default options. ``split-heads`` changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from headtohead import registered
+from headtohead.plugin import Attention, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+CHAINED = ("mix_embeddings", "transform", "mix_values", "post_heads")
+"""Hooks that a combined style may have: the others replace a step of attention, which a second style would undo."""
+
+
+class CombinedOptions(BaseOptions):
+    """Names of two styles."""
+
+    first: str = Field("split-heads", description="the style that acts first, such as value-residual")
+    second: str = Field("split-heads", description="the style that receives its results, such as gated")
+
+
+def style_of(name: str) -> type[Attention]:
+    """Return the class of an attention style."""
+    style: type[Attention] = registered("attention", name)
+    return style
+
+
+class Combined(Attention):
+    """Split heads with the changes of two other styles."""
+
+    Options = CombinedOptions
+    options: CombinedOptions
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
+
+    @classmethod
+    def depends_on(cls, options) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
+        return (options.first, options.second)
+
+    @classmethod
+    def depends_on_order(cls, options) -> bool:  # type: ignore[no-untyped-def]
+        return any(style.depends_on_order(style.Options()) for style in map(style_of, cls.depends_on(options)))
+
+    @classmethod
+    def incompatible_with(cls, options, setting: Setting) -> str | None:  # type: ignore[no-untyped-def]
+        """Exclude styles with other hooks, and what either style excludes."""
+        for name in cls.depends_on(options):
+            style = style_of(name)
+            own = {hook for base in style.__mro__[: style.__mro__.index(Attention)] for hook in vars(base)}
+            if other := [hook for hook in Attention.hooks if hook in own and hook not in CHAINED]:
+                return f"combined requires styles that define only {', '.join(CHAINED)}; {name} defines {other[0]}"
+            if reason := style.incompatible_with(style.Options(), setting):
+                return reason
+        return None
+
+    def build(self) -> None:
+        styles = map(style_of, self.depends_on(self.options))
+        self.styles = nn.ModuleList(style(style.Options(), self.context) for style in styles)
+
+    def formula(self) -> str:
+        return "; ".join(filter(None, (style.formula() for style in self.styles)))  # type: ignore[operator]
+
+    def mix_embeddings(self, x: Tensor) -> Tensor:
+        for style in self.styles:
+            x = style.mix_embeddings(x)  # type: ignore[operator]
+        return x
+
+    def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        for style in self.styles:
+            q, k = style.transform(q, k)  # type: ignore[operator]
+        return q, k
+
+    def mix_values(self, values: Tensor, first: Tensor) -> Tensor:
+        for style in self.styles:
+            values = style.mix_values(values, first)  # type: ignore[operator]
+        return values
+
+    def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        for style in self.styles:
+            heads = style.post_heads(heads, x, values)  # type: ignore[operator]
+        return heads
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    return {"combined": Combined}

@@ -60,14 +60,7 @@ CONFIGS = {
 
 @case_table(
     ("name", "at"),
-    [
-        ("plain", 1),
-        ("plain", 13),
-        ("adam and cosine", 18),
-        ("muon and wsd", 9),
-        ("decoder-only", 9),
-        ("early stopping", 3),
-    ],
+    [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("decoder-only, muon and wsd", 9), ("early stopping", 3)],
     default=1,
 )
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:

@@ -14,18 +14,18 @@ import argparse
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, stdtr, stdtrit
 
-from headtohead.analysis.ledger import Decision, Ledger
+from headtohead.analysis.ledger import MOST_PRIOR_DEGREES
 from headtohead.statistics.best import compare_with_best
 from headtohead.statistics.block_model import block_model, larger_deviations
 from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import Difference, interval, paired, paired_differences
+from headtohead.statistics.online import INITIAL_WEALTH, level
+from headtohead.statistics.paired_tests import ALPHA, Difference, interval, paired, paired_differences
 from headtohead.statistics.variance import crossed, jackknife
 from headtohead.statistics.verdicts import BETTER, BEYOND, WITHIN, WORSE, Judgement, judge
 
@@ -354,39 +354,61 @@ def best_rates(generator: np.random.Generator, studies: int, variants: int, seed
 def ledger_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
     """Return the share of kept changes that are no improvement, and the share of improvements that are kept.
 
-    A chain has 50 changes, of which 80 % have no effect and the others improve the scores by 2 standard deviations. The
-    scores of a kept change are those of the incumbent from then on, as ``h2h judge --ledger`` stores them. With 1 to 3
-    seeds, a change is kept if its mean is better.
+    A chain has 50 changes, of which 80 % have no effect and the others improve the scores. There are five chains for
+    each study. With 1 to 3 seeds, a change is kept if its mean is better.
     """
-    chains, rates = max(20, studies // 20), []
-    for seeds, sd in ((8, 1.0), (8, 3.0), (1, 1.0), (2, 1.0), (3, 1.0)):
-        chosen = [_chain(generator, seeds, sd) for _ in range(chains)]
-        false = float(np.mean([(kept & ~real).sum() / max(1, kept.sum()) for kept, real in chosen]))
-        found = sum((kept & real).sum() for kept, real in chosen) / sum(real.sum() for _, real in chosen)
+    rates = []
+    designs = [(8, 2.0, 1.0), (8, 2.0, 3.0), (16, 1.0, 1.0), (32, 1.0, 1.0)]
+    for seeds, effect, sd in designs + [(seeds, effect, 1.0) for effect in (2.0, 1.0) for seeds in (1, 2, 3)]:
+        kept, real, *_ = chains(generator, 5 * studies, seeds, effect, sd)
+        false = float(np.mean((kept & ~real).sum(axis=1) / np.maximum(1, kept.sum(axis=1))))
         rule = "ledger" if seeds > 3 else "better mean"
-        design = f"{rule}, 50 changes, {seeds} seeds" + f"; sd of a fifth of the changes × {sd:g}" * (sd != 1)
-        rates.append(Rate(f"kept changes without effect; {design}", false, 0.0, 0.055 if seeds > 3 else 1.0))
-        rates.append(Rate(f"improvements of 2 sd that are kept; {design}", float(found)))
+        design = f"{rule}, {seeds} seeds, 50 changes" + f"; sd of a fifth of the changes × {sd:g}" * (sd != 1)
+        rates.append(
+            Rate(f"kept changes without effect; {design}; others {effect:g} sd", false, 0, 0.055 if seeds > 3 else 1)
+        )
+        rates.append(Rate(f"improvements of {effect:g} sd that are kept; {design}", float(kept[real].mean())))
     return rates
 
 
-def _chain(generator: np.random.Generator, seeds: int, sd: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return, for each of 50 changes, whether it is kept and whether it is an improvement."""
-    real = generator.random(50) > 0.8
-    spread = np.where(generator.random(50) < 0.2, sd, 1.0)
-    shared, mean, ledger = math.sqrt(0.3) * generator.normal(size=seeds), 0.0, Ledger(Path(), ())
-    incumbent = shared + math.sqrt(0.7) * generator.normal(size=seeds)
-    for improves, own in zip(real, spread, strict=True):
-        candidate = mean + 2.0 * improves + shared + own * math.sqrt(0.7) * generator.normal(size=seeds)
-        found = paired(candidate, incumbent)
-        kept = ledger.p(found, True) <= ledger.level if seeds > 3 else found.mean > 0
-        decision = Decision.model_construct(
-            variance=found.n * found.error**2, kept=kept, scores=dict(enumerate(candidate))
-        )
-        ledger = Ledger(Path(), (*ledger.decisions, decision))
-        if kept:
-            mean, incumbent = mean + 2.0 * improves, candidate
-    return np.array([decision.kept for decision in ledger.decisions]), real
+def chains(
+    generator: np.random.Generator, number: int, seeds: int, effect: float, sd: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Floats, Floats]:
+    """Return whether ``[chain, change]`` is kept, whether it is an improvement, its p / level, and the scores.
+
+    The scores are ``[chain, change, seed]``, the first ones those of the first incumbent. A kept change is the
+    incumbent from then on, with these scores. The decisions are those of ``h2h judge --ledger``, for all chains at
+    once; a test compares them.
+    """
+    real = generator.random((number, 50)) > 0.8
+    spread = np.where(generator.random((number, 50)) < 0.2, sd, 1.0)
+    shared, mean = math.sqrt(0.3) * generator.normal(size=(number, seeds)), np.zeros(number)
+    scores = math.sqrt(0.7) * generator.normal(size=(number, 51, seeds))
+    scores[:, 1:] *= spread[:, :, None]
+    scores += shared[:, None]
+    kept, ratio, variances = np.zeros((number, 50), dtype=bool), np.zeros((number, 50)), np.zeros((number, 50))
+    rewards, share = np.zeros((number, 50)), np.array([level(test, []) for test in range(1, 51)])
+    incumbent = scores[:, 0]
+    for change in range(50):
+        scores[:, change + 1] += (mean + effect * real[:, change])[:, None]
+        difference = scores[:, change + 1] - incumbent
+        better = difference.mean(axis=1)
+        if seeds > 3:
+            variances[:, change] = difference.var(axis=1, ddof=1)
+            earlier = variances[:, :change].mean(axis=1) if change else np.zeros(number)
+            prior = min(MOST_PRIOR_DEGREES, change * (seeds - 1))
+            degrees = prior + seeds - 1
+            variance = (prior * earlier + (seeds - 1) * variances[:, change]) / degrees
+            levels = share[change] + rewards[:, :change] @ share[:change][::-1] / INITIAL_WEALTH
+            ratio[:, change] = stdtr(degrees, -better / np.sqrt(variance / seeds)) / levels
+        else:
+            ratio[:, change] = np.where(better > 0, 0, 2)
+        kept[:, change] = ratio[:, change] <= 1
+        is_first = kept[:, change] & ~kept[:, :change].any(axis=1)
+        rewards[:, change] = ALPHA * kept[:, change] - INITIAL_WEALTH * is_first
+        mean += effect * (kept[:, change] & real[:, change])
+        incumbent = np.where(kept[:, change, None], scores[:, change + 1], incumbent)
+    return kept, real, ratio, scores
 
 
 PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from headtohead.api import plan as plan
     from headtohead.api import results as results
     from headtohead.api import run as run
-    from headtohead.api import trial as trial
     from headtohead.api import write_report as write_report
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.plugins.registry import register as register
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export load plan results run trial write_report",
+    "headtohead.api": "curves export load plan results run write_report",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.plugins.registry": "register registered",
 }

@@ -18,14 +18,13 @@ from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
 from headtohead.config.project import default_uri, next_command, reports_folder, runs_folder
 from headtohead.data import cache_root, prepare
-from headtohead.errors import HeadToHeadError, Interrupted, PluginError
+from headtohead.errors import HeadToHeadError, Interrupted
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.progress import failure_lines, next_step
 from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
 from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
-from headtohead.execution.trial import try_out
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, find_replaced
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
 
-__all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "trial", "write_report"]
+__all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "write_report"]
 
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
@@ -356,45 +355,6 @@ class _Session:
             if missing or shipped_name == name:
                 self.log(missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}")
         return shipped
-
-
-def trial(
-    experiment: Path | str | Mapping[str, Any],
-    *,
-    only: Sequence[str] = (),
-    steps: int = 20,
-    overrides: Sequence[str] = (),
-    name: str | None = None,
-    max_runs: int = MAX_RUNS,
-    runs: Path | str | None = None,
-    device: str = "auto",
-    threads: int | None = None,
-    log: Callable[[str], object] = print,
-) -> Path:
-    """Train the first seed of each variant for a few steps in this process, and return the folder of the trial.
-
-    Nothing is logged to MLflow and no report is written. The folder ``.try/<experiment>`` in the runs folder is
-    replaced. A debugger works in plugins, and their errors are raised.
-
-    Args:
-        experiment: The experiment file, or its content as a dict.
-        only: Slugs of the variants to try; default: all.
-        steps: Training steps of each variant.
-        overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
-        name: Label of a separate experiment named ``<file>-<name>``; the name of an experiment given as a dict.
-        max_runs: Maximum number of runs.
-        runs: Folder of run directories.
-        device: auto, cpu or cuda.
-        threads: CPU threads.
-        log: Receives lines with the loss and the speed.
-    """
-    loaded, root = _load(experiment, overrides, None, max_runs, name, runs)
-    registry, launcher = loaded.load_plugins(), make_launcher("local", {})
-    machine = Machine(launcher, find_device(device, launcher), threads=threads)
-    try:
-        return try_out(loaded, registry, root, cache_root(), machine, only=only, steps=steps, log=log)
-    except PluginError as error:
-        raise error.__cause__ or error from None
 
 
 def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:

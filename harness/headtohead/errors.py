@@ -53,10 +53,6 @@ class UndefinedError(HeadToHeadError):
     """Incompatible settings: a plan excludes the variant with this message as the reason."""
 
 
-class PluginError(HeadToHeadError):
-    """The code of a plugin raised an error, which is the cause of this one."""
-
-
 class Interrupted(KeyboardInterrupt):
     """An interruption that the command has already reported."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
     from headtohead.execution.cluster import RemoteJob as RemoteJob
     from headtohead.execution.cluster import exchange_folder as exchange_folder
+    from headtohead.execution.local import InlineLauncher as InlineLauncher
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins.attention import Attention as Attention
@@ -47,7 +48,7 @@ _NAMES = {
     "headtohead.children": "run_program without_working_directory",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.cluster": "ClusterLauncher RemoteJob exchange_folder",
-    "headtohead.execution.local": "LocalLauncher",
+    "headtohead.execution.local": "InlineLauncher LocalLauncher",
     "headtohead.model.geometry": "find_geometry",
     "headtohead.plugins.attention": "Attention HeadOptions MaskPattern",
     "headtohead.plugins.component": "BuildContext Geometry",

@@ -31,6 +31,7 @@ _OTHER_NAMES = {
     "data.vocabulary.max_size": "n_vocab num_tokens vocab vocab_size vocabulary_size",
     "data.vocabulary.min_count": "min_freq min_frequency",
     # model
+    "model.architecture": "architectures causal_lm decoder_only gpt is_decoder is_encoder_decoder model_type",
     "model.d_model": "d_embed dim emb_dim embed_dim embedding_dim encoder_embed_dim hidden_dim hidden_size model_dim "
     "n_embd width",
     "model.heads": "attention_heads enc_heads encoder_attention_heads n_head n_heads nhead num_attention_heads "
@@ -153,8 +154,6 @@ _REASONS = {
     "layer_norm_type layernorm norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
     "type feed_forward: NAME; h2h plugins feed_forward lists them": "ff_glu ff_swish geglu gelu glu relu relu2 swiglu "
     "use_swiglu",
-    "the model is always an encoder-decoder": "architecture architectures causal_lm decoder_only encoder_only gpt "
-    "is_decoder is_encoder_decoder language_model model_type",
     "type positional: {name: rotary, theta: N}": "rope rope_base rope_theta rotary rotary_base use_rope",
     "headtohead chooses the attention kernel; h2h plan prints it in the column path": "attn_flash "
     "attn_implementation flash flash_attention flash_attn use_flash_attention use_sdpa",

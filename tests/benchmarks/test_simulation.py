@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
+
+from headtohead.analysis.judge import judge
+from headtohead.analysis.ledger import Ledger
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +38,24 @@ def test_intervals_with_sentences_cover_the_difference_on_all_sentences(
     assert here.is_within
     assert everywhere.is_within
     assert blind.rate < 0.85
+
+
+@pytest.mark.parametrize("sd", [1.0, 3.0])
+def test_the_simulated_chains_have_the_decisions_of_a_ledger(simulation: ModuleType, sd: float) -> None:
+    kept, real, ratio, scores = simulation.chains(np.random.default_rng(3), 3, 8, 6.0, sd)
+    assert 5 < kept.sum() < 75
+    assert (kept & real).any()
+    for chain in range(3):
+        ledger = Ledger(Path("none"), ())
+        names = ["main", *(f"change {change}" for change in range(50))]
+        for change in range(1, 51):
+            rows = [(names[each], str(seed), repr(float(scores[chain, each, seed])))
+                    for each in ((0, 1) if change == 1 else (change,)) for seed in range(8)]  # fmt: skip
+            table = pd.DataFrame(rows, columns=["variant", "seed", "score"])
+            judged = judge(ledger.completed(table, None, "variant", "seed"), baseline=ledger.incumbent or "main")
+            ledger = Ledger(ledger.path, (*ledger.decisions, ledger.decide(judged)))
+        assert [decision.kept for decision in ledger.decisions] == kept[chain].tolist()
+        assert ratio[chain] == pytest.approx([decision.p / decision.level for decision in ledger.decisions])
 
 
 @pytest.mark.slow

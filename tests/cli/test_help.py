@@ -28,12 +28,6 @@ def test_every_command_and_option_has_help(name: str) -> None:
         assert without_help == []
 
 
-def test_an_unknown_command_is_one_line_with_the_nearest_name() -> None:
-    shown = CliRunner().invoke(main, ["rport"])
-    assert shown.exit_code == 2
-    assert shown.stderr == "h2h: unknown command 'rport'; did you mean 'report'?\n"
-
-
 def test_the_version_equals_that_of_the_installation() -> None:
     shown = CliRunner().invoke(main, ["--version"])
     assert shown.output == "h2h, version 0.1.0\n"

@@ -139,5 +139,5 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp
     pattern = re.escape(message).replace(r"\.\*", ".*")
     advice = "; correct the plugin, and test it with 'h2h check positional/mine'"
     if "; return a tensor" not in message:
-        advice += " (h2h run --try prints the traceback)"
+        advice += " (h2h -v prints the traceback)"
     assert re.fullmatch(rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output), output

@@ -48,5 +48,5 @@ def undisturbed(once: Callable[..., Path], cache: Path, h2h_here: Command) -> St
 @pytest.fixture
 def finished(study: Study, undisturbed: Study) -> Study:
     """A study whose runs are copies of those of the undisturbed study."""
-    shutil.copytree(undisturbed.runs, study.runs, ignore=shutil.ignore_patterns(".reproduced", ".try"))
+    shutil.copytree(undisturbed.runs, study.runs, ignore=shutil.ignore_patterns(".reproduced"))
     return study

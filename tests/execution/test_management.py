@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
 from headtohead import files
@@ -78,6 +79,8 @@ def test_show_has_scores_files_configuration_and_how_to_load(finished: Study) ->
     assert output.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
     record = json.loads(finished.h2h("show", run.name, "--format", "json").stdout)
     assert (record["state"], record["metrics"]) == ("DONE", results)
+    shown = output.partition("\nconfiguration\n")[2].partition("\n\n")[0]
+    assert yaml.safe_load(shown) == record["run"]["config"] == files.read_json(run / "run.json")["config"]
 
 
 def test_a_run_is_found_by_prefix_and_experiment(finished: Study) -> None:
@@ -188,12 +191,11 @@ def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(finished: Study, 
         record.write_bytes(content)
 
 
-def test_trials_and_reproductions_are_removed(finished: Study, clean: Clean) -> None:
-    for folder in (finished.runs / ".try" / "tiny", finished.experiment / ".reproduced" / "a run"):
-        shutil.copytree(finished.experiment, folder, ignore=shutil.ignore_patterns(".*"))
-    assert "removed 2 folders" in clean("--yes").stdout
-    assert not (finished.runs / ".try" / "tiny").exists()
-    assert not (finished.experiment / ".reproduced" / "a run").exists()
+def test_reproductions_are_removed(finished: Study, clean: Clean) -> None:
+    folder = finished.experiment / ".reproduced" / "a run"
+    shutil.copytree(finished.experiment, folder, ignore=shutil.ignore_patterns(".*"))
+    assert "removed 1 folder," in clean("--yes").stdout
+    assert not folder.exists()
 
 
 def test_only_prepared_data_is_removed_from_a_cache(finished: Study, clean: Clean, tmp_path: Path) -> None:

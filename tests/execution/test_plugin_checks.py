@@ -47,7 +47,7 @@ def write(study: Study, source: str) -> None:
 def test_a_faulty_initial_tensor_is_refused_by_the_plan(study: Study, source: str) -> None:
     """The study has as many seeds as heads."""
     write(study, source)
-    for words in (("plan",), ("run", "--no-tracking"), ("run", "--try")) if source == PLAIN else (("plan",),):
+    for words in (("plan",), ("run", "--no-tracking")) if source == PLAIN else (("plan",),):
         (line,) = study.h2h(words[0], str(study.file), *words[1:], code=2).stderr.splitlines()
         assert "mine.py: Own.g " in line
     assert not list(study.experiment.glob("*/run.json"))

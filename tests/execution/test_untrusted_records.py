@@ -67,7 +67,8 @@ def received(finished: Study) -> Study:
     ],
     default=3,
 )
-def test_no_command_executes_code_from_a_study(received: Study, arguments: str) -> None:
+def test_no_command_executes_code_from_a_study(received: Study, arguments: str, store_template: Path) -> None:
+    shutil.copyfile(store_template, received.folder / "mlflow.db")
     typed = arguments.format(run=received.directories()[0].name, file=received.file).split()
     done = received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
     assert not (received.folder / "attacked").exists(), done.stdout + done.stderr

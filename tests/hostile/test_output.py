@@ -421,7 +421,7 @@ def test_words_of_a_model_are_escaped(tmp_path: Path, h2h_here: Command, without
     done = h2h_here(tmp_path, "run", "words.yaml", "--no-tracking", H2H_CACHE="cache")
     assert done.returncode == 0, done.stderr
     (run,) = (tmp_path / "runs" / "words").glob("*-s1-*")
-    for command, *more in (["generate"], ["attention"], ["trace"], ["trace", "--format", "html"]):
+    for command, *more in (["generate"], ["trace"], ["trace", "--format", "html"]):
         ended = h2h_here(tmp_path, command, run.name, f"{words[0]} {words[1]}", *more, H2H_CACHE="cache")
         assert ended.returncode == 0, ended.stderr
         assert hidden(ended.stdout + ended.stderr) == set()

@@ -67,7 +67,7 @@ def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, t
 
 
 COMMANDS = """
-run study.yaml --logger tensorboard; reproduce RUN; attention RUN cat; trace RUN cat; export RUN model; doctor
+run study.yaml --logger tensorboard; reproduce RUN; trace RUN cat; export RUN model; doctor
 judge scores.csv --baseline a; ui --no-browser --port PORT
 """
 EVERY_COMMAND = """

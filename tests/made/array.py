@@ -5,7 +5,7 @@ The factors are attention, positional, masking, mask value, and the role of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -51,40 +51,45 @@ def compatibility(registry: Registry) -> Callable[[Row], bool]:
     return is_compatible
 
 
-def covering(factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool] = lambda row: True) -> list[Row]:
-    """Return rows in which every allowed pair of values of two factors occurs at least once.
+def covering(
+    factors: Mapping[str, Sequence[Any]],
+    allowed: Callable[[Row], bool] = lambda row: True,
+    size: int = 2,
+    first: Sequence[Row] = (),
+) -> list[Row]:
+    """Return rows in which every allowed combination of values of ``size`` factors occurs at least once.
 
-    Greedy and deterministic: each row takes the first uncovered pair, then, factor by factor, the value that covers
-    most uncovered pairs (D. Cohen et al., "The AETG System", IEEE Transactions on Software Engineering, 1997).
+    Greedy and deterministic: each row takes the first uncovered combination, then, factor by factor, the value that
+    covers most uncovered ones (D. Cohen et al., "The AETG System", IEEE Transactions on Software Engineering, 1997).
+    The rows begin with the rows ``first``.
     """
     items = [[(name, value) for value in values] for name, values in factors.items()]
-    pairs = (pair for first, second in combinations(items, 2) for pair in product(first, second))
-    uncovered = dict.fromkeys(pair for pair in pairs if allowed(dict(pair)))
-    rows: list[Row] = []
+    covered = {combination for row in first for combination in combinations(row.items(), size)}
+    uncovered = dict.fromkeys(
+        combination
+        for group in combinations(items, size)
+        for combination in product(*group)
+        if combination not in covered and allowed(dict(combination))
+    )
+    rows = [*first]
     while uncovered:
-        pair = next(iter(uncovered))
-        del uncovered[pair]
-        row = _completed(dict(pair), factors, allowed, uncovered)
+        combination = next(iter(uncovered))
+        del uncovered[combination]
+        row = _completed(
+            dict(combination),
+            factors,
+            allowed,
+            lambda row: sum(each in uncovered for each in combinations(row.items(), size)),
+        )
         if row is not None:
             rows.append(row)
-            for covered in combinations(row.items(), 2):
-                uncovered.pop(covered, None)
+            for each in combinations(row.items(), size):
+                uncovered.pop(each, None)
     return rows
 
 
-def every_value(rows: Sequence[Row]) -> list[Row]:
-    """Return few of the rows, chosen greedily, that together still contain every value of every factor."""
-    missing = {item for row in rows for item in row.items()}
-    selected: list[Row] = []
-    while missing:
-        row = max(rows, key=lambda row: len(missing.intersection(row.items())))
-        missing.difference_update(row.items())
-        selected.append(row)
-    return selected
-
-
 def _completed(
-    row: Row, factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool], uncovered: Container[Any]
+    row: Row, factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool], gain: Callable[[Row], int]
 ) -> Row | None:
     """Return the row with a value for every factor, by backtracking; None where no row is allowed."""
     name = next((name for name in factors if name not in row), None)
@@ -93,6 +98,6 @@ def _completed(
     longer = [
         {key: ({name: value} | row)[key] for key in factors if key in row or key == name} for value in factors[name]
     ]
-    longer.sort(key=lambda row: -sum(pair in uncovered for pair in combinations(row.items(), 2)))
-    completed = (_completed(row, factors, allowed, uncovered) for row in longer if allowed(row))
+    longer.sort(key=gain, reverse=True)
+    completed = (_completed(row, factors, allowed, gain) for row in longer if allowed(row))
     return next((row for row in completed if row is not None), None)

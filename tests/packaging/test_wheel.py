@@ -67,7 +67,7 @@ def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebo
     )
     *files, launchers, names = call("-c", code, str(tmp_path), cwd=tmp_path).splitlines()
     assert [Path(file).parents[1] for file in files] == [tmp_path, tmp_path]
-    assert launchers.split() == ["local", "ray", "slurm"]
+    assert launchers.split() == ["inline", "local", "ray", "slurm"]
     folder = tmp_path / "headtohead_notebooks" / "page" / "experiments"
     for name in names.split():
         assert (folder / f"{name}.yaml").read_bytes() == (ROOT / "experiments" / f"{name}.yaml").read_bytes()

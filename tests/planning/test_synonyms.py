@@ -40,6 +40,7 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("model.vocab_size", "; did you mean 'data.vocabulary.max_size'?"),
         ("model.attention", "; did you mean 'attention', a field of base?"),
         ("model.norm_type", LAYER_NORM),
+        ("model.decoder_only", "; did you mean 'architecture'?"),
         ("model.num_kv_heads", "; type attention: {name: grouped-query, kv_heads: N}"),
         ("hidden_size", "; did you mean 'model.d_model'?"),
     ],

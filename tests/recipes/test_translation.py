@@ -207,4 +207,3 @@ def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
         "run 'three' has no vocabularies; repeat h2h import-checkpoint with --data "
         "and the file of sentence pairs it was trained on"
     )
-    assert "has no vocabularies" in refused(h2h, "attention", "three", "hello")

@@ -79,7 +79,7 @@ def test_gates_appear_if_they_apply(
     if "room" in gates:
         assert any("metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark for remark in stored)
         assert "within" not in report.answer
-        assert "Within: two one-sided" not in score_table(report, "markdown")
+        assert "Within: two one-sided" not in score_table(report)
 
 
 def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:

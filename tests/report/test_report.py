@@ -296,9 +296,9 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_of_numbers_without_factors_and_maps_has_a_report(made, tmp_path):
+def test_a_study_without_factors_and_maps_has_no_section_on_them(made, tmp_path, without_figures):
     axes = {"model.d_model": [32, 64, 128]}
-    options = {"seeds": (1, 2, 3), "one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
+    options = {"one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
     text, _ = written_text(write_report(small(made, tmp_path, axes=axes, **options), tmp_path / "reports"))
     assert "Attention maps" not in text
     assert "Axis by axis" not in text
@@ -319,17 +319,14 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_report_takes_less_than_twelve_seconds_and_imports_neither_torch_nor_mlflow(made, tmp_path):
-    """It takes 5 to 8 seconds of a core; the rest is for machines that other processes share."""
+def test_a_report_imports_neither_torch_nor_mlflow(made, tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; "
-        "from headtohead.report.writing import write_report; "
-        "write_report(Path(sys.argv[1]), Path(sys.argv[2])); "
-        "print(time.process_time(), *sys.modules)"
+        "import sys; from pathlib import Path; from headtohead.report.writing import write_report; "
+        "write_report(Path(sys.argv[1]), Path(sys.argv[2])); print(*sys.modules)"
     )
-    command = [sys.executable, "-c", code, str(made.write_study(tmp_path / "runs")), str(tmp_path)]
-    seconds, *modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-    assert float(seconds) < 12
+    command = [sys.executable, "-c", code, str(small(made, tmp_path, maps=True)), str(tmp_path)]
+    modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "matplotlib" in modules
     assert not {"torch", "mlflow"} & set(modules)
 
 

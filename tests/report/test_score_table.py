@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shutil
 import subprocess
@@ -60,18 +58,15 @@ def test_scores_are_bold_only_where_the_tests_decide(
     made: ModuleType, tmp_path: Path, means: dict[str, float], margin: float | None, bold: set[str]
 ) -> None:
     content = study(made, tmp_path, means, margin=margin)
-    latex = score_table(content, "latex")
+    latex = score_table(content)
     rows = re.findall(r"^(\S+) & 6 & (\\textbf)?", latex, re.MULTILINE)
     assert {name for name, mark in rows if mark} == bold
     assert len(rows) == len(means)
     assert ("No score is bold" in latex) == (not bold)
-    best = {row["variant"] for row in csv.DictReader(io.StringIO(score_table(content, "csv"))) if row["best"] == "true"}
-    assert best == bold
-    assert set(re.findall(r"^\| (\S+) \| 6 \| \*\*", score_table(content, "markdown"), re.MULTILINE)) == bold
 
 
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
-    latex = score_table(Report(Analysis(load_frames(messy))), "latex")
+    latex = score_table(Report(Analysis(load_frames(messy))))
     assert r"\textbf" not in latex
     for note in (
         "No score is bold, because variants are incomplete.",
@@ -83,7 +78,7 @@ def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
 
 def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path: Path) -> None:
     content = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, margin=0.02)
-    latex = score_table(content, "latex")
+    latex = score_table(content)
     for note in (
         r"over seeds 1, 2, 3, 4, 5, 6, with 95 \% t-intervals that include the variation of training seeds",
         "from the baseline sinusoidal, paired by seed",
@@ -97,30 +92,15 @@ def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path
 def test_notes_state_the_looks(made: ModuleType, tmp_path: Path) -> None:
     folder = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9}).analysis.frames.directory
     made.edit(folder, looks={"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"})
-    markdown = score_table(Report(Analysis(load_frames(folder))), "markdown")
-    assert "looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 % for 5 % over all" in markdown
-
-
-def test_numbers_are_those_of_the_report(quickstart: Path) -> None:
-    content = Report(Analysis(load_frames(quickstart)))
-    rows = {row["variant"]: row for row in csv.DictReader(io.StringIO(score_table(content, "csv")))}
-    assert list(rows) == list(content.analysis.order)
-    for contrast in content.analysis.families.variants.contrasts:
-        row = rows[contrast.left]
-        assert contrast.paired is not None
-        assert contrast.judgement.interval is not None
-        assert float(row["difference"]) == contrast.paired.mean
-        assert float(row["difference_low"]) == contrast.paired.low
-        assert float(row["holm_high"]) == contrast.judgement.interval.high
-        assert float(row["mean"]) == content.analysis.summaries[contrast.left].mean
-        assert row["verdict"] == contrast.verdict
+    latex = score_table(Report(Analysis(load_frames(folder))))
+    assert r"looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 \% for 5 \% over all" in latex
 
 
 @pytest.mark.slow
 def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path) -> None:
     if not shutil.which("pdflatex"):
         pytest.skip("requires pdflatex with booktabs (Debian: texlive-latex-base, texlive-latex-recommended)")
-    latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY), "latex")
+    latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY))
     preamble = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
     (tmp_path / "table.tex").write_text(f"{preamble}{latex}\nDone.\\end{{document}}\n", encoding="utf-8")
     command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
@@ -130,7 +110,7 @@ def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path
 
 
 def test_no_special_character_of_a_name_reaches_latex(made: ModuleType, tmp_path: Path) -> None:
-    latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY), "latex")
+    latex = score_table(study(made, tmp_path, {NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY))
     assert all(latex_escape(character) not in (character, "") for character in '\\{}$&#_%~^<>|`[]*"')
     assert "\\input" not in latex
     assert "--lr" not in latex
@@ -152,7 +132,7 @@ def test_the_command_prints_the_table(quickstart: Path, tmp_path: Path, h2h_here
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--format", "csv", "--figures", "pdf"), "--figures writes the report; leave out --format csv"),
+        (("--format", "latex", "--figures", "pdf"), "--figures writes the report; leave out --format latex"),
         (("--format", "word"), "'word' is not one of"),
     ],
 )

@@ -13,20 +13,18 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_notebooks.trace import collect
 from made import case_table
-from made.array import every_value
+from made.array import covering
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
-POSITIONALS, ATTENTIONS, MASKINGS = (sorted(REGISTRY.entries[family]) for family in FAMILIES)
-GRID = [
-    names
-    for names in (
-        *((positional, other, "padding-causal") for positional in POSITIONALS for other in ATTENTIONS),
-        *(("sinusoidal", attention, other) for attention in ATTENTIONS for other in MASKINGS),
-    )
-    if not find_incompatibility(tiny_config(*names[:2]), {}, REGISTRY)
-]
-ROWS = [tuple(row.values()) for row in every_value([dict(zip(FAMILIES, names, strict=True)) for names in GRID])]
+ENTRIES = {family: sorted(REGISTRY.entries[family]) for family in FAMILIES}
+
+
+def is_compatible(names):
+    return not find_incompatibility(tiny_config(**names), {}, REGISTRY)
+
+
+ROWS = [tuple(row.values()) for row in covering(ENTRIES, is_compatible, size=1)]
 """Compatible combinations in which every entry occurs."""
 
 ACTIVATIONS = {

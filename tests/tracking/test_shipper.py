@@ -124,13 +124,15 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     assert ship(folder, store_uri).shipped == 4
 
 
-def test_the_last_pass_is_repeated_while_the_parent_waits(make_experiment: MakeExperiment, tmp_path: Path) -> None:
-    in_the_way, folder = tmp_path / "store", make_experiment(axes=AXES)
-    in_the_way.write_text("")
-    threading.Timer(1.5, in_the_way.unlink).start()
-    uri = f"sqlite:///{in_the_way}/mlflow.db"
-    assert process.follow(Shipper(folder, uri=uri), ENDED)
-    assert len(_runs(uri)) == 2
+def test_the_last_pass_is_repeated_while_the_parent_waits(
+    make_experiment: MakeExperiment, store_uri: str, tmp_path: Path
+) -> None:
+    store, elsewhere = tmp_path / "mlflow.db", tmp_path / "elsewhere.db"
+    store.rename(elsewhere)
+    store.mkdir()  # in the way
+    threading.Timer(1.5, lambda: (store.rmdir(), elsewhere.rename(store))).start()
+    assert process.follow(Shipper(make_experiment(axes=AXES), uri=store_uri), ENDED)
+    assert len(_runs(store_uri)) == 2
 
 
 def test_the_last_pass_of_another_process_is_waited_for(

@@ -338,10 +338,10 @@ def _scores(
             )
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
     variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
-    names = {" · ".join(parts) for parts in variants}
-    for name in chosen or ():
-        if name is not None and name not in names:
-            raise HeadToHeadError(f"no variant '{name}'{nearest(name, names)}")
+    known = {" · ".join(parts) for parts in variants}
+    for variant in chosen or ():
+        if variant is not None and variant not in known:
+            raise HeadToHeadError(f"no variant '{variant}'{nearest(variant, known)}")
     step_column = next((name for name in STEPS if name in table.columns), None)
     steps = _texts(table[step_column]) if step_column else [""] * len(table)
     histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}

@@ -20,7 +20,9 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
 MAX_FILES = 10_000
-LOSS = re.compile(r"^step:(\d{1,9})/\d+ val_loss:(\S+)(?:.* train_time:(\d+\.?\d*)(ms|s)\b)?", re.ASCII | re.MULTILINE)
+EVALUATION = re.compile(r"^step:(\d{1,9})/\d+ (val_loss:.*)", re.ASCII | re.MULTILINE)
+SCORE = re.compile(r"\b(val_\w+):(\S+)", re.ASCII)
+TIME = re.compile(r" train_time:(\d+\.?\d*)(ms|s)\b", re.ASCII)
 AUTORESEARCH = {"commit", "val_bpb", "status"}
 """Columns of the ``results.tsv`` of autoresearch."""
 
@@ -92,14 +94,16 @@ def _submission(file: Path) -> list[dict[str, Any]]:
 
 
 def _log(file: Path) -> list[dict[str, Any]]:
-    """Return the validation losses of a log of modded-nanogpt, a row per run and step."""
+    """Return the validation scores and the time of a log of modded-nanogpt, a row per run and step."""
     runs: list[list[dict[str, Any]]] = [[]]
     text = read_bytes(file, advice="name a folder of readable logs").decode(errors="replace")
-    for step, loss, time, unit in LOSS.findall(text):
+    for step, scores in EVALUATION.findall(text):
         if runs[-1] and int(step) < int(runs[-1][-1]["step"]):
             runs.append([])
-        seconds = time and repr(float(time) / (1000 if unit == "ms" else 1))
-        runs[-1].append({"seed": file.stem, "step": step, "val_loss": loss, "train_seconds": seconds})
+        row = {"seed": file.stem, "step": step} | dict(SCORE.findall(scores))
+        if time := TIME.search(scores):
+            row["train_seconds"] = repr(float(time[1]) / {"ms": 1000, "s": 1}[time[2]])
+        runs[-1].append(row)
     numbered = len(runs) > 1
     return [
         row | {"seed": f"{row['seed']}#{number}"} if numbered else row

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headtohead.planning.variants import DATA_AXIS
+from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.roles import roles_of
 from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
@@ -177,15 +177,16 @@ class Scores:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The variants, best first and unranked variants last, by value of the axis ``data``."""
+        """The variants, best first and unranked variants last, by value of the axes ``data`` and ``size``."""
         variants = self.frames.by_slug
-        data_sets = list(dict.fromkeys(variant.axes.get(DATA_AXIS) for variant in variants.values()))
+        groups = {slug: tuple(comparison_group(variant.axes).items()) for slug, variant in variants.items()}
+        order = list(dict.fromkeys(groups.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
             mean = self.summaries[slug].mean
-            data_set = data_sets.index(variants[slug].axes.get(DATA_AXIS))
             is_withheld = slug in self.unranked and not self.allow_partial
-            return data_set, is_withheld, math.isnan(mean), 0.0 if math.isnan(mean) else -self.sign * mean
+            value = 0.0 if math.isnan(mean) else -self.sign * mean
+            return order.index(groups[slug]), is_withheld, math.isnan(mean), value
 
         return tuple(sorted(variants, key=sort_key))
 
@@ -290,12 +291,12 @@ def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | 
 
 
 def same_data_set(frames: Frames, left: str, right: str) -> bool:
-    """Return whether two variants have the same value of the axis ``data``, the same dataset and the same languages.
+    """Return whether two variants have the same values of the axes ``data`` and ``size``, dataset and languages.
 
-    Size and split can differ. The languages are those of the runs; without a run they are taken as equal.
+    Number of examples and split can differ. The languages are those of the runs; without a run they are taken as equal.
     """
     variants = frames.by_slug[left], frames.by_slug[right]
-    named = {(variant.axes.get(DATA_AXIS), variant.config.data.dataset) for variant in variants}
+    named = {(*comparison_group(variant.axes).items(), variant.config.data.dataset) for variant in variants}
     runs = [*frames.rows(left).index, *frames.rows(right).index]
     languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
     return len(named) == 1 and len(languages) < 2

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
 from headtohead.analysis.scores import Scores, Side
-from headtohead.planning.variants import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import MarginRecord
@@ -89,7 +89,7 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         for axis, value in axes.items():
             values.setdefault(axis, {})[label(value)] = None
     varied = [axis for axis, labels in values.items() if len(labels) > 1]
-    if len(varied) != 2 or DATA_AXIS in varied or min(len(values[axis]) for axis in varied) < MIN_VALUES:
+    if len(varied) != 2 or {DATA_AXIS, SIZE_AXIS} & {*varied} or min(len(values[axis]) for axis in varied) < MIN_VALUES:
         return None
     row, column = varied
     slugs = {(label(found.axes.get(row)), label(found.axes.get(column))): found.slug for found in record.variants}

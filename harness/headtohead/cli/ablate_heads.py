@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headtohead.cli.options import format_option, load_plugins, plugin_option, runs_option
-from headtohead.cli.output import echo, echo_json, optional_number, print_table
+from headtohead.cli.output import echo, echo_json, print_table
 
 
 @click.command("ablate-heads")
@@ -70,7 +70,7 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
         [
             *(str(head[column]) for column in ("role", "layer", "head")),
             *(f"{head[key][name]:+.4f}" for key, name in effects),
-            *(optional_number(head.get(column)) for column in ("entropy", "distance")),
+            *(f"{head[column]:.2f}" if column in head else "-" for column in ("entropy", "distance")),
         ]
         for head in record["heads"]
     ]

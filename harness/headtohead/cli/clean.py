@@ -10,7 +10,7 @@ import click
 from headtohead.cli.options import cache_option, runs_option
 from headtohead.cli.output import echo, print_table
 
-KINDS = ("archived", "superseded", "failed", "trial", "reproduced", "cache")
+KINDS = ("archived", "superseded", "failed", "reproduced", "cache")
 
 
 @click.command("clean")
@@ -22,8 +22,8 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
     archived: runs that --fresh, --stale or --repair moved. superseded: runs that are in no plan any more.
-    failed: runs that ended without a result. trial: runs of h2h run --try. reproduced: runs of h2h reproduce. cache:
-    prepared data, which are rebuilt when they are needed. Files that headtohead did not write stay.
+    failed: runs that ended without a result. reproduced: runs of h2h reproduce. cache: prepared data, which are
+    rebuilt when they are needed. Files that headtohead did not write stay.
     """
     from headtohead.data import cache_root
     from headtohead.execution.cleaning import find_leftovers, remove

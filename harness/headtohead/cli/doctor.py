@@ -16,6 +16,8 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 Diagnosis = tuple[str, str, str]
 """Level, subject and text of a printed line."""
 
+PACKAGES = ("headtohead", "torch", "numpy", "scipy", "pandas", "pydantic", "matplotlib", "mlflow")
+
 LITTLE_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
 
@@ -35,6 +37,7 @@ def command(runs: Path) -> None:
 
 def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     import platform
+    from importlib import metadata
 
     import torch
 
@@ -44,7 +47,7 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     from headtohead.plugins.launcher import cpu_cores
 
     yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    yield from _packages()
+    yield OK, "packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
     yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
     yield OK, "precision", f"{describe_bfloat16()} on this processor"
     if not torch.cuda.is_available():
@@ -62,29 +65,6 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     yield _folder("runs folder", runs)
     yield _folder("data cache", cache_root())
     yield _store(runs)
-
-
-def _packages() -> Iterator[Diagnosis]:
-    """Compare installed versions with the required ones."""
-    from importlib import metadata
-
-    from packaging.requirements import Requirement
-
-    matching = []
-    for text in metadata.requires("headtohead") or ():
-        requirement = Requirement(text)
-        if requirement.marker is not None:  # of an extra
-            continue
-        try:
-            version = metadata.version(requirement.name)
-        except metadata.PackageNotFoundError:
-            yield FAIL, requirement.name, f"not installed; run pip install '{text}'"
-            continue
-        if requirement.specifier.contains(version, prereleases=True):
-            matching.append(f"{requirement.name} {version}")
-        else:
-            yield FAIL, requirement.name, f"{version} is installed, {requirement.specifier} is needed"
-    yield OK, "packages", ", ".join(matching)
 
 
 def _folder(subject: str, folder: Path) -> Diagnosis:

@@ -47,11 +47,6 @@ def output_file(option: str, path: Path) -> Iterator[None]:
         raise HeadToHeadError(f"{option} {path}: {error.strerror}; choose another file") from error
 
 
-def optional_number(value: float | None) -> str:
-    """Return a number with two decimals, or a hyphen for a missing number."""
-    return "-" if value is None else f"{value:.2f}"
-
-
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
     """Print a table; ``right`` holds the indices of right-aligned columns."""
     columns = [single_line(column) for column in columns]

@@ -24,11 +24,9 @@ from headtohead.cli.output import echo, echo_text
 @plugin_option
 @click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
 @format_option(
-    "Print instead of writing the report; json: the answer, as in answer.json; else the table of variants.",
+    "Print instead of writing the report; json: the answer, as in answer.json; latex: the table of variants.",
     "json",
     "latex",
-    "csv",
-    "markdown",
 )
 @click.option(
     "--figures",
@@ -66,4 +64,4 @@ def command(
     else:
         from headtohead.report.score_table import score_table
 
-        echo_text(score_table(report, form))
+        echo_text(score_table(report))

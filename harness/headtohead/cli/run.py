@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from headtohead.cli.options import load_plugins, logger_option, plan_options, plugin_option, reports_option
 from headtohead.cli.output import echo
 
 RETRAINING = ("fresh", "retry", "repair", "stale")
-TRIAL = ("overrides", "name", "max_runs", "runs", "device", "threads", "only")
-"""Options that apply to --try too."""
 
 
 def _launcher_options(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
@@ -43,7 +40,10 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @click.option("--workers", type=click.IntRange(1), help="Number of stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")
 @click.option(
-    "--launcher", default="local", show_default=True, help="Launcher of the stacks: local, ray, slurm, or a plugin's."
+    "--launcher",
+    default="local",
+    show_default=True,
+    help="Launcher of the stacks: local, inline, ray, slurm, or a plugin's.",
 )
 @click.option("--address", metavar="HOST:PORT", help="Address of the cluster, for launchers with this option.")
 @click.option(
@@ -60,16 +60,12 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
 @click.option("--stale", is_flag=True, help="Retrain finished runs with changed plugin code.")
 @click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
-@click.option("--try", "trial", is_flag=True, help="Train a few steps in this process, in a folder of its own.")
-@click.option("--steps", type=click.IntRange(1), show_default="20", help="Steps of each variant with --try.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
 @logger_option
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
-    trial: bool,
-    steps: int | None,
     address: str | None,
     launcher_options: dict[str, Any],
     no_tracking: bool,
@@ -81,30 +77,18 @@ def command(
     Finished runs are not retrained. After an interruption, the same command resumes. With --only, the report is
     written when the other variants have results too.
 
-    --try trains the first seed of each variant for a few steps in this process and prints loss and speed. A debugger
-    works in plugins, and errors have a full traceback. Only the folder .try in the runs folder is changed.
+    --launcher inline trains in this process, where a debugger works in plugins.
     """
     from headtohead.cli.stored_answer import StoredAnswer
     from headtohead.config.project import default_uri
     from headtohead.errors import HeadToHeadError
 
     answer = StoredAnswer(options["runs"])
-    if not (trial or any(options[name] for name in RETRAINING)) and answer.print():
+    if not any(options[name] for name in RETRAINING) and answer.print():
         return
 
     from headtohead import api
 
-    if trial:
-        load_plugins()
-        context = click.get_current_context()
-        for parameter in context.command.params:
-            given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-            if given and parameter.name not in {*TRIAL, "experiment", "trial", "steps"} and parameter.expose_value:
-                raise HeadToHeadError(f"--try trains a few steps in this process; leave out {parameter.opts[0]}")
-        api.trial(experiment, steps=steps or 20, log=echo, **{name: options[name] for name in TRIAL})
-        return
-    if steps is not None:
-        raise HeadToHeadError("--steps requires --try; set train.steps with --set train.steps=N")
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
     answer.record()

@@ -1,4 +1,4 @@
-"""Find and remove what no experiment needs: archived, superseded and failed runs, trials, reproductions and caches."""
+"""Find and remove what no experiment needs: archived, superseded and failed runs, reproductions and caches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
 from headtohead.storage.run_files import delete_run_files, run_files
 
-Kind = Literal["archived", "superseded", "failed", "trial", "reproduced", "cache"]
+Kind = Literal["archived", "superseded", "failed", "reproduced", "cache"]
 REMOVED_STATES = states.FAILURES | {states.KILLED}
 PREPARED = "prepared"
 """Folder of the cache that is rebuilt when it is needed."""
@@ -31,7 +31,7 @@ PREPARED = "prepared"
 class Leftover:
     """A path that can be removed, and why.
 
-    ``experiment`` is the folder whose runs must not be trained during the removal; None for caches and trials.
+    ``experiment`` is the folder whose runs must not be trained during the removal; None for caches.
     """
 
     kind: Kind
@@ -45,8 +45,8 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
 
     archived: runs that ``--fresh``, ``--stale`` or ``--repair`` moved to ``.archived``. superseded: runs that are
     neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
-    weights. failed: planned runs without a result that ended as FAILED, OOM, TIMEOUT or KILLED. trial and reproduced:
-    runs of ``--try`` and of ``h2h reproduce``. cache: prepared data. Experiments behind symbolic links are not cleaned.
+    weights. failed: planned runs without a result that ended as FAILED, OOM, TIMEOUT or KILLED. reproduced: runs
+    of ``h2h reproduce``. cache: prepared data. Experiments behind symbolic links are not cleaned.
 
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
@@ -61,8 +61,8 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
         folder = experiment.path
         if folder.is_symlink():
             continue
-        yield from _hidden("archived", folder, ".archived", "moved by --fresh, --stale or --repair", folder)
-        yield from _hidden("reproduced", folder, ".reproduced", "trained by h2h reproduce", folder)
+        yield from _hidden("archived", folder, ".archived", "moved by --fresh, --stale or --repair")
+        yield from _hidden("reproduced", folder, ".reproduced", "trained by h2h reproduce")
         for path in run_directories(folder):
             if not run_files(path):
                 continue
@@ -76,7 +76,6 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
             elif status.state in REMOVED_STATES:
                 reason = f"{status.state}: {status.reason}" if status.reason else status.state
                 yield Leftover("failed", path, reason, folder)
-    yield from _hidden("trial", runs_root, ".try", "trained by h2h run --try", None)
     if ownership.owned(cache / PREPARED):
         yield Leftover("cache", cache / PREPARED, "rebuilt when it is needed", None)
 
@@ -119,9 +118,9 @@ def _require(record: Path) -> None:
         raise HeadToHeadError(unreadable(record, "no such file"))
 
 
-def _hidden(kind: Kind, root: Path, name: str, reason: str, experiment: Path | None) -> Iterator[Leftover]:
+def _hidden(kind: Kind, experiment: Path, name: str, reason: str) -> Iterator[Leftover]:
     """Yield the folders in a hidden folder that contain files of runs and no active run."""
-    for path in sorted((root / name).glob("*")):
-        checked = inside(root, name, path.name)
+    for path in sorted((experiment / name).glob("*")):
+        checked = inside(experiment, name, path.name)
         if run_files(checked) and not any(observe(run).state in states.ACTIVE for run in run_directories(checked)):
             yield Leftover(kind, checked, reason, experiment)

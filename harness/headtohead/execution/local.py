@@ -1,10 +1,11 @@
-"""The local launcher: a process per stack, forked from a server that has imported torch.
+"""The launchers of this machine: a process per stack, forked from a server that has imported torch, or no process.
 
 A fork takes about 20 ms, an import of torch a second. When the process of a stack ends, its GPU memory is free.
 """
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import signal
@@ -14,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -87,6 +88,41 @@ class LocalLauncher(Launcher):
             for _, worker, _, _ in running.values():
                 worker.kill()
                 worker.join()
+
+
+class InlineLauncher(Launcher):
+    """Trains stacks one after another in the process of the command, where a debugger works in plugins.
+
+    Standard error shows what ``worker.log`` gets, such as the traceback of an error.
+    """
+
+    in_process = True
+
+    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+        """Return one stack at a time with all cores."""
+        return super().share(device, 1, 1, threads)
+
+    def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
+        """Train every job."""
+        from headtohead.execution.worker import work
+
+        for job in jobs:
+            with (job.stack / "worker.log").open("a", encoding="utf-8") as log, redirect_stderr(_Both(sys.stderr, log)):
+                code = work(job.stack, job.device, WorkerPlugins())
+            yield Exit(job, code)
+
+
+class _Both(io.TextIOBase):
+    """Writes text to two streams."""
+
+    def __init__(self, *streams: Any) -> None:
+        self.streams = streams
+
+    def write(self, text: str) -> int:
+        for stream in self.streams:
+            stream.write(text)
+            stream.flush()
+        return len(text)
 
 
 @cache

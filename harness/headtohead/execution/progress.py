@@ -29,12 +29,12 @@ class Watcher:
     training are printed every minute.
     """
 
-    def __init__(self, folders: Sequence[StackFolder]) -> None:
+    def __init__(self, folders: Sequence[StackFolder], *, has_bar: bool = True) -> None:
         self.folders, self.total = list(folders), len(folders)
         self.finished: set[str] = set()
         self.started = self.printed = time.monotonic()
         self.bar = None
-        if sys.stderr.isatty():
+        if has_bar and sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
 

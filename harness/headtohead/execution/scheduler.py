@@ -113,7 +113,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
 
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
-    with closing(Watcher(folders)) as watcher:
+    with closing(Watcher(folders, has_bar=not machine.launcher.in_process)) as watcher:
         return _Execution(machine, watcher, experiment).run({run for folder in folders for run in folder.record.hashes})
 
 
@@ -152,16 +152,11 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     new_stacks = arrange(plan, unassigned, workers, machine.device, memory)
     _, threads = machine.share(len(folders) + len(new_stacks))
     with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
-        write_planned(plan, missing, lease)
+        for run in missing:
+            RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
         return folders + [new_stack(plan, members, machine, cache, threads, lease) for members in new_stacks]
-
-
-def write_planned(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
-    """Write the directories of planned runs."""
-    for run in runs:
-        RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
 
 
 def new_stack(

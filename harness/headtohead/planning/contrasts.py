@@ -11,7 +11,7 @@ from headtohead.config.labels import Scalar, axis_value, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.metrics import check_metric, reported_metrics
-from headtohead.planning.variants import DATA_AXIS, Variant
+from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
 from headtohead.storage.metrics import find
@@ -38,7 +38,7 @@ def factor_contrasts(
 ) -> list[FactorContrast]:
     """Return the factor contrasts, without repeats: of contrasts with the same pairs, the first.
 
-    The axis ``data`` has none, because scores on different data are not compared.
+    The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
 
     Args:
         factorials: The product blocks of the design.
@@ -50,7 +50,7 @@ def factor_contrasts(
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
         for position, axis in enumerate(factorial.axes):
-            if DATA_AXIS in axis:
+            if {DATA_AXIS, SIZE_AXIS} & {*axis}:
                 continue
             against = {path: labels[baseline][path] for path in axis}
             index = next(
@@ -97,8 +97,10 @@ def interaction_contrasts(
     """
     contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
     for factorial in factorials:
-        # The axis `data` is last: differences within the same data are compared between data.
-        order = sorted(range(len(factorial.axes)), key=lambda position: DATA_AXIS in factorial.axes[position])
+        # The axes `data` and `size` are last: differences within the same data are compared between data.
+        order = sorted(
+            range(len(factorial.axes)), key=lambda position: bool({DATA_AXIS, SIZE_AXIS} & {*factorial.axes[position]})
+        )
         for positions in itertools.combinations(order, 2):
             axis, other_axis = axes = [factorial.axes[position] for position in positions]
             against, other_against = (axis_value(side, labels[baseline]) for side in axes)
@@ -186,8 +188,10 @@ def declared_contrasts(
         )
         if variant is against and contrast.same_score:
             raise location.error("variant and against are the same variant; name two different variants")
-        if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
-            raise location.error("scores on different data are not compared; give both sides the same data")
+        if comparison_group(variant.axes) != comparison_group(against.axes):
+            kind = "data" if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS) else "size"
+            scores_on = "on different data" if kind == "data" else "of different sizes"
+            raise location.error(f"scores {scores_on} are not compared; give both sides the same {kind}")
         for other, earlier in enumerate(contrasts):
             same = all(getattr(contrast, field) == getattr(earlier, field) for field in scores)
             if same and {*contrast.pairs[0]} == {*earlier.pairs[0]}:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
-from headtohead.errors import HeadToHeadError, PluginError, is_disk_error, machine_limit
+from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
 from headtohead.planning.variants import Match, Variant
@@ -41,8 +41,8 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
         if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
-        traceback = "" if isinstance(error, HeadToHeadError) else " (h2h run --try prints the traceback)"
-        raise PluginError(
+        traceback = "" if isinstance(error, HeadToHeadError) else " (h2h -v prints the traceback)"
+        raise HeadToHeadError(
             f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
             f"{own[0]}'{traceback}"
         ) from error

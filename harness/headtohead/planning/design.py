@@ -12,7 +12,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
 from headtohead.config.identity import run_identity
-from headtohead.config.labels import Scalar, label_at, slug_of, title_of
+from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.between import END, START, changes_between, expand_between
@@ -23,10 +23,12 @@ from headtohead.planning.variants import (
     DATA_AXIS,
     MATCH_AXIS,
     RECIPE_AXIS,
+    SIZE_AXIS,
     Match,
     Variant,
     check_axis,
     check_match,
+    comparison_group,
     label_of_parts,
 )
 from headtohead.plugins.registry import Registry
@@ -83,12 +85,10 @@ class Design:
     def _baseline_of(self, slug: str) -> str:
         """Return the variant that a variant is compared with: the baseline.
 
-        With the axis ``data``, it is the variant with the variant's data and the baseline's other values, if it runs.
+        With the axes ``data`` and ``size``, it has the variant's data and size and the baseline's other values, if it
+        runs.
         """
-        data = self.labels.get(slug, {}).get(DATA_AXIS)
-        if data is None:
-            return self.baseline
-        wanted = {**self.labels[self.baseline], DATA_AXIS: data}
+        wanted = {**self.labels[self.baseline], **comparison_group(self.labels.get(slug, {}))}
         return next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
 
 
@@ -177,13 +177,20 @@ class Axes:
             ((getattr(loaded.file, name)["recipe"], loaded.location(name, "recipe")) for name in sections), None
         )
         self.start = self._merged_over(self.recipe)
-        self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, {})
+        self.sizes: list[Values] = [
+            {SIZE_AXIS: (size, loaded.location("sizes", number))} for number, size in enumerate(loaded.file.sizes or ())
+        ] or [{}]
+        self._assign_sizes()
+        self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, dict(self.sizes[0]))
         self.axes: list[str] = []
         self.cells: dict[str, _Cell] = {variant_key(self.baseline.config, self.baseline.match): self.baseline}
         self.products: list[tuple[tuple[Axis, ...], dict[tuple[int, ...], str]]] = []
+        for size in self.sizes[1:]:
+            self._add(size)
 
     def design(self, find_incompatibility: FindIncompatibility) -> Design:
         """Return the design of the blocks that were added."""
+        self.axes += self.sizes[0]
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
         labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
         slugs = {key: slug_of(axes) for key, axes in labels.items()}
@@ -242,14 +249,17 @@ class Axes:
             axes.append(tuple(zipped))
         if kind == "product":
             refuse_both({**plain, **zipped}, location)
+            if self.sizes[0]:
+                choices.append(self.sizes)
+                axes.append((SIZE_AXIS,))
             keys = {
                 tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))
                 for parts in itertools.product(*(enumerate(choice) for choice in choices))
             }
             self.products.append((tuple(axes), keys))
         else:
-            for values in itertools.chain(*choices):
-                self._add(values)
+            for values, size in itertools.product(itertools.chain(*choices), self.sizes):
+                self._add({**values, **size})
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
@@ -258,6 +268,8 @@ class Axes:
         refuse_both(axes, location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))
+            if axis in self.sizes[0].get(SIZE_AXIS, ({},))[0]:
+                raise location.child(axis).error("sizes set this field already; remove it from the design")
             if axis not in self.axes:
                 self.axes.append(axis)
         lengths = {axis: len(listed) for axis, listed in axes.items()}
@@ -276,6 +288,21 @@ class Axes:
             for number, row in enumerate(rows)
         ]
 
+    def _assign_sizes(self) -> None:
+        """Check the fields of ``sizes``, and set those of the first size."""
+        for size, location in (values[SIZE_AXIS] for values in self.sizes if values):
+            first, _ = self.sizes[0][SIZE_AXIS]
+            if not size or size.keys() != first.keys():
+                raise location.error(
+                    f"every size sets the same fields; the first one sets {', '.join(first) or 'none'}"
+                )
+            if any(size == values[SIZE_AXIS][0] and size is not values[SIZE_AXIS][0] for values in self.sizes):
+                raise location.error("this size is listed twice; remove one")
+            for name, value in size.items():
+                check_axis(name, [value], location.child(name))
+                if size is first:
+                    self.start.assign(tuple(name.split(".")), value, location.child(name))
+
     def _add(self, values: Values) -> str:
         """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
         builder = self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
@@ -284,6 +311,9 @@ class Axes:
             value, location = values[axis]
             if axis == MATCH_AXIS:
                 match = check_match(value, location)
+            elif axis == SIZE_AXIS:
+                for name, own in value.items():
+                    builder.assign(tuple(name.split(".")), own, location.child(name))
             elif axis != RECIPE_AXIS:
                 builder.assign(tuple(axis.split(".")), value, location)
         cell = _Cell(builder.build(), match, dict(values))
@@ -300,6 +330,8 @@ class Axes:
         if axis == RECIPE_AXIS:
             recipe = written or self.recipe
             return label_of_parts(*recipe, "name") if recipe else None
+        if axis == SIZE_AXIS and written:
+            return ", ".join(f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in written[0].items())
         if axis == DATA_AXIS:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
@@ -320,6 +352,8 @@ def _expand_between(
     if len(loaded.file.design) > 1:
         raise loaded.location("design").error("between must be the only block of a design; use one file per question")
     file = loaded.file
+    if file.sizes:
+        raise loaded.location("sizes").error("between has no sizes; use one file per size")
     for path, given in {("baseline",): file.baseline, ("contrasts",): file.contrasts, ("base", "recipe"): None}.items():
         if given or (given is None and "recipe" in file.base):
             raise loaded.location(*path).error(

@@ -34,7 +34,7 @@ from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant,
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import MOST_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
-from headtohead.planning.variants import DATA_AXIS, Variant
+from headtohead.planning.variants import SIZE_AXIS, Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
@@ -69,9 +69,7 @@ def make_plan(
     ignored: Collection[str] = (),
     reuse: bool = True,
     ready: Callable[[], object] = lambda: None,
-    adapt: Callable[[Design], Design] = lambda design: design,
     look: int | None = None,
-    initial_runs: Path | None = None,
 ) -> Plan:
     """Create the plan of a validated experiment file.
 
@@ -84,17 +82,15 @@ def make_plan(
         ignored: Runs to ignore, as ``<experiment>/<directory>``.
         reuse: Whether runs of other experiments are reused.
         ready: Called after the design is expanded without an error, before costs are counted.
-        adapt: Changes the expanded design.
         look: With sequential seeds, the number of seeds of the planned look; default: the look that the study is at.
-        initial_runs: Folder in which ``init_from`` finds runs; default: ``runs_root``.
 
     Raises:
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
     existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
-    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing, initial_runs or runs_root)
-    design = adapt(expand(loaded, registry, planner.find_incompatibility))
+    planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing)
+    design = expand(loaded, registry, planner.find_incompatibility)
     sequential = loaded.sequential
     looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
@@ -138,11 +134,10 @@ class _Planner:
     runs_root: Path
     cache: Path
     existing: ExistingRuns | None
-    initial_runs: Path
 
     def __post_init__(self) -> None:
         self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
-        self.warm = WarmStarts(self.initial_runs, self.draws)
+        self.warm = WarmStarts(self.runs_root, self.draws)
         self.prepared: dict[str, PreparedData] = {}
         self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 
@@ -207,9 +202,11 @@ class _Planner:
             )
         for variant in design.variants:
             refuse_oversized(loaded, variant)
-        matched, unmatched = match_variants(
-            design.variants, lambda config: count_model(config, self.data_of(config, first))
-        )
+        matched, unmatched = list[Variant](), list[str]()
+        for size in dict.fromkeys(variant.axes.get(SIZE_AXIS) for variant in design.variants):
+            own = [variant for variant in design.variants if variant.axes.get(SIZE_AXIS) == size]
+            found, notes = match_variants(own, lambda config: count_model(config, self.data_of(config, first)))
+            matched, unmatched = matched + found, unmatched + notes
         design = replace(design, variants=self.warm.apply(loaded, matched))
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
         for item in planned:
@@ -395,7 +392,9 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
             families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
     given = plan.loaded.file.margin
     margins = given if isinstance(given, dict) else {primary: given}
-    variants = len({*trained.values()}) // len({plan.by_slug[own].record.axes.get(DATA_AXIS) for own in trained})
+    variants = len({*trained.values()}) // len(
+        {tuple(comparison_group(plan.by_slug[own].record.axes).items()) for own in trained}
+    )
     seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
     powers = []
     for family, tested in families.items():

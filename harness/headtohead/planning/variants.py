@@ -31,6 +31,14 @@ DATA_AXIS = "data"
 The fields are merged over ``base.data``. Scores of different values are not compared with each other.
 """
 
+SIZE_AXIS = "size"
+"""Axis of the entries of ``sizes``. Scores of different sizes are compared by `order_transfer` only."""
+
+
+def comparison_group(axes: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the values of the axes whose scores are not compared with each other: data and size."""
+    return {axis: axes[axis] for axis in (DATA_AXIS, SIZE_AXIS) if axis in axes}
+
 
 @dataclass(frozen=True)
 class Variant:

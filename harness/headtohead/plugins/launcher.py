@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from headtohead.plugins.entry import BaseOptions, Entry
 
@@ -73,6 +74,9 @@ class Launcher(Entry):
     2. ``gpus``, ``share`` and ``memory``, when stacks are formed
     3. ``launch``, once per command if there are runs to train
     """
+
+    in_process: ClassVar[bool] = False
+    """Whether stacks train in the process of the command, so that no progress bar may redraw the terminal."""
 
     def __init__(self, options: BaseOptions | None = None) -> None:
         self.options = options if options is not None else self.Options()

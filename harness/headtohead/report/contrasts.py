@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from headtohead.analysis.contrasts import Contrast, sides
+from headtohead.analysis.order_transfer import order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
@@ -193,6 +194,35 @@ def two_way_section(report: Report) -> Section | None:
 
 def _percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
+
+
+def transfer_section(report: Report) -> Section | None:
+    """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes."""
+    rows = [
+        {
+            "sizes": f"{text(found.small)} → {text(found.large)}",
+            "variants": str(found.variants),
+            "pairs with the same order": f"{found.same_order} of {found.pairs}",
+            "fraction": f"{_percent(found.same_order / found.pairs)}\n{_percent(found.interval.low)} to "
+            f"{_percent(found.interval.high)}"
+            if found.interval.low == found.interval.low
+            else _percent(found.same_order / found.pairs),
+            "the same verdict": f"{found.same_verdict} of {found.pairs}\n{found.detected} detected",
+            "opposite verdicts": str(found.reversed),
+        }
+        for found in order_transfer(report.analysis)
+    ]
+    return (
+        Section(
+            "Order transfer",
+            f"Pairs of variants with the same order of mean {report.metric} at two successive sizes (decision "
+            "accuracy; Magnusson et al. 2025), with the 95 % interval over resampled seeds. Verdicts on pairs are "
+            "paired t-tests at 5 %, not adjusted; undetected at both sizes is the same verdict.",
+            frame=table(rows),
+        )
+        if rows
+        else None
+    )
 
 
 def uncertainty_section(report: Report) -> Section | None:

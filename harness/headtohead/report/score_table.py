@@ -1,53 +1,31 @@
-"""The table of variants for a paper: scores, differences and verdicts, with notes that state the tests."""
+"""The LaTeX table of variants for a paper: scores, differences, verdicts, with notes that state the tests."""
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
-from headtohead.escaping import markdown_escape, spreadsheet_text
 from headtohead.report.content import Report
-from headtohead.report.render import latex_table, markdown_table
+from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, difference
 from headtohead.report.setup import setup_line
 from headtohead.report.variants import primary_score, variant_note
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage.metrics import higher_is_better, show, show_count, show_p
 
-FORMATS = ("latex", "csv", "markdown")
 
-
-def score_table(report: Report, form: str) -> str:
-    """Return the table of variants as ``latex``, ``csv`` or ``markdown``; numbers in CSV are exact."""
+def score_table(report: Report) -> str:
+    """Return the table of variants as LaTeX."""
     analysis, best = report.analysis, report.analysis.best.slugs
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
-    exact, shown = [], []
+    shown = []
     for slug in analysis.order:
-        variant, summary, contrast = analysis.frames.by_slug[slug], analysis.summaries[slug], contrasts.get(slug)
+        variant, contrast = analysis.frames.by_slug[slug], contrasts.get(slug)
         paired, judgement = (contrast.paired, contrast.judgement) if contrast else (None, None)
-        step = judgement.interval if judgement else None
-        scored = summary if slug not in analysis.withheld else None
         verdict = "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else ""
-        exact.append(
-            {
-                "variant": spreadsheet_text(slug),
-                "title": spreadsheet_text(variant.title),
-                "metric": analysis.metric,
-                "seeds": summary.n,
-                **{name: getattr(scored, name, math.nan) for name in ("mean", "low", "high", "sd")},
-                **{f"difference{end}": getattr(paired, end[1:] or "mean", math.nan) for end in ("", "_low", "_high")},
-                **{f"holm_{name}": getattr(step, name, math.nan) for name in ("level", "low", "high")},
-                "holm_p": getattr(judgement, "holm_p", math.nan),
-                "verdict": verdict,
-                "best": str(slug in best).lower(),
-                "parameters": variant.counts.total,
-            }
-        )
         shown.append(
             {
                 "variant": variant.title,
-                "seeds": str(summary.n),
+                "seeds": str(analysis.summaries[slug].n),
                 report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
                 "difference": difference(paired, analysis.metric),
                 "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
@@ -55,12 +33,8 @@ def score_table(report: Report, form: str) -> str:
                 "parameters": show_count(variant.counts.total),
             }
         )
-    if form == "csv":
-        return str(pd.DataFrame(exact).to_csv(index=False))
-    frame, notes, question = pd.DataFrame(shown, dtype=object), _notes(report), report.record.question
-    if form == "latex":
-        return latex_table(frame, caption=question, label=report.record.name, notes=notes)
-    return "\n\n".join([f"**{markdown_escape(question)}**", markdown_table(frame), *map(markdown_escape, notes)]) + "\n"
+    frame, record = pd.DataFrame(shown, dtype=object), report.record
+    return latex_table(frame, caption=record.question, label=record.name, notes=_notes(report))
 
 
 def _notes(report: Report) -> list[str]:

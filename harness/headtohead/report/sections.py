@@ -11,6 +11,7 @@ from headtohead.report.contrasts import (
     change_section,
     declared_section,
     factor_section,
+    transfer_section,
     two_way_section,
     uncertainty_section,
 )
@@ -78,6 +79,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     change_section,
     declared_section,
     two_way_section,
+    transfer_section,
     factor_section,
     variant_section,
     collapse_section,

@@ -6,7 +6,7 @@ import math
 
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
-from headtohead.planning.variants import DATA_AXIS
+from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MOST_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
@@ -68,6 +68,7 @@ def variant_section(report: Report) -> Section:
         ),
     ]
     by_data = " on the same data" * (DATA_AXIS in report.record.axes)
+    by_data += " of the same size" * (SIZE_AXIS in report.record.axes)
     note = (
         f" Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
         "stacks of the same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are "

@@ -166,6 +166,11 @@ class ExperimentFile(ConfigSection):
         default_factory=dict, description="variant that others are compared with, merged over base"
     )
     design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
+    sizes: Annotated[list[dict[str, Any]], Field(min_length=2, max_length=100)] | None = Field(
+        None,
+        description="sizes, small to large, at which the whole design is trained; each sets the same fields, such as "
+        "{model.d_model: 64, train.steps: 2000}. Variants are compared with the baseline of their size",
+    )
     exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
     contrasts: list[ContrastDeclaration] = Field(
         default_factory=list,

@@ -1,8 +1,8 @@
-"""Trains each stack in a process on this machine, forked from a server that has imported torch."""
+"""Launchers of this machine: a process per stack, forked from a server that has imported torch, or no process."""
 
-from headtohead.plugin import Launcher, LocalLauncher, hookimpl
+from headtohead.plugin import InlineLauncher, Launcher, LocalLauncher, hookimpl
 
 
 @hookimpl
 def register_launchers() -> dict[str, type[Launcher]]:
-    return {"local": LocalLauncher}
+    return {"local": LocalLauncher, "inline": InlineLauncher}

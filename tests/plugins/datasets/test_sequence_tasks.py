@@ -54,15 +54,15 @@ def test_mqar_without_random_tokens_has_no_other_keys_than_queries(corpus):
 
 def test_mqar_distances_follow_the_power_law(corpus):
     places = Counter()
-    for pair in corpus("mqar", size=4000, alphabet=200, levels=["64x1"]).pairs:
+    for pair in corpus("mqar", size=1500, alphabet=200, levels=["64x1"]).pairs:
         places[(pair.labelled[0] - 2) // 2] += 1
     weights = np.arange(1, 32, dtype=float) ** (0.01 - 1)
-    expected = 4000 * weights / weights.sum()
+    expected = 1500 * weights / weights.sum()
     assert sum((places[place] - expected[place]) ** 2 / expected[place] for place in range(31)) < 60  # chi², 30 degrees
     uniform = Counter(
-        (pair.labelled[0] - 2) // 2 for pair in corpus("mqar", size=4000, levels=["64x1"], power_a=1).pairs
+        (pair.labelled[0] - 2) // 2 for pair in corpus("mqar", size=1500, levels=["64x1"], power_a=1).pairs
     )
-    assert sum((uniform[place] - 4000 / 31) ** 2 / (4000 / 31) for place in range(31)) < 60
+    assert sum((uniform[place] - 1500 / 31) ** 2 / (1500 / 31) for place in range(31)) < 60
 
 
 def test_mqar_tests_on_other_levels_and_original_is_that_of_the_code(prepared):

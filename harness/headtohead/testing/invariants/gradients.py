@@ -37,7 +37,8 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     model, sentences = subject.model, subject.sentences
     by_name = gradients(model, forward(model, sentences), subject.random_weights(23))
     without_gradient = _query_norms_without_queries(model)
-    shapes = [_shapes(subject, change) for change in _resizings(subject)]
+    has_own = any(map(_belongs_to_entry, by_name))
+    shapes = [_shapes(subject, change) for change in _resizings(subject)] if has_own else []
     verdicts = []
     for name, gradient in by_name.items():
         for part, piece, must_be_zero in _parts(model, name, gradient, shapes):
@@ -62,6 +63,11 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     return worst(
         *verdicts, beyond(smallest, "smallest gradient of the embedding of a token that occurred", bound=SMALLEST)
     )
+
+
+def _belongs_to_entry(name: str) -> bool:
+    """Return whether a parameter was created by a positional encoding or an attention style."""
+    return name.startswith("positionals.") or ".style." in name
 
 
 def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
@@ -90,7 +96,7 @@ def _parts(
         yield from _projections(attention, projection, last, gradient)
         return
     yield "", gradient, False
-    if name.startswith("positionals.") or ".style." in name:
+    if _belongs_to_entry(name):
         axes = {
             axis
             for shape in (shapes.get(name, gradient.shape) for shapes in resized)

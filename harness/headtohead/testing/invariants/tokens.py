@@ -121,10 +121,11 @@ def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
     together = subject.logits(sentences)
     logits = torch.zeros_like(together)
     members, batch = sentences.source_lengths.shape
-    for member in range(members):
-        for sentence in range(batch):
-            source_time = int(sentences.source_lengths[member, sentence])
-            target_length = int(sentences.target_lengths[member, sentence])
+    lengths = torch.stack([sentences.source_lengths, sentences.target_lengths], -1)
+    for sentence in range(batch):
+        for source_time, target_length in lengths[:, sentence].unique(dim=0).tolist():
+            # Members with sentences of these lengths; the model computes all members.
+            own = (lengths[:, sentence] == torch.tensor([source_time, target_length])).all(-1)
             target_time = subject.only_length or target_length
             alone = SentenceBatch(
                 sentences.source[:, sentence : sentence + 1, :source_time],
@@ -132,7 +133,7 @@ def _changes_alone(subject: Subject, sentences: SentenceBatch) -> Tensor:
                 sentences.target[:, sentence : sentence + 1, :target_time],
                 torch.full((members, 1), target_length),
             )
-            logits[member, sentence, :target_time] = subject.logits(alone)[member, 0]
+            logits[own, sentence, :target_time] = subject.logits(alone)[own, 0]
     return logit_changes(logits - together, sentences.target_nonpad)
 
 

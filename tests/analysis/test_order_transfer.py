@@ -1,0 +1,88 @@
+"""Order transfer between sizes: counts of made scores, the interval over seeds, and the expanded design."""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headtohead.analysis.order_transfer import compare_orders
+from headtohead.config.loading import load_text
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
+from headtohead.plugins.registry import current
+
+FILE = """
+question: Which attention is best?
+base: {data: {dataset: toy-grammar}, train: {steps: 10}, positional: rotary}
+design:
+  - one_at_a_time: {attention: [gated, exclusive]}
+sizes:
+  - {model.d_model: 16, train.steps: 10}
+  - {model.d_model: 32, train.steps: 20}
+"""
+
+
+def design(text):
+    return expand(load_text(text, Path("sizes.yaml")), current())
+
+
+def seeds(*means, noise=(-1.0, 0.0, 1.0)):
+    return [[mean + step / 100 for step in np.roll(noise, number)] for number, mean in enumerate(means)]
+
+
+def test_pairs_with_the_same_order_and_verdict_are_counted():
+    small, large = seeds(1.0, 2.0, 3.0, 3.001), seeds(1.0, 3.0, 2.0, 4.0)
+    pairs, order, interval, verdicts, detected, opposite = compare_orders(np.array([small, large]))
+    # Of six pairs, only the second and third variant change their order; the difference of the third and fourth is
+    # undetected at the small size alone.
+    assert (pairs, order, verdicts, detected, opposite) == (6, 5, 4, 4, 1)
+    assert interval.low <= 5 / 6 <= interval.high
+
+
+def test_the_interval_resamples_seeds_with_all_their_variants():
+    """Two seeds of equal weight with opposite orders: the resampled mean has order a, order b, or a tie."""
+    small = np.array([[0.0, 0.0], [1.0, 1.0]])
+    large = np.array([[0.0, 0.0], [3.0, -1.0]])
+    pairs, order, interval, *_ = compare_orders(np.array([small, large]))
+    assert (pairs, order) == (1, 1)
+    assert (interval.low, interval.high) == (0.0, 1.0)
+    assert math.isnan(compare_orders(np.array([small, large])[..., :1])[2].low)
+
+
+def test_variants_are_compared_with_the_baseline_of_their_size():
+    found = design(FILE)
+    assert found.axes == ("attention", "size")
+    widths = {variant.slug: (variant.config.model.d_model, variant.config.train.steps) for variant in found.variants}
+    assert sorted(widths.values()) == [(16, 10)] * 3 + [(32, 20)] * 3
+    contrasts = found.contrasts()
+    assert len(contrasts) == 4
+    assert all(widths[contrast.variant] == widths[contrast.against] for contrast in contrasts)
+
+
+def test_a_product_has_interactions_with_the_size_and_no_contrast_of_sizes():
+    text = FILE.replace("one_at_a_time: {", "product: {feed_forward: [relu, gelu], ").replace("[gated", "[split-heads")
+    contrasts = design(text).contrasts()
+    sides = [contrast for contrast in contrasts if contrast.kind == "factor"]
+    assert {contrast.axis for contrast in sides} == {"feed_forward", "attention"}
+    pairs = [pair for contrast in sides for pair in contrast.pairs]
+    assert all(left.split("size")[1] == right.split("size")[1] for left, right in pairs)
+    others = {frozenset((own.axis, own.other_axis)) for own in contrasts if own.kind == "interaction"}
+    assert others == {frozenset(pair) for pair in itertools.combinations(("feed_forward", "attention", "size"), 2)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (", train.steps: 20}", "}", "every size sets the same fields; the first one sets model.d_model, train.steps"),
+        ("attention: [gated", "model.d_model: [24], attention: [gated", "sizes set this field already"),
+        ("model.d_model", "model.d_modle", "did you mean"),
+        ("model.d_model: 32, train.steps: 20", "model.d_model: 16, train.steps: 10", "this size is listed twice"),
+        ("  - one_at_a_time", "  - between: {from: {}, to: {positional: none}}\n  - one_at_a_time", "between"),
+    ],
+)
+def test_a_wrong_size_is_one_line_with_its_location(old, new, message):
+    with pytest.raises(HeadToHeadError, match=message) as error:
+        design(FILE.replace(old, new))
+    assert str(error.value).startswith("sizes.yaml:")

@@ -97,6 +97,7 @@ def test_other_labelled_words_are_other_data():
         ({"vocabulary": VocabularyConfig(shared=True, unknown="drop")}, "vocabulary.unknown: token"),
         ({"source_boundaries": "eos"}, "source_boundaries: none"),
         ({"target_boundaries": "none"}, "target_boundaries: eos"),
+        ({"truncate_tokens": 4}, "truncate_tokens: null"),
     ],
 )
 def test_settings_that_move_words_are_refused_in_one_line(fields, remedy):
@@ -113,10 +114,12 @@ def test_pairs_with_and_without_labels_are_refused():
     assert labels_belong_to_words(DatasetSubject("mixed", None, None, {"row": (mixed, mixed)})).state == "violated"
 
 
-@pytest.mark.parametrize("labelled", [(1,), (2, 1), (1, 1), (1, 9), (0, 1, 2)])
+@pytest.mark.parametrize("labelled", [(1,), (2, 1), (1, 1), (1, 9), (-1, 1), (0, 1, 2)])
 def test_labels_that_belong_to_no_word_are_found(labelled):
     good = Corpus([Pair("a b c", "x y", "1", None, (1, 2))], "MIT", "invented", ("words", "labels"))
     bad = Corpus([replace(good.pairs[0], labelled=labelled)], "MIT", "invented", ("words", "labels"))
+    with pytest.raises(HeadToHeadError, match=r"a pair has 2 labels for the words \(.*; give ascending indices"):
+        prepare_corpus(bad, DataConfig(dataset="invented", split="row", normalise="none", **SETTINGS))
     states = [labels_belong_to_words(DatasetSubject("x", None, None, {"row": (own, own)})).state for own in (good, bad)]
     assert states == ["holds", "violated"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -87,6 +88,32 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     assert {head["role"] for head in heads} == {"decoder"}
     assert any(head["without-one"]["loss"] for head in heads)
     assert "1 + 1 layers / 1 layer (decoder-only)" in compared.page()
+
+
+def test_a_decoder_only_run_is_judged_matched_and_the_start_of_another(compared: Study) -> None:
+    table = compared.folder / "reports" / compared.name / "results.csv"
+    variants = {row.split(",")[1] for row in table.read_text().splitlines()[1:]}
+    name = next(variant for variant in sorted(variants) if "decoder-only" in variant and "rotary" in variant)
+    judged = compared.h2h("judge", str(table), "--baseline", name, "--metric", "test/loss", "--format", "json", code=3)
+    assert {found["variant"] for found in json.loads(judged.stdout)["contrasts"]} == variants - {name}
+    path = next(path for path in compared.directories() if path.name.startswith(f"{name}-s1"))
+    folder = compared.folder / "start"
+    folder.mkdir()
+    study = Study(folder, compared.cache, compared.here)
+    model = {**study.content["base"]["model"], "architecture": "decoder-only"}
+    changes = {"model": model, "evaluate": {"test_limit": 8}, "positional": "rotary", "init_from": str(path)}
+    study.write(base=changes | {"train": {"steps": None, "epochs": 0}}, baseline={}, seeds=[7])
+    study.run("--runs", str(study.runs))
+    ((scores, _),) = study.results().values()
+    expected = files.read_json(path / "results.json")["metrics"]
+    for metric in ("test/loss", "test/exact_match", "valid/loss"):
+        assert scores[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5)
+    matched = {"design": [{"one_at_a_time": {"feed_forward": ["swiglu"]}}], "match": "parameters", "seeds": 1}
+    study.write(base={"model": model}, baseline={"feed_forward": "relu"}, **matched)
+    planned = json.loads(study.h2h("plan", str(study.file), "--runs", str(study.runs), "--format", "json").stdout)
+    counts = [variant["counts"] for variant in planned["variants"]]
+    unit = 8 + 1 + 8  # parameters of a further unit of d_ff
+    assert counts[0]["non_embedding"] == pytest.approx(counts[1]["non_embedding"], abs=unit / 2)
 
 
 def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:

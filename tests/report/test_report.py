@@ -295,6 +295,15 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
     assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]
 
 
+@pytest.mark.slow
+def test_a_study_without_factors_and_maps_has_no_section_on_them(made, tmp_path, without_figures):
+    axes = {"model.d_model": [32, 64, 128]}
+    options = {"one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
+    text, _ = written_text(write_report(small(made, tmp_path, axes=axes, **options), tmp_path / "reports"))
+    assert "Attention maps" not in text
+    assert "Axis by axis" not in text
+
+
 def test_a_study_without_results_has_a_report(made, tmp_path, without_figures):
     states = {(slug, seed): "PLANNED" for slug in POSITIONAL["positional"] for seed in (1, 2)}
     folder = small(made, tmp_path, states=states)

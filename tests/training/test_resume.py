@@ -19,9 +19,10 @@ from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from made import case_table
 
 
-def tiny(dropout: float = 0.2, positional: object = None, **train: object) -> RunConfig:
+def tiny(dropout: float = 0.2, positional: object = None, model: object = None, **train: object) -> RunConfig:
     return resolve(
         ({"positional": positional} if positional else {})
+        | ({"model.architecture": model} if model else {})
         | {
             "data": {"dataset": "toy-grammar", "size": 300},
             "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": dropout},
@@ -46,14 +47,20 @@ def train_until(config: RunConfig, points: ResumePoints, at: int) -> None:
 CONFIGS = {
     "plain": {},
     "adam and cosine": {"optimizer": "adam", "schedule": "cosine", "weight_decay": 0.1},
-    "muon and wsd": {"optimizer": "muon", "schedule": "wsd", "weight_decay": 0.1, "z_loss": 1e-2},
+    "decoder-only, muon and wsd": {
+        "model": "decoder-only",
+        "optimizer": "muon",
+        "schedule": "wsd",
+        "weight_decay": 0.1,
+        "z_loss": 1e-2,
+    },
     "early stopping": {"early_stopping": {"patience": 1}, "evaluate_every": 2, "lr": 0.3},
 }
 
 
 @case_table(
     ("name", "at"),
-    [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("muon and wsd", 9), ("early stopping", 3)],
+    [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("decoder-only, muon and wsd", 9), ("early stopping", 3)],
     default=1,
 )
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:

@@ -55,12 +55,13 @@ def entry() -> None:
 def _repeat_interrupt(discarded: sys.UnraisableHookArgs) -> None:
     """Interrupt the main thread again if Python has discarded a Ctrl-C, which a finaliser cannot raise."""
     if not isinstance(discarded.exc_value, KeyboardInterrupt):
-        return sys.__unraisablehook__(discarded)
+        sys.__unraisablehook__(discarded)
+        return
     # In another thread, since an interruption of this hook would be discarded too.
     main_thread = threading.main_thread().ident
     timer = threading.Timer(0.05, lambda: signal.pthread_kill(main_thread or 0, signal.SIGINT))
     timer.daemon = True
-    return timer.start()
+    timer.start()
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class Batches:
 
     @property
     def tokens_per_epoch(self) -> int:
-        """Number of target tokens with a label, padding left out."""
+        """Number of target tokens that the decoder reads, padding left out."""
         return int(self.lengths[1].sum())
 
     def padding(self) -> dict[str, float]:

@@ -212,6 +212,8 @@ class _Preparation:
         name, data, words = self.config.dataset, self.config, self.config.vocabulary
         if len(self.labelled) < pairs:
             raise HeadToHeadError(f"dataset '{name}' has pairs with and without labelled words; use one")
+        if wrong := next(filter(None, (pair.mislabelled for pair in self.corpus.pairs)), None):
+            raise HeadToHeadError(f"dataset '{name}': a pair {wrong}; give ascending indices from 0, one of each label")
         needed = {
             "normalise: none": data.normalise == "none",
             "tokens: word": data.tokens == "word",
@@ -219,6 +221,7 @@ class _Preparation:
             "vocabulary.unknown: token": words.unknown != "drop",
             "source_boundaries: none": data.source_boundaries == "none",
             "target_boundaries: eos": data.target_boundaries != "none",
+            "truncate_tokens: null": data.truncate_tokens is None,
         }
         for setting in (setting for setting, holds in needed.items() if not holds):
             raise HeadToHeadError(f"dataset '{name}' has labels of single words of a sequence; set data.{setting}")
@@ -288,7 +291,7 @@ class _Preparation:
             for number, index in enumerate(indices):
                 labelled, words = self.labelled[rows[index]], text["source"][number].split()
                 for position, label in zip(labelled, labels[index], strict=True):
-                    of_targets[number][front + position : front + position + 1] = label  # none if it is truncated
+                    of_targets[number][front + position] = label
                     words[position] = f"[{words[position]}]"
                 text["source"][number] = " ".join(words)
         return Split(arrays["source"], arrays["target"], text["source"], text["target"], references, of_targets)

@@ -364,6 +364,10 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     return Estimate(seconds, basis, seconds + later * sum(flops[slug] / rates[slug] for slug in trained))
 
 
+_Side = tuple[str, str, tuple[int, int] | None]
+"""A variant, a metric and the source lengths that count, if not all."""
+
+
 def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
     """Return the power of each family of contrasts, for each metric of the family.
 
@@ -371,20 +375,19 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
     """
     primary = plan.metrics.primary
     trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
-    scores: dict[tuple[str, str, object], dict[int, float]] = defaultdict(dict)
+    scores: dict[_Side, dict[int, float]] = defaultdict(dict)
     for run, _, metrics in finished:
         for name, value in metrics.items():
             if value is not None and math.isfinite(value):
                 scores[run.variant, name, None][run.seed] = value
-    families: dict[str, dict[tuple[tuple[tuple[str, str, object], ...], ...], str]] = {}
+    families: dict[str, dict[tuple[tuple[_Side, _Side], ...], str]] = {}
     for contrast in plan.contrasts:
-        measured: list[tuple[str, object]] = [(primary, None)] * 2
+        own: tuple[str, tuple[int, int] | None] = (primary, None)
+        other = own
         if isinstance(contrast, DeclaredContrast):
-            metric, lengths = contrast.metric or primary, contrast.lengths
-            measured = [(metric, lengths), (contrast.against_metric or metric, contrast.against_lengths or lengths)]
-        sides = tuple(
-            tuple((trained[slug], *own) for slug, own in zip(pair, measured, strict=True)) for pair in contrast.pairs
-        )
+            own = contrast.metric or primary, contrast.lengths
+            other = contrast.against_metric or own[0], contrast.against_lengths or own[1]
+        sides = tuple(((trained[left], *own), (trained[right], *other)) for left, right in contrast.pairs)
         if any(left != right for left, right in sides):
             families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
     given = plan.loaded.file.margin

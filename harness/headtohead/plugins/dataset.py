@@ -33,6 +33,14 @@ class Pair:
     split: str | None = None
     labelled: tuple[int, ...] | None = None
 
+    @property
+    def mislabelled(self) -> str | None:
+        """Why the labels do not belong to the labelled words; None if they do, and without labels."""
+        words, labels, labelled = len(self.source.split()), len(self.target.split()), self.labelled
+        if labelled is None or [*sorted({*labelled} & {*range(words)}), labels] == [*labelled, len(labelled)]:
+            return None
+        return f"has {labels} labels for the words {labelled} of {words}"
+
 
 def hash_pairs(pairs: Iterable[Pair]) -> str:
     """Return the sha256 of text, group, split and labelled words of all pairs, in order."""

@@ -171,7 +171,7 @@ def count_combinations(file: ExperimentFile) -> int:
     for block in file.design:
         combinations += math.prod(map(size, block.product.values())) if block.product is not None else 0
         combinations += sum(map(size, (block.one_at_a_time or {}).values())) + size(block.zip or ())
-    return max(1, combinations) * len(file.sizes or [None])
+    return max(1, combinations) * max(1, len(file.sizes or ()))
 
 
 def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -372,14 +372,14 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        for layer in (self.encoder if role == "encoder" else self.decoder)[:1]:
-            if overrides(layer.attention.style, Attention, "mix_embeddings"):
-                every = x if cache is None else cache.append("embeddings", x)
-                mixed = layer.attention.style.mix_embeddings(every)
-                require_like(layer.attention.style, "mix_embeddings", mixed, every, "member batch time d_model")
-                x = mixed[:, :, -ids.shape[-1] :]
-                if record is not None:
-                    record("mixed", x.flatten(1, 2))
+        first: Any = next(iter(self.encoder if role == "encoder" else self.decoder), None)
+        if first is not None and overrides(style := first.attention.style, Attention, "mix_embeddings"):
+            every = x if cache is None else cache.append("embeddings", x)
+            mixed = style.mix_embeddings(every)
+            require_like(style, "mix_embeddings", mixed, every, "member batch time d_model")
+            x = mixed[:, :, -ids.shape[-1] :]
+            if record is not None:
+                record("mixed", x.flatten(1, 2))
         positional, by_row = self.positional(role), role in self._row_indexed
         span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
         consecutive = self._positions(*span, ids.device)

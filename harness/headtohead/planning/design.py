@@ -86,9 +86,9 @@ class Design:
         """Return the variant that a variant is compared with: the baseline.
 
         With the axes ``data`` and ``size``, it has the variant's data and size and the baseline's other values, if it
-        runs.
+        runs. The runs of a sweep have no labels.
         """
-        wanted = {**self.labels[self.baseline], **comparison_group(self.labels.get(slug, {}))}
+        wanted = {**self.labels.get(self.baseline, {}), **comparison_group(self.labels.get(slug, {}))}
         return next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
 
 

@@ -44,7 +44,8 @@ def _experiment_schema() -> Schema:
     definitions["Configuration"] = _configuration(axes)
     definitions["Axes"] = {
         "type": "object",
-        "properties": {name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()},
+        "properties": {name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()}
+        | {"zip": _reference("Axes")},
         "additionalProperties": {"type": "array"},
     }
     for name in ("product", "one_at_a_time", "zip"):

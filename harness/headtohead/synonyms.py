@@ -151,7 +151,7 @@ _OTHER_NAMES = {
 
 _REASONS = {
     "type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich": "batchnorm "
-    "layer_norm_type layernorm norm_layer norm_type normalization_layer rmsnorm scalenorm use_rmsnorm",
+    "layer_norm_type layernorm norm_layer norm_type normalization_layer rms rms_norm rmsnorm scalenorm use_rmsnorm",
     "type feed_forward: NAME; h2h plugins feed_forward lists them": "ff_glu ff_swish geglu gelu glu relu relu2 swiglu "
     "use_swiglu",
     "type positional: {name: rotary, theta: N}": "rope rope_base rope_theta rotary rotary_base use_rope",

@@ -9,6 +9,7 @@ from headtohead.analysis.reference_points import NAMES, ReferencePoints
 from headtohead.config.labels import listed
 from headtohead.report.attention import MOST_VARIANTS, shown_run
 from headtohead.report.content import Report
+from headtohead.report.figures.lines import MOST_LINES, bucket_metric, bucket_scores
 from headtohead.report.section import Section, score, table
 from headtohead.schema.roles import roles_of
 from headtohead.storage.experiment import examples_of
@@ -73,6 +74,15 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
     return {name: str(value) for name, value in properties.items() if value}
 
 
+DEFINITIONS = {
+    "vocabulary_bound": "Vocabulary upper bound: the reference with unknown words replaced or dropped.",
+    "nearest_neighbour": "Nearest neighbour: the target of the training sentence with the most similar source (cosine "
+    "of TF-IDF vectors).",
+    "majority": "Most frequent target: that of the training data, for every sentence.",
+}
+"""What the names of reference points mean."""
+
+
 def reference_section(report: Report) -> Section | None:
     """Return the scores without training on the test sets of the variants, or None if nothing is translated."""
     analysis, frames = report.analysis, report.analysis.frames
@@ -92,12 +102,27 @@ def reference_section(report: Report) -> Section | None:
         parts.append(Section(title, frame=table(_points(report, own, others[:1]))))
     return Section(
         "Reference points",
-        f"Translations without a model of the baseline's {points.sentences:,} test sentences, beside the best variant "
-        "and the baseline. Vocabulary upper bound: the reference with unknown words replaced or dropped. Nearest "
-        "neighbour: the translation of the training sentence with the most similar source (cosine of TF-IDF vectors). "
-        "Most frequent target: that of the training data, for every sentence.",
+        f"Scores without a model on the baseline's {points.sentences:,} test sentences, beside the best variant and "
+        f"the baseline. {' '.join(DEFINITIONS[name] for name in points.scores if name in DEFINITIONS)}",
         frame=table(_points(report, points, [*best, frames.baseline])),
         parts=parts,
+    )
+
+
+def length_section(report: Report) -> Section:
+    """Return the scores by length of the source."""
+    scores, metric = bucket_scores(report.analysis), f"test/{bucket_metric(report.analysis)}"
+    rows = [
+        {"variant": report.title(slug)}
+        | {bucket: show(mean, metric) for bucket, mean in zip(own["bucket"], own["mean"], strict=True)}
+        for slug in report.analysis.frames.by_slug
+        if len(own := scores[scores["variant"] == slug])
+    ]
+    return Section(
+        "By length of the source",
+        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MOST_LINES)}",
+        frame=table(rows),
+        figure="lengths",
     )
 
 

@@ -208,8 +208,8 @@ def _still_learning(analysis: Analysis) -> str:
         steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
         baseline = analysis.frames.by_slug[analysis.frames.baseline].title
         text += (
-            f" Validation loss of {contrast_name(analysis, gap.contrast)}: {shown}; at the pace of the last fifth, the "
-            f"baseline ({baseline}) needs {steps} of further training to improve by as much."
+            f" Validation loss of {contrast_name(analysis, gap.contrast)}: {shown}, as much as the baseline "
+            f"({baseline}) gains in {steps} at the pace of the last fifth."
         )
     return text
 

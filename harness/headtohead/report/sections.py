@@ -15,8 +15,7 @@ from headtohead.report.contrasts import (
     two_way_section,
     uncertainty_section,
 )
-from headtohead.report.data import data_section, reference_section, translation_section
-from headtohead.report.figures.lines import MOST_LINES
+from headtohead.report.data import data_section, length_section, reference_section, translation_section
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
@@ -93,11 +92,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
         "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
         figure="heads",
     ),
-    lambda report: Section(
-        "By length of the source",
-        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MOST_LINES)}",
-        figure="lengths",
-    ),
+    length_section,
     training_section,
     attention_section,
     translation_section,

@@ -111,7 +111,7 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
         longer = "; right of the line: longer than every training source" * (boundary is not None)
         number = "mean number" if analysis.frames.has_draws else "number"
         figure.supxlabel(f"source length in tokens, n: {number} of sentences{longer}", fontsize=9)
-        figure.supylabel(readable(f"test/{_leaf(analysis)}"), fontsize=9)
+        figure.supylabel(readable(f"test/{bucket_metric(analysis)}"), fontsize=9)
     return figure
 
 
@@ -134,18 +134,18 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
 
     The buckets are of the test split even if the primary metric is of the validation split.
     """
-    frames, leaf = analysis.frames, _leaf(analysis)
+    frames, name = analysis.frames, bucket_metric(analysis)
     buckets = frames.buckets
-    if leaf not in buckets or buckets.empty or not analysis.frames.record.data.get("longest", {}).get("source", 1):
+    if name not in buckets or buckets.empty or not analysis.frames.record.data.get("longest", {}).get("source", 1):
         return pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
-    rows = buckets.dropna(subset=[leaf])
+    rows = buckets.dropna(subset=[name])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
-    table = grouped.agg(n=("n", "mean"), mean=(leaf, "mean"), min=(leaf, "min"), max=(leaf, "max"))
+    table = grouped.agg(n=("n", "mean"), mean=(name, "mean"), min=(name, "min"), max=(name, "max"))
     return table.reset_index().sort_values(["low", "variant"], kind="stable")
 
 
-def _leaf(analysis: Analysis) -> str:
+def bucket_metric(analysis: Analysis) -> str:
     """Return the primary metric without its split, or the stored metric from which it is computed."""
     return stored(analysis.metric).rsplit("/", 1)[-1]
 

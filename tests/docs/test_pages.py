@@ -20,6 +20,7 @@ from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
+from headtohead.testing import INVARIANTS
 from made import case_table
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,17 @@ EXPERIMENTS = sorted((ROOT / "experiments").glob("*.yaml"))
 
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_readme_counts_what_there_is():
+    entries = load_registry().entries
+    families = {"positional": "positional encodings", "attention": "attention styles", "masking": "masks"}
+    counts = {name: len(entries[family]) for family, name in (families | {"dataset": "datasets"}).items()}
+    counts |= {
+        "invariants": len(INVARIANTS),
+        "planted faults": len(re.findall(r"(?m)^\| `", text_of("docs/internals/zoo.md"))),
+    }
+    assert [f"{count} {name}" for name, count in counts.items() if f"{count} {name}" not in text_of("README.md")] == []
 
 
 def blocks(page: str, *kinds: str) -> list[str]:

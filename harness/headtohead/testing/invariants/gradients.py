@@ -77,9 +77,8 @@ def _query_norms_without_queries(model: Transformer) -> frozenset[str]:
         assert isinstance(block, DecoderLayer)
         has_queries = block.cross.context.geometry.key_width or not block.cross.style.projects
         if not has_queries and not block.cross.self_attention and block.cross_branch.pre:
-            names |= {
-                f"decoder.{layer}.cross_branch.norm.{name}" for name, _ in block.cross_branch.norm.named_parameters()
-            }
+            prefix = f"decoder.{layer}.cross_branch.norm."
+            names |= {name for name, _ in model.named_parameters() if name.startswith(prefix)}
     return frozenset(names)
 
 

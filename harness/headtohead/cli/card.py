@@ -68,7 +68,7 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     """Train the component NAME of the plugin FILE and three others of its family on four tasks, and write a page.
 
     The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
-    written to card-NAME.yaml; an existing file is used as it is. The plugin is checked first.
+    written to card-NAME.yaml; an existing file is not changed. The plugin is checked first.
     """
     from headtohead import api
     from headtohead.cli.run import recorded_command

@@ -117,6 +117,7 @@ _OTHER_NAMES = {
     "split-heads": "mha multi_head multi_head_attention multihead scaled_dot_product sdpa softmax standard vanilla",
     "grouped-query": "gqa grouped grouped_query_attention",
     "multi-query": "mqa multi_query_attention",
+    "multi-head-latent": "latent latent_attention mla multi_head_latent_attention",
     "linear": "linear_attention linear_transformer performer",
     "differential": "diff diff_attention diff_transformer",
     "qk-norm": "qk_layernorm qknorm query_key_norm",

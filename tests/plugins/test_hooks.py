@@ -22,8 +22,8 @@ def register_{family}s():
 """
 pytestmark = pytest.mark.usefixtures("own_registry")
 STYLE = (
-    "geometry, mix_embeddings, mix_tokens, transform, mix_values, scores, mix_scores, normalise, mix, fast_path, "
-    "post_heads, read"
+    "geometry, mix_embeddings, mix_tokens, project, transform, mix_values, scores, mix_scores, normalise, mix, "
+    "fast_path, post_heads, read"
 )
 
 
@@ -101,6 +101,12 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
             "a tensor of torch.float64; return torch.float32, the dtype of its arguments",
         ),
         ("attention", "def transform(self, q, k): return q", "Tensor; return a tuple of two tensors"),
+        ("attention", "def project(self, x): return x, x", "tuple; return a tuple of three tensors"),
+        (
+            "attention",
+            "def project(self, x): return x, x, x[..., 1:]",
+            "a tensor [1, 5, 15]; return a tensor [member 1, tokens 5, width 16]",
+        ),
         (
             "attention",
             "def scores(self, q, k, i, j): return q",

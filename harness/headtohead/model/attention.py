@@ -91,13 +91,13 @@ class MultiHeadAttention(nn.Module):
             q = geometry.heads * geometry.key_width
             k = geometry.kv_heads * geometry.key_width
             v = geometry.value_heads * geometry.value_width
-            if self_attention:
+            self._widths = [q, k, v]
+            if self_attention and not overrides(style, Attention, "project"):
                 self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-            else:
+            elif not self_attention:
                 if q:
                     self.queries = StackedLinear(generators, d_model, [q], bias, init)
                 self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
-            self._widths = [q, k, v]
             self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
         self._mechanisms = mechanisms
         self._overridden = {name for name in Attention.hooks if overrides(style, Attention, name)}
@@ -190,7 +190,7 @@ class MultiHeadAttention(nn.Module):
         """Return the output of a style without projections."""
         queries = _sentences(x, ctx.query_positions)
         keys = queries if memory is None else _sentences(memory, ctx.key_positions)
-        filled, values = self._pair("read", self.style.read(queries, keys, ctx.mask))
+        filled, values = self._tuple("read", self.style.read(queries, keys, ctx.mask))
         geometry = self.context.geometry
         lead = {"member": x.shape[0], "batch": queries.shape[1], "head": geometry.output_heads}
         require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=keys.shape[2])
@@ -218,7 +218,7 @@ class MultiHeadAttention(nn.Module):
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
         if self.self_attention:
-            q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
+            q, k, v = self._self_projections(x)
             # A cached step computes only the new keys, which have the positions of the queries.
             key_positions = ctx.query_positions
         else:
@@ -247,6 +247,15 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.append("keys", k), cache.append("values", v)
         return q, k, v
 
+    def _self_projections(self, x: Tensor) -> Sequence[Tensor]:
+        """Return queries, keys and values of self-attention, ``[member, tokens, width]``."""
+        if "project" not in self._overridden:
+            return self.queries_keys_values(x).split(self._widths, dim=-1)  # type: ignore[no-any-return]
+        parts = self._tuple("project", self.style.project(x), 3)
+        for part, width in zip(parts, self._widths, strict=True):
+            require_shape(self.style, "project", part, member=len(x), tokens=x.shape[1], width=width)
+        return parts
+
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         if "rotate" not in self._mechanisms:
             return x
@@ -260,17 +269,18 @@ class MultiHeadAttention(nn.Module):
         k = q if k is None else k
         if "transform" not in self._overridden:
             return q, k
-        queries, keys = self._pair("transform", self.style.transform(q, k))
+        queries, keys = self._tuple("transform", self.style.transform(q, k))
         require_like(self.style, "transform", queries, q, "member batch head time key_width")
         require_like(self.style, "transform", keys, k, "member batch head time key_width")
         return queries, keys
 
-    def _pair(self, hook: str, result: object) -> tuple[Tensor, Tensor]:
-        if not (isinstance(result, tuple) and len(result) == 2):
-            raise HeadToHeadError(
-                f"{type(self.style).__name__}.{hook} returned {type(result).__name__}; return a tuple of two tensors"
-            )
-        return result
+    def _tuple(self, hook: str, result: object, length: int = 2) -> tuple[Tensor, ...]:
+        if isinstance(result, tuple) and len(result) == length:
+            return result
+        raise HeadToHeadError(
+            f"{type(self.style).__name__}.{hook} returned {type(result).__name__}; return a tuple of "
+            f"{'two' if length == 2 else 'three'} tensors"
+        )
 
     def _repeat(self, x: Tensor) -> Tensor:
         groups = self.context.geometry.heads // self.context.geometry.kv_heads

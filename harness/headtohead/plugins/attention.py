@@ -37,7 +37,8 @@ class Attention(Component):
     An experiment sets a style per role. The core builds one object per layer and role, and calls
     the hooks of a layer in this order:
 
-    1. ``mix_tokens(x)`` in self-attention, then the projections; before the first layer ``mix_embeddings(x)``
+    1. ``mix_tokens(x)`` in self-attention, then the projections, or ``project(x)`` in self-attention; before the first
+       layer ``mix_embeddings(x)``
     2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)``
     3. ``scores(q, k, ...)``, then the encoding's ``score``, ``bias`` and ``content_bias`` are added
     4. ``mix_scores(scores)``, then masked entries are set to the mask value
@@ -46,14 +47,14 @@ class Attention(Component):
     7. ``post_heads(heads, x, values)``, then the output projection
 
     Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_embeddings``,
-    ``mix_tokens``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
+    ``mix_tokens``, ``project``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
     ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
     matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """
 
     hooks = (
-        *("geometry", "mix_embeddings", "mix_tokens", "transform", "mix_values", "scores", "mix_scores"),
+        *("geometry", "mix_embeddings", "mix_tokens", "project", "transform", "mix_values", "scores", "mix_scores"),
         *("normalise", "mix", "fast_path", "post_heads", "read"),
     )
 
@@ -204,6 +205,19 @@ class Attention(Component):
         and in cached decoding the core passes the inputs of all tokens so far and uses the results of the new ones.
         """
         return x
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of a style with projections of its own in self-attention.
+
+        The core then creates no projections of queries, keys and values. A result may depend on its token only.
+
+        Args:
+            x: ``[member, tokens, d_model]``, with the tokens of a batch concatenated.
+
+        Returns:
+            ``[member, tokens, number of heads · width]`` each, with the numbers and widths of ``geometry``.
+        """
+        raise NotImplementedError
 
     def mix_values(self, values: Tensor, first: Tensor) -> Tensor:
         """Return changed values, ``[member, batch, key and value head, key, value width]``.

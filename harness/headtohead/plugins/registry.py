@@ -80,6 +80,7 @@ BUILT_IN = (
     "headtohead_plugins.attention.sinks",
     "headtohead_plugins.attention.short_convolution",
     "headtohead_plugins.attention.smear",
+    "headtohead_plugins.attention.multi_head_latent",
     "headtohead_plugins.attention.combined",
     "headtohead_plugins.masking.none",
     "headtohead_plugins.masking.padding",

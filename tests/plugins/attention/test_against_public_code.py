@@ -208,3 +208,41 @@ def test_weights_and_outputs_of_heads_equal_transformers(style, family):
         live = mask[member].any(-1)
         torch.testing.assert_close(seen["weights"][member], weights, rtol=0, atol=SINGLE)
         torch.testing.assert_close(seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)
+
+
+@pytest.mark.parametrize("query_rank", [None, 6])
+def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
+    """DeepSeek has the rotary coordinates last."""
+    from transformers import DeepseekV2Config
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Attention, DeepseekV2RotaryEmbedding
+
+    style = {"name": "multi-head-latent", "kv_rank": 5, "query_rank": query_rank}
+    subject = Subject(tiny_config({"name": "rotary", "fraction": 1 / 3}, style, bias=False))
+    attention, mask = subject.attention("decoder"), subject.mask("decoder")
+    x, _ = subject.activations("decoder")
+    with torch.no_grad():
+        found = attention(x, None, subject.attention_context("decoder", mask=mask))
+    sizes = {"kv_lora_rank": 5, "q_lora_rank": query_rank, "qk_rope_head_dim": 2, "qk_nope_head_dim": SIZE}
+    config = DeepseekV2Config(
+        hidden_size=WIDTH, num_attention_heads=HEADS, v_head_dim=SIZE, attn_implementation="eager", **sizes
+    )
+    turns = DeepseekV2RotaryEmbedding(config)(x[0], torch.arange(x.shape[2])[None])
+    last = torch.arange(2 + SIZE).roll(-2)
+    for member in range(2):
+        module = DeepseekV2Attention(config, 0).double()
+        weights = {name: value[member].t() for name, value in attention.style.named_parameters()}
+        queries = weights["query_up"].unflatten(0, (HEADS, -1))[:, last].flatten(0, 1)
+        carried = {
+            "kv_a_proj_with_mqa": weights["down"],
+            "kv_a_layernorm": weights["gain"],
+            "kv_b_proj": weights["up"],
+            "o_proj": attention.output.weight[member].T,
+            **({"q_a_proj": weights["query_down"], "q_a_layernorm": weights["query_gain"]} if query_rank else {}),
+            ("q_b_proj" if query_rank else "q_proj"): queries,
+        }
+        module.load_state_dict({f"{name}.weight": value for name, value in carried.items()})
+        hidden = torch.zeros(mask[member].shape).double().masked_fill(~mask[member], -1e9)[:, None]
+        with torch.no_grad():
+            expected, _ = module(x[member], hidden, position_embeddings=turns)
+        live = mask[member].any(-1)
+        torch.testing.assert_close(found[member][live], expected[live], rtol=0, atol=SINGLE)

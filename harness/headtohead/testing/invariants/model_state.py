@@ -45,6 +45,8 @@ def _closed_form(subject: Subject) -> int:
         attention, positional = subject.attention(role), subject.positional(role)
         style = attention.style
         projections = attention.context.geometry.parameters(width, config.bias) if style.projects else 0
+        if attention.self_attention and overrides(style, Attention, "project"):
+            projections = sum(x[0].numel() for x in attention.output.parameters())
         layers = [part for part in subject.model.attentions if part.context.role == role]
         other = layers[-1] if overrides(style, Attention, "mix_embeddings") else layers[0]
         own, others = (sum(x[0].numel() for x in part.style.parameters()) for part in (layers[0], other))

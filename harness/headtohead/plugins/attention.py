@@ -47,8 +47,8 @@ class Attention(Component):
     7. ``post_heads(heads, x, values)``, then the output projection
 
     Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_embeddings``,
-    ``mix_tokens``, ``project``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
-    ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
+    ``mix_tokens``, ``project``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``,
+    ``mix_scores``, ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
     matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """

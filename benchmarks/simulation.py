@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr, stdtrit
 
-from headtohead.analysis.ledger import MOST_PRIOR_DEGREES
+from headtohead.analysis.ledger import MAX_PRIOR_DEGREES
 from headtohead.statistics.best import compare_with_best
 from headtohead.statistics.block_model import block_model, larger_deviations
 from headtohead.statistics.collapse import collapsed
@@ -396,7 +396,7 @@ def chains(
         if seeds > 3:
             variances[:, change] = difference.var(axis=1, ddof=1)
             earlier = variances[:, :change].mean(axis=1) if change else np.zeros(number)
-            prior = min(MOST_PRIOR_DEGREES, change * (seeds - 1))
+            prior = min(MAX_PRIOR_DEGREES, change * (seeds - 1))
             degrees = prior + seeds - 1
             variance = (prior * earlier + (seeds - 1) * variances[:, change]) / degrees
             levels = share[change] + rewards[:, :change] @ share[:change][::-1] / INITIAL_WEALTH

@@ -105,7 +105,7 @@ def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> st
     for n in members:
         alone, stacked = alternate([single, stack_step(size, n, device)], device, max(5, rounds // 2))
         cells.append(f"{n * alone / stacked:.1f} times the runs per second")
-    if size.d_model <= LARGEST_UNLIKE:
+    if size.d_model <= MAX_UNLIKE_WIDTH:
         steps = [stack_step(size, len(UNLIKE), device), stack_step(size, len(UNLIKE), device, UNLIKE)]
         alike, unlike = alternate(steps, device, max(5, rounds // 2))
         cells.append(f"{unlike / alike:.2f}")
@@ -218,7 +218,7 @@ UNLIKE = [
 ]
 """Overrides in which members of a stack may differ, each for two seeds."""
 
-LARGEST_UNLIKE = 64
+MAX_UNLIKE_WIDTH = 64
 """Largest width with unlike members; on a CPU, wider models gain nothing from stacking."""
 
 

@@ -10,7 +10,7 @@ from headtohead.figures.rows import Row, magnified_range
 from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
-from headtohead.report.figures.rows import MOST_ROWS, forest_figure, forest_rows, strip_figure
+from headtohead.report.figures.rows import MAX_ROWS, forest_figure, forest_rows, strip_figure
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
 from headtohead.storage.palette import Palette
@@ -89,16 +89,16 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
 
 def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     study = made.Study(
-        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, MOST_ROWS + 3)]},
+        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, MAX_ROWS + 3)]},
         seeds=(1, 2),
         maps=False,
         one_at_a_time=True,
         score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
     )
     analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
-    rows = analysis.leading(MOST_ROWS)
-    assert len(rows) == MOST_ROWS
-    assert float(rows[0]) == pytest.approx(0.001 * (MOST_ROWS + 2))
+    rows = analysis.leading(MAX_ROWS)
+    assert len(rows) == MAX_ROWS
+    assert float(rows[0]) == pytest.approx(0.001 * (MAX_ROWS + 2))
     assert analysis.frames.baseline in rows
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headtohead.data import bag_of_words_upper_bound, prepare_corpus
 from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
-    MOST_TARGETS,
+    MAX_TARGETS,
     majority_target,
     nearest_neighbours,
     vocabulary_bound_translations,
@@ -82,7 +82,7 @@ def test_the_most_frequent_target_is_a_reference_point_only_of_few_targets() -> 
     train = data.splits["train"]
     train.target_text[:] = ["come", "come", "comes", "lo come"]
     assert majority_target(data) == "come"
-    train.target_text[:] = [f"come {index}" for index in range(MOST_TARGETS + 1)]
+    train.target_text[:] = [f"come {index}" for index in range(MAX_TARGETS + 1)]
     assert majority_target(data) is None
 
 

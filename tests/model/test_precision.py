@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headtohead.model.attention import is_short
 from headtohead.model.decoding import DecodingState
 from headtohead.model.loss import token_losses
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.testing.subject import Subject, explicit_forward
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.backends import BatchShape, BatchSpec
@@ -96,7 +96,7 @@ def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
     for name, expected in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
         model = trained(name, (2,), 0).model.eval()
         source = torch.tensor([[[4, 5, 6]]])
-        with torch.no_grad(), products_of(model):
+        with torch.no_grad(), matmul_precision(model):
             state = DecodingState(model, source, torch.tensor([[3]]), 4)
             state.hidden(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
@@ -138,6 +138,6 @@ def test_the_weights_of_the_explicit_path_are_computed_in_float32(attention: str
     found: set[torch.dtype] = set()
     subject = Subject(tiny_config(attention=attention, train={"precision": "bfloat16"}))
     model = subject.model.float()
-    with Exponentials(), products_of(model), torch.no_grad():
+    with Exponentials(), matmul_precision(model), torch.no_grad():
         explicit_forward(model, subject.sentences)
     assert found == {torch.float32}

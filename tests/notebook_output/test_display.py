@@ -15,7 +15,7 @@ import pytest
 
 import headtohead as h2h
 from headtohead.api import Result
-from headtohead.report.notebook import MOST_CELLS, run_html
+from headtohead.report.notebook import MAX_CELLS, run_html
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.run import RunRecord
 from headtohead.testing.tiny import tiny_config
@@ -146,7 +146,7 @@ def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
 @pytest.mark.slow
 def test_large_maps_are_truncated_with_a_note() -> None:
     html = maps(6, 8, 20)._repr_html_()
-    assert 8 <= html.count("<image ") <= max(8, MOST_CELLS // 400)
+    assert 8 <= html.count("<image ") <= max(8, MAX_CELLS // 400)
     assert len(html) < 2_000_000
     assert re.search(r"[45] earlier layers are not drawn; .weights\[&#34;cross&#34;\] contains them", html)
     assert html.count("not drawn") == 3

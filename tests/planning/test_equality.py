@@ -5,7 +5,7 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
-from headtohead.planning.equality import LONGEST, equal_variants
+from headtohead.planning.equality import MAX_LENGTH, equal_variants
 from headtohead.planning.variants import Variant
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.masking import Masking
@@ -77,7 +77,7 @@ OPEN = [{"masking.encoder": scheme, "masking.cross": "none"} for scheme in ("cau
         ({}, {}, LENGTHS, True),
         ({}, CAUSAL, LENGTHS, True),
         ({}, CAUSAL | {"model.d_ff": 64}, LENGTHS, False),
-        ({}, CAUSAL, {"source": LONGEST + 1, "target": 9}, False),
+        ({}, CAUSAL, {"source": MAX_LENGTH + 1, "target": 9}, False),
         ({}, {"masking": "causal"}, LENGTHS, False),
         ({}, {"masking": "none"}, LENGTHS, False),
         ({}, {"masking.encoder": "none"}, LENGTHS, False),

@@ -18,7 +18,7 @@ from torch import Tensor
 from headtohead.model import attention, loss
 from headtohead.model.cuda import ALIGNED, AttentionKernel, aligned_mask, cuda_layout
 from headtohead.model.members import PerMember
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.training.cuda import configure
 from headtohead.training.optimise import clip_gradients
 from made import case_table
@@ -177,7 +177,7 @@ def test_only_tf32_rounds_the_factors_of_float32_products(precision: str, produc
     model: Any = SimpleNamespace(config=config, target_embedding=SimpleNamespace(weight=weight))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*CUDA is not available.*")
-        products_of(model)
+        matmul_precision(model)
     assert PRODUCTS.fp32_precision == products
 
 

@@ -48,7 +48,7 @@ METRIC, VALUE = "metric", "value"
 MAX_NAMES, MAX_VARIANTS, MAX_LETTERS = 5, 40, 80
 """Maximum numbers that a message has: rows, seeds or columns; variants; letters of a value."""
 
-LEAST, LARGEST = 1e-60, 1e60
+MIN_SIZE, MAX_SIZE = 1e-60, 1e60
 """Smallest and largest size of a score other than 0, so that the fourth power of a difference is a float."""
 
 NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
@@ -355,8 +355,8 @@ def _scores(
             raise HeadToHeadError(f"row {row} has no {'seed' if any(parts) else 'variant'}; every run needs one")
         name = f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}"
         value = _finite(score, name, "; give every run a score, or remove the variant")
-        if value and not LEAST <= abs(value) <= LARGEST:
-            size = f"{name} is {value:g}; scores must be 0 or between {LEAST:g} and {LARGEST:g} in size"
+        if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
+            size = f"{name} is {value:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size"
             raise HeadToHeadError(f"{size}: rescale the metric")
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
     scores: dict[str, dict[str, float]] = {}

@@ -20,7 +20,7 @@ from headtohead.statistics.block_model import BlockModel
 from headtohead.statistics.paired_tests import Difference, seeds_needed
 from headtohead.storage.record import Number, Record, parse_record
 
-MOST_PRIOR_DEGREES = 40.0
+MAX_PRIOR_DEGREES = 40.0
 """Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,
 3.8 % of the chains of changes without effect had a kept change."""
 
@@ -193,4 +193,4 @@ class Ledger:
         return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
 
     def _degrees(self) -> float:
-        return min(MOST_PRIOR_DEGREES, sum(count for count, _ in self._variances))
+        return min(MAX_PRIOR_DEGREES, sum(count for count, _ in self._variances))

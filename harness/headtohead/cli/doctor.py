@@ -18,7 +18,7 @@ Diagnosis = tuple[str, str, str]
 
 PACKAGES = ("headtohead", "torch", "numpy", "scipy", "pandas", "pydantic", "matplotlib", "mlflow")
 
-LITTLE_SPACE = 2 * 1024**3
+LOW_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
 
 
@@ -79,7 +79,7 @@ def _folder(subject: str, folder: Path) -> Diagnosis:
     except OSError as error:
         return FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}"
     free = shutil.disk_usage(existing).free
-    level = FAIL if free < NO_SPACE else WARN if free < LITTLE_SPACE else OK
+    level = FAIL if free < NO_SPACE else WARN if free < LOW_SPACE else OK
     return level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free"
 
 

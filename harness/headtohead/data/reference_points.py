@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headtohead.data.prepared import PreparedData
 from headtohead.errors import UndefinedError
 
-MOST_TARGETS = 100
+MAX_TARGETS = 100
 """Maximum number of different training targets with which the most frequent target is a reference point."""
 
 ROWS_AT_ONCE = 64
@@ -78,9 +78,9 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
 
 
 def majority_target(data: PreparedData) -> str | None:
-    """Return the most frequent training target, or None if there are more than ``MOST_TARGETS`` different targets."""
+    """Return the most frequent training target, or None if there are more than ``MAX_TARGETS`` different targets."""
     counts = Counter(data.splits["train"].target_text)
-    return counts.most_common(1)[0][0] if len(counts) <= MOST_TARGETS else None
+    return counts.most_common(1)[0][0] if len(counts) <= MAX_TARGETS else None
 
 
 def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:

@@ -15,7 +15,7 @@ from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
 from headtohead.model.decoding import Ends, translate_each
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.registry import current
@@ -157,7 +157,7 @@ class LoadedRun:
             target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it.
         """
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
-        with torch.no_grad(), products_of(self.model):
+        with torch.no_grad(), matmul_precision(self.model):
             logits: Tensor = self.model(source, self.lengths(source), target, self.lengths(target))[0]
         return logits
 
@@ -175,7 +175,7 @@ class LoadedRun:
             raise HeadToHeadError("translate takes a list of sentences, got one string")
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
-        with products_of(self.model):
+        with matmul_precision(self.model):
             return [self.data.target_vocabulary.decode(ids) for ids in self.decode(encoded, beam)]
 
     @torch.no_grad()
@@ -201,7 +201,7 @@ class LoadedRun:
         if not ids:
             raise HeadToHeadError("the prompt is empty; type at least one character that occurs in the training text")
         generator = torch.Generator().manual_seed(seed)
-        with products_of(self.model):
+        with matmul_precision(self.model):
             for _ in range(tokens):
                 context = torch.tensor([[ids[1 - longest["target"] :]]])
                 logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))
@@ -224,7 +224,7 @@ class LoadedRun:
         plain = [word[1:-1] if word[0] + word[-1] == "[]" else word for word in words]
         ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
         context = torch.tensor([[ids]])
-        with products_of(self.model):
+        with matmul_precision(self.model):
             logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))[0, 0]
         labels = logits[len(ids) - len(words) :].argmax(-1)
         return self.data.target_vocabulary.decode(labels[chosen].tolist(), until_eos=False)
@@ -239,7 +239,7 @@ class LoadedRun:
             HeadToHeadError: If the run cannot translate, or lacks <sos> or <eos>.
         """
         self._refuse_undefined()
-        with products_of(self.model):
+        with matmul_precision(self.model):
             return self.decode([source_ids], beam)[0]
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:

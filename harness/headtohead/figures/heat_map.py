@@ -28,7 +28,7 @@ SIGNED = LinearSegmentedColormap.from_list(
     "signed", [(0, ORANGE), (0.5, _NO_ORANGE), (0.5, _NO_BLUE), (1, BLUE)], N=257
 ).with_extremes(bad=HIDDEN)
 
-LONGEST_LABEL = 14
+MAX_LABEL = 14
 TITLE_CHARACTERS = 32
 """Characters in a line of a title."""
 PIXELS_PER_INCH = 96
@@ -141,9 +141,9 @@ def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
 
 
 def label(token: str) -> str:
-    """Return a token as a label: on one line, and shortened to ``LONGEST_LABEL`` characters."""
+    """Return a token as a label: on one line, and shortened to ``MAX_LABEL`` characters."""
     name = " ".join(token.split())
-    return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
+    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
 
 
 def _ticks(names: Sequence[str]) -> tuple[list[int], list[str]]:

@@ -20,7 +20,7 @@ from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.attention_context import AttentionContext, Cache, any_or_unknown
 from headtohead.model.cuda import aligned_mask, attention_kernel, kernel_dtype, on_cuda
 from headtohead.model.dropout import Dropout
-from headtohead.model.geometry import misfit
+from headtohead.model.geometry import incompatibility
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import Attention
@@ -75,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         context, mechanisms = style.context, positional.mechanisms
         for encoding in positional.parts:
-            reason = misfit(type(encoding), encoding.mechanisms, type(style), context.geometry, context.role)
+            reason = incompatibility(type(encoding), encoding.mechanisms, type(style), context.geometry, context.role)
             if reason:
                 raise UndefinedError(reason)
         self.context = context

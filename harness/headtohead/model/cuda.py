@@ -17,7 +17,7 @@ from torch.nn import functional
 ALIGNED = 8
 """Row strides of masks and logits are multiples of this many numbers: 16 bytes in bfloat16, the widest load."""
 
-MOST_SENTENCES = 2**16 - 1
+MAX_SENTENCES = 2**16 - 1
 """Most sentences over all members in a call of the efficient kernel, which uses them as a grid dimension."""
 
 WORDS_PER_CHECK = 8
@@ -76,8 +76,8 @@ def attention_kernel(
     for width in (key_width, value_width):
         if width % multiple or not width:
             return AttentionKernel("math", f"head width {width} is not a multiple of {multiple}")
-    if sentences > MOST_SENTENCES:
-        return AttentionKernel("math", f"{sentences:,} sentences are more than {MOST_SENTENCES:,}")
+    if sentences > MAX_SENTENCES:
+        return AttentionKernel("math", f"{sentences:,} sentences are more than {MAX_SENTENCES:,}")
     return AttentionKernel("efficient", f"head width is a multiple of {multiple}")
 
 

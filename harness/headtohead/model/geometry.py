@@ -60,7 +60,7 @@ def only_length(config: RunConfig) -> int | None:
     return next((length for length in lengths if length is not None), None)
 
 
-def misfit(
+def incompatibility(
     encoding: type[Positional], mechanisms: frozenset[str], style: type[Attention], geometry: Geometry, role: str
 ) -> str | None:
     """Return why an encoding with these mechanisms is incompatible with a style, or None."""

@@ -19,7 +19,7 @@ from headtohead.model.aligned import aligned_empty, factor, padded_rows
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import on_cuda
 from headtohead.model.members import PerMember
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 
 BITS_PER_NAT = math.log2(math.e)
@@ -63,7 +63,7 @@ def backward_loss(
         smoothing: Label smoothing.
         has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
     """
-    with products_of(model):
+    with matmul_precision(model):
         hidden, labels = model.hidden(batch), batch.labels
     weight, bias = model.output_map
     precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None

@@ -15,7 +15,7 @@ _SIZE = {"cpu": 384, "cuda": 4096}
 """Rows and columns of the measured products, which are large enough for the peak and small enough for a few ms."""
 
 
-def products_of(model: Transformer) -> AbstractContextManager[object]:
+def matmul_precision(model: Transformer) -> AbstractContextManager[object]:
     """Return the context in which a model computes its products: autocast with ``precision: bfloat16``.
 
     Weights stay float32, and each is converted once within the context. Sums, norms and losses are float32. On CUDA,
@@ -56,7 +56,7 @@ def peak_flops(device: str, precision: str) -> float:
 
     Args:
         device: Type of the device, ``cpu`` or ``cuda``.
-        precision: Value of ``train.precision``; for tf32 after a call of `products_of`.
+        precision: Value of ``train.precision``; for tf32 after a call of `matmul_precision`.
     """
     dtype = {"bfloat16": torch.bfloat16, "float64": torch.float64}.get(precision, torch.float32)
     return _product_flops(dtype, device)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from headtohead.config.builder import FAMILIES
 from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
-from headtohead.model.geometry import find_bound, geometry_of, misfit, only_length
+from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry
@@ -25,7 +25,11 @@ def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry
         registry: Provides the plugin entries.
     """
     reached = longest_sequences(config, longest)
-    return _misfit(config, registry) or _unusable(config, longest) or _entry_incompatibility(config, reached, registry)
+    return (
+        _geometry_incompatibility(config, registry)
+        or _unusable(config, longest)
+        or _entry_incompatibility(config, reached, registry)
+    )
 
 
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
@@ -108,7 +112,7 @@ def _needs_encoder(config: RunConfig) -> str | None:
     return next((need for need, applies in needs.items() if applies), None)
 
 
-def _misfit(config: RunConfig, registry: Registry) -> str | None:
+def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in roles_of(config):
         styles, encodings, geometries = config.attention.role(role), config.positional.role(role), set()
@@ -128,7 +132,7 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
                     f"{entry.name} acts before the first layer, so it cannot vary by layer; list encodings that act in "
                     f"attention in positional.{role}, such as rotary and none, or use one encoding"
                 )
-            if reason := misfit(encoding, mechanisms, style, geometry, role):
+            if reason := incompatibility(encoding, mechanisms, style, geometry, role):
                 return reason
         if len(geometries) > 1:
             return f"the styles that attention.{role} lists differ in heads or widths; list styles with the same sizes"

@@ -23,7 +23,7 @@ from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import roles_of
 
-LONGEST = 768
+MAX_LENGTH = 768
 """Maximum length in tokens at which masks are compared: the cost grows with its cube."""
 
 _LENGTHS_PER_CHUNK = 32
@@ -75,7 +75,7 @@ class _Masks:
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        if longest > LONGEST or any(entry.next_layers for side in sides for entry in side.values()):
+        if longest > MAX_LENGTH or any(entry.next_layers for side in sides for entry in side.values()):
             return None
         cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
         keys = {"encoder": "source", "decoder": "target", "cross": cross}

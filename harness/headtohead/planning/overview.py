@@ -22,7 +22,7 @@ COLUMNS = ("variant", "runs", *_COUNTS, "path")
 NUMBERS = range(2, 8)
 """Indices of the numeric columns."""
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 """Maximum number of variants that a line or a section names."""
 
 
@@ -43,8 +43,8 @@ def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
     records = [variant.record for variant in plan.variants]
     equal = [f"{record.slug} = {record.equal_to}: {record.equal_reason}" for record in records if record.equal_to]
-    if len(equal) > MOST_NAMES + 1:
-        equal = [*equal[:MOST_NAMES], f"and {len(equal) - MOST_NAMES} more"]
+    if len(equal) > MAX_NAMES + 1:
+        equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     sections = {
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
@@ -141,7 +141,7 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
         for pitfall in variant.record.pitfalls:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
     for pitfall, slugs in slugs_by_pitfall.items():
-        named = "every variant" if len(slugs) == len(plan.variants) else listed(slugs, MOST_NAMES)
+        named = "every variant" if len(slugs) == len(plan.variants) else listed(slugs, MAX_NAMES)
         yield f"{pitfall.name} ({pitfall.field}) in {named}: {pitfall.consequence}"
 
 

@@ -12,7 +12,7 @@ from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect
 from headtohead.storage.metrics import counted, show
 
-MOST_NAMES = 6
+MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""
 
 
@@ -74,8 +74,8 @@ class Power:
     @property
     def summary(self) -> str:
         """The contrasts, their MDE, and the standard deviation at which it is the margin, in one line of text."""
-        more = self.contrasts - MOST_NAMES
-        listed = "; ".join(self.names if more <= 1 else [*self.names[:MOST_NAMES], f"{more} more"])
+        more = self.contrasts - MAX_NAMES
+        listed = "; ".join(self.names if more <= 1 else [*self.names[:MAX_NAMES], f"{more} more"])
         if self.seeds < 2:
             return f"{self.family}: {listed}"
         other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)

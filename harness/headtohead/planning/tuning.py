@@ -31,7 +31,7 @@ from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
 
-MOST_WIDENINGS = 3
+MAX_WIDENINGS = 3
 """How often the sweep of a variant gets a further value."""
 
 

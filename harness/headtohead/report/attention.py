@@ -15,9 +15,9 @@ from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.storage import states
 from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mean_distance
 
-MOST_BYTES = 1_500_000
+MAX_BYTES = 1_500_000
 """Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
-MOST_VARIANTS = 24
+MAX_VARIANTS = 24
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
 def gallery(analysis: Analysis) -> Gallery | None:
     """Return the maps of the first variants of the design that fit into a page, or None without maps."""
     selected: list[VariantMaps] = []
-    remaining, omitted = MOST_BYTES, 0
+    remaining, omitted = MAX_BYTES, 0
     for slug, variant in analysis.frames.by_slug.items():
         if (run := shown_run(analysis, slug)) is None:
             continue
-        if len(selected) >= MOST_VARIANTS or remaining <= 0:
+        if len(selected) >= MAX_VARIANTS or remaining <= 0:
             omitted += 1
             continue
         maps = load_maps(analysis.frames.path(run[0]))

@@ -17,7 +17,7 @@ from headtohead.storage.metrics import counted, readable, stored, unpadded
 from headtohead.storage.palette import Palette
 from headtohead.storage.staleness import stale_changes
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 """Maximum number of variants or runs in a table; results.csv contains all."""
 
 
@@ -76,7 +76,7 @@ class Report:
     @cached_property
     def listed(self) -> list[str]:
         """The variants in tables: all, or the best and the baseline."""
-        return self.analysis.leading(MOST_ROWS)
+        return self.analysis.leading(MAX_ROWS)
 
     @property
     def has_unpadded(self) -> bool:

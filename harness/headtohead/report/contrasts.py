@@ -25,7 +25,7 @@ from headtohead.report.section import (
 from headtohead.statistics.variance import CrossedEstimate
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
 
-MOST_INTERACTIONS = 12
+MAX_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
 
 DARKEST = 62
@@ -127,7 +127,7 @@ def factor_section(report: Report) -> Section | None:
 
 def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
     ordered = sorted(contrasts, key=lambda found: found.paired.p if found.paired else math.inf)
-    shown, omitted = ordered[:MOST_INTERACTIONS], len(ordered[MOST_INTERACTIONS:])
+    shown, omitted = ordered[:MAX_INTERACTIONS], len(ordered[MAX_INTERACTIONS:])
     note = f" The {omitted} interactions with the largest p are omitted." * bool(omitted)
     section = Section(
         "Interactions",

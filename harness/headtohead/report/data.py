@@ -7,9 +7,9 @@ from typing import Any
 
 from headtohead.analysis.reference_points import NAMES, ReferencePoints
 from headtohead.config.labels import listed
-from headtohead.report.attention import MOST_VARIANTS, shown_run
+from headtohead.report.attention import MAX_VARIANTS, shown_run
 from headtohead.report.content import Report
-from headtohead.report.figures.lines import MOST_LINES, bucket_metric, bucket_scores
+from headtohead.report.figures.lines import MAX_LINES, bucket_metric, bucket_scores
 from headtohead.report.section import Section, score, table
 from headtohead.schema.roles import roles_of
 from headtohead.storage.experiment import examples_of
@@ -120,7 +120,7 @@ def length_section(report: Report) -> Section:
     ]
     return Section(
         "By length of the source",
-        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MOST_LINES)}",
+        f"Mean over seeds; the band ranges from the lowest to the highest seed.{report.shown(MAX_LINES)}",
         frame=table(rows),
         figure="lengths",
     )
@@ -131,7 +131,7 @@ def translation_section(report: Report) -> Section | None:
     analysis, by_slug = report.analysis, dict[str, list[Translation]]()
     for slug in analysis.frames.by_slug:
         run = shown_run(analysis, slug)
-        if run is not None and len(by_slug) < MOST_VARIANTS:
+        if run is not None and len(by_slug) < MAX_VARIANTS:
             rows = translations_of(analysis.frames, slug, run[1])
             by_slug |= {slug: rows} if rows else {}
     if not by_slug:
@@ -149,7 +149,7 @@ def translation_section(report: Report) -> Section | None:
             row = {"source and reference": source, "exact": "✗" if wrong else "✓"}
             cells.append(row | {"translation": text or "(empty)", "variants": named})
             source = ""
-    limited = f" (the first {MOST_VARIANTS} of the design)" * (len(by_slug) == MOST_VARIANTS)
+    limited = f" (the first {MAX_VARIANTS} of the design)" * (len(by_slug) == MAX_VARIANTS)
     return Section(
         "Translations side by side",
         "The sentences on which the variants differ most, translated by the first finished seed of each "

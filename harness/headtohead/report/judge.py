@@ -20,10 +20,10 @@ from headtohead.storage.metrics import counted, show_p
 if TYPE_CHECKING:
     from headtohead.analysis.ledger import Decision, Ledger
 
-MOST_DIGITS, MOST_WHOLE_DIGITS = 8, 15
+MAX_DIGITS, MAX_WHOLE_DIGITS = 8, 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
 
-MOST_ROWS = 48
+MAX_ROWS = 48
 """Maximum number of rows of the figure."""
 
 
@@ -41,7 +41,7 @@ class Numbers:
     def __call__(self, value: float | None, *, signed: bool = False) -> str:
         if value is None or not math.isfinite(value):
             return "–"
-        is_plain = self.digits <= MOST_DIGITS and abs(value) < 10**MOST_WHOLE_DIGITS
+        is_plain = self.digits <= MAX_DIGITS and abs(value) < 10**MAX_WHOLE_DIGITS
         text = f"{abs(value):,.{self.digits}f}" if is_plain else f"{abs(value):.4g}"
         is_zero = not float(text.replace(",", ""))
         return text if is_zero else ("−" if value < 0 else "+" * signed) + text
@@ -96,7 +96,7 @@ def decision_line(ledger: Ledger, decision: Decision) -> str:
 def write_figure(judged: Judged, path: Path) -> None:
     """Write the differences from the baseline, best first, to an SVG, PDF or PNG file.
 
-    With more than ``MOST_ROWS`` variants, the largest differences are drawn.
+    With more than ``MAX_ROWS`` variants, the largest differences are drawn.
 
     Raises:
         HeadToHeadError: If the ending of the name is none of these.
@@ -110,7 +110,7 @@ def write_figure(judged: Judged, path: Path) -> None:
         raise HeadToHeadError(f"--figure {path}: unknown ending '{path.suffix}'; use {known}")
     show = Numbers(judged)
     sign = -1 if judged.higher_is_better else 1
-    largest = sorted(judged.variants, key=lambda found: -abs(found.difference.mean))[:MOST_ROWS]
+    largest = sorted(judged.variants, key=lambda found: -abs(found.difference.mean))[:MAX_ROWS]
     rows = [
         Row(
             name=f"{found.variant} against {judged.baseline}",

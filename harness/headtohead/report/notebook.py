@@ -36,10 +36,10 @@ HEADINGS = {
     "encoder": "encoder: where the encoder attends to in the source",
     "decoder": "decoder: where the decoder attends to in its own output",
 }
-MOST_CELLS = 6_000
+MAX_CELLS = 6_000
 """Maximum number of drawn weights, because a notebook file contains every figure."""
 
-MOST_ROWS = 30
+MAX_ROWS = 30
 """Maximum number of rows of runs; longer tables omit rows in the middle."""
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")
@@ -69,7 +69,7 @@ def _runs(runs: RunsTable) -> str:
     columns = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     note = f"{len(runs)} runs; .columns lists {len(runs.columns) - len(columns)} more columns: axes, sizes, costs"
-    text = visible(str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")))
+    text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
     return fragment(*_study_sections(report), heading=report.answer) + text + fragment(Section("", note))
 
 
@@ -136,13 +136,13 @@ def _maps(maps: SentenceMaps) -> str:
         f"is {INPUTS.get(record['target_from'], 'the given target')}.",
         *(f"Maps of the {role}: {note}." for role, note in record.get("map_notes", {}).items()),
     ]
-    remaining, figures, sections = MOST_CELLS, dict[str, str](), [Section("", " ".join(texts))]
+    remaining, figures, sections = MAX_CELLS, dict[str, str](), [Section("", " ".join(texts))]
     for role, title in HEADINGS.items():
         weights = maps.weights.get(role)
         if weights is None or not weights.size:
             continue
         layers, heads, queries, keys = weights.shape
-        fitting = max(remaining // (heads * queries * keys), 0 if remaining < MOST_CELLS else 1)
+        fitting = max(remaining // (heads * queries * keys), 0 if remaining < MAX_CELLS else 1)
         drawn = range(max(layers - fitting, 0), layers)
         remaining -= len(drawn) * heads * queries * keys
         if drawn:

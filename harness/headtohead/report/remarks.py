@@ -20,7 +20,7 @@ from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Maximum number of variants that a remark names."""
 
 POINTS = {"nearest_neighbour": "nearest-neighbour translation", "majority": "the most frequent target"}
@@ -127,7 +127,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
         leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
-        note = f" (source also in training: {listed([*leaks], most=MOST_NAMED)})" if leaks else ""
+        note = f" (source also in training: {listed([*leaks], most=MAX_NAMED)})" if leaks else ""
         yield (
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
@@ -173,7 +173,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             # Variants with other test sentences have a reference of their own.
             ends = min(found.reference for found in below), max(found.reference for found in below)
             reference = " to ".join(dict.fromkeys(show(end, best.metric) for end in ends))
-            many, titles = len(below) > MOST_NAMED, _titles(frames, [found.slug for found in below])
+            many, titles = len(below) > MAX_NAMED, _titles(frames, [found.slug for found in below])
             named = f"{len(below)} of {len(compared)} variants" if many else titles
             yield (
                 f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
@@ -190,7 +190,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     affected = [variant for variant in frames.by_slug.values() if variant.pitfalls]
     names = list(dict.fromkeys(pitfall.name for variant in affected for pitfall in variant.pitfalls))
     if names:
-        yield f"Pitfalls in {len(affected)} of {len(frames.by_slug)} variants: {listed(names, most=MOST_NAMED)}."
+        yield f"Pitfalls in {len(affected)} of {len(frames.by_slug)} variants: {listed(names, most=MAX_NAMED)}."
 
 
 def _still_learning(analysis: Analysis) -> str:
@@ -264,7 +264,7 @@ def _mean_leak(frames: Frames, slug: str) -> float:
 
 
 def _titles(frames: Frames, slugs: Sequence[str]) -> str:
-    return listed([frames.by_slug[slug].title for slug in slugs], most=MOST_NAMED)
+    return listed([frames.by_slug[slug].title for slug in slugs], most=MAX_NAMED)
 
 
 def _outcome(status: LooksStatus) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text as value_text
-from headtohead.report.content import MOST_ROWS, Report
-from headtohead.report.figures.lines import MOST_LINES
+from headtohead.report.content import MAX_ROWS, Report
+from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
@@ -20,7 +20,7 @@ from headtohead.storage.experiment import TrialRecord, TuningRecord
 from headtohead.storage.metrics import counted, label, show, show_count
 from headtohead.storage.record import leaves
 
-MOST_VALUES = 4
+MAX_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
 
 CHOSEN_SHADE = 40
@@ -131,7 +131,7 @@ def tuning_section(report: Report) -> Section | None:
         f"with the lowest mean {record.metric}, which the comparison uses.",
         figure="tuning",
         caption="Mean over the tuning seeds; the band is one standard deviation on both sides."
-        + report.shown(MOST_LINES),
+        + report.shown(MAX_LINES),
         frame=table(rows),
         shade=shade,
         lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] if edges else [],
@@ -159,7 +159,7 @@ def runs_section(report: Report) -> Section:
                 "reason": str(run["reason"] or "–"),
                 "step": f"{run['step']:.0f} of {run['steps']:.0f}" if run[["step", "steps"]].notna().all() else "–",
             }
-            for _, run in lost[:MOST_ROWS].iterrows()
+            for _, run in lost[:MAX_ROWS].iterrows()
         ],
         "Excluded combinations": [
             {"combination": found.title, "reason": found.reason, "excluded": sources[found.source]}
@@ -167,7 +167,7 @@ def runs_section(report: Report) -> Section:
         ],
         "Reused runs": [
             {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": str(run["reused_from"])}
-            for _, run in reused[:MOST_ROWS].iterrows()
+            for _, run in reused[:MAX_ROWS].iterrows()
         ],
     }
     return Section(
@@ -223,7 +223,7 @@ def _values(analysis: Analysis) -> dict[str, str]:
     return {path: _text_of(values) for path, values in fields.items()}
 
 
-def _text_of(values: list[Any], most: int = MOST_VALUES) -> str:
+def _text_of(values: list[Any], most: int = MAX_VALUES) -> str:
     """Return the distinct values as text: a list, or if there are many a range or their number."""
     distinct = list(dict.fromkeys(_text(value) for value in values))
     if len(distinct) <= most:

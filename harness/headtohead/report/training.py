@@ -8,7 +8,7 @@ from collections import Counter
 from headtohead.analysis.convergence import LOSS
 from headtohead.analysis.targets import VariantTarget
 from headtohead.report.content import Report
-from headtohead.report.figures.lines import MOST_LINES
+from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.remarks import gap_steps
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import readable, show, show_p
@@ -53,7 +53,7 @@ def training_section(report: Report) -> Section:
         f"{note if found.decaying else ''}",
         figure="curves",
         caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
-        "reached are omitted." + report.shown(MOST_LINES),
+        "reached are omitted." + report.shown(MAX_LINES),
         frame=table(rows),
         parts=[Section("Differences in steps", PACE, frame=table(gaps))] if gaps else [],
     )

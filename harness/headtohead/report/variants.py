@@ -8,13 +8,13 @@ from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
-from headtohead.report.figures.rows import MOST_ROWS
+from headtohead.report.figures.rows import MAX_ROWS
 from headtohead.report.section import Section, contrast_table, difference, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
 
-MOST_NAMES = 12
+MAX_NAMES = 12
 """Maximum number of variants that a cell names."""
 
 
@@ -82,7 +82,7 @@ def variant_section(report: Report) -> Section:
         figure="scores",
         caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
         "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
-        + report.shown(MOST_ROWS),
+        + report.shown(MAX_ROWS),
         frame=table(rows),
         lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
         parts=[part for part in parts if part.frame is not None],
@@ -163,7 +163,7 @@ def pitfall_section(report: Report) -> Section | None:
             "pitfall": pitfall.name,
             "consequence": pitfall.consequence,
             "field": pitfall.field,
-            "variants": "every variant" if len(named) == len(variants) else listed(named, MOST_NAMES),
+            "variants": "every variant" if len(named) == len(variants) else listed(named, MAX_NAMES),
         }
         for pitfall, named in titles.items()
     ]

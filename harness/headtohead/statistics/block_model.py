@@ -19,7 +19,7 @@ from scipy.special import digamma, fdtrc, polygamma
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Difference, t_quantile, t_test_p
 
-MOST_PRIOR_DEGREES = 10.0
+MAX_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
 
 GATE = 0.095
@@ -33,7 +33,7 @@ class BlockModel:
     Attributes:
         variance: Mean square of the residuals, the variance of a score that neither variant nor seed explains.
         degrees: Degrees of freedom of ``variance``, (variants - 1) (seeds - 1) of one data set.
-        prior: Degrees of freedom that ``variance`` has in the variance of a contrast, 0 to `MOST_PRIOR_DEGREES`.
+        prior: Degrees of freedom that ``variance`` has in the variance of a contrast, 0 to `MAX_PRIOR_DEGREES`.
     """
 
     variance: float
@@ -92,7 +92,7 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     own_degrees = known.sum(axis=1) - 1
     squares = np.nansum(residuals**2, axis=1)
     prior = prior_degrees(squares / own_degrees * variants / (variants - 1), own_degrees)
-    return BlockModel(float(squares.sum() / degrees), degrees, min(MOST_PRIOR_DEGREES, prior))
+    return BlockModel(float(squares.sum() / degrees), degrees, min(MAX_PRIOR_DEGREES, prior))
 
 
 def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | None:
@@ -138,7 +138,7 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
 
 def expected_degrees(variants: int, seeds: int) -> float:
     """Return the degrees of freedom of a contrast of two variants, if all variants have the same variance."""
-    return max(seeds - 1, min(MOST_PRIOR_DEGREES + seeds - 1, (variants - 1) * (seeds - 1)))
+    return max(seeds - 1, min(MAX_PRIOR_DEGREES + seeds - 1, (variants - 1) * (seeds - 1)))
 
 
 def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:

@@ -23,7 +23,7 @@ STUDIES = 200_000
 BLOCK = 10_000
 """Number of studies that are simulated at once; 1,000 seeds then need 80 MB."""
 
-FEWEST_SEEDS = 3
+MIN_SEEDS = 3
 """Smallest number of seeds of a look; with two seeds, a t-test has almost no power."""
 
 
@@ -43,8 +43,8 @@ class Looks:
 
     @classmethod
     def planned(cls, number: int, most: int) -> Looks:
-        """Return ``number`` looks at equal intervals up to ``most`` seeds, none before ``FEWEST_SEEDS``."""
-        return cls(tuple(sorted({max(FEWEST_SEEDS, math.ceil(most * look / number)) for look in range(1, number + 1)})))
+        """Return ``number`` looks at equal intervals up to ``most`` seeds, none before ``MIN_SEEDS``."""
+        return cls(tuple(sorted({max(MIN_SEEDS, math.ceil(most * look / number)) for look in range(1, number + 1)})))
 
     def next(self, seeds: int) -> int | None:
         """Return the number of seeds of the first look with more than ``seeds``, or None after the last."""

@@ -21,7 +21,7 @@ from headtohead.storage.run_directory import RunDirectory
 PROSE = ("question", "description")
 """Fields of an experiment file that no result depends on."""
 
-MOST_FIELDS = 3
+MAX_FIELDS = 3
 """Number of changed fields that are named."""
 
 
@@ -53,12 +53,12 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
         return
     names = [name for name in dict.fromkeys([*before, *now]) if name not in PROSE]
     changed = [name for name in names if before.get(name) != now.get(name)]
-    for name in changed[:MOST_FIELDS]:
+    for name in changed[:MAX_FIELDS]:
         old, new = before.get(name), now.get(name)
         is_long = any(isinstance(value, list) or len(shown(value)) > 40 for value in (old, new))
         yield f"{name} has changed" if is_long else f"{name} was {shown(old)}, is now {shown(new)}"
-    if len(changed) > MOST_FIELDS:
-        yield f"{len(changed) - MOST_FIELDS} more fields have changed"
+    if len(changed) > MAX_FIELDS:
+        yield f"{len(changed) - MAX_FIELDS} more fields have changed"
 
 
 def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:

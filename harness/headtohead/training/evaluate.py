@@ -17,7 +17,7 @@ from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
 from headtohead.model.decoding import Ends, translate
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, label_positions, token_losses
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.schema.metric import LOSS, PERPLEXITY, TEACHER_FORCED, TOKEN_ACCURACY, Metric
 from headtohead.schema.run_config import EvaluateConfig
@@ -59,7 +59,7 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)
     correct = torch.zeros(model.members, len(split), dtype=torch.float64)
-    with products_of(model):
+    with matmul_precision(model):
         for rows in batches:
             batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
             for members, part, logits, labels in _logits(model, batch):
@@ -165,7 +165,7 @@ def translate_rows(
     """Translate rows, and return token ids by row for each member."""
     model.eval()
     translations: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
-    with products_of(model):
+    with matmul_precision(model):
         for rows in batches:
             batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
             for member, sentences in enumerate(translator(model, batch).tolist()):

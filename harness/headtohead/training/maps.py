@@ -17,7 +17,7 @@ from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.decoding import Ends, translate
-from headtohead.model.precision import products_of
+from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.attention_maps import entropy, mean_distance
@@ -137,7 +137,7 @@ def own_translations(
     ends, evaluate = Ends.of(data.target_vocabulary), model.config.evaluate
     if evaluate.decode not in STEPWISE or ends is None:
         raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
-    with products_of(model):
+    with matmul_precision(model):
         ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
     return [[ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()]
 

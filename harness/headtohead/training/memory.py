@@ -15,7 +15,7 @@ import torch
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
-LARGEST = 2**30
+MAX_THRESHOLD = 2**30
 """Blocks of up to this many bytes are allocated from the heap."""
 
 OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE)
@@ -50,7 +50,7 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(name), "mallopt", None) if name else None
     if mallopt is None:
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LARGEST) and mallopt(M_TRIM_THRESHOLD, LARGEST))
+    return bool(mallopt(M_MMAP_THRESHOLD, MAX_THRESHOLD) and mallopt(M_TRIM_THRESHOLD, MAX_THRESHOLD))
 
 
 def machine_load(device: torch.device) -> dict[str, float]:

@@ -15,7 +15,7 @@ from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.metrics import label, readable, span
 from headtohead.storage.palette import Palette
 
-MOST_PANELS = 6
+MAX_PANELS = 6
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
@@ -43,7 +43,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         return None
     columns = min(len(panels), 2)
     with style.drawing():
-        height = 2.9 * -(-min(len(panels), MOST_PANELS) // columns)
+        height = 2.9 * -(-min(len(panels), MAX_PANELS) // columns)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
         grid = figure.subplots(round(height / 2.9), columns, squeeze=False, sharey=True).ravel()
         for axes in grid[len(panels) :]:

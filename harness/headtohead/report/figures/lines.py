@@ -18,8 +18,8 @@ from headtohead.storage.palette import Palette
 from headtohead.storage.states import DIVERGED
 
 METRICS = ("valid/loss", "train/loss")
-MOST_PANELS = 8
-MOST_LINES = 24
+MAX_PANELS = 8
+MAX_LINES = 24
 """Maximum number of variants; with more, the best and the baseline are drawn."""
 
 
@@ -153,15 +153,15 @@ def bucket_metric(analysis: Analysis) -> str:
 def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> Figure:
     """Draw mean, min and max of each variant against the column ``x`` in panels with a common legend.
 
-    With more variants than colours, or more than ``MOST_PANELS`` settings, each variant has a separate panel in
+    With more variants than colours, or more than ``MAX_PANELS`` settings, each variant has a separate panel in
     which the baseline is grey.
     """
     palette, baseline = Palette(analysis.frames.record), analysis.frames.baseline
     groups = {str(slug): rows for slug, rows in table.groupby("variant", sort=False)}
-    best = analysis.leading(MOST_LINES, groups)
+    best = analysis.leading(MAX_LINES, groups)
     slugs = [slug for slug in analysis.frames.by_slug if slug in best]
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
-    if palette.is_coloured and len(names) <= MOST_PANELS:
+    if palette.is_coloured and len(names) <= MAX_PANELS:
         columns, height, size = min(len(names), 2), 2.3, None
         width = 28 if columns > 1 else 60  # longer titles overlap those of the next panel
         panels = [

@@ -14,7 +14,7 @@ from headtohead.report.section import contrast_name
 from headtohead.storage.metrics import readable, show, stored
 from headtohead.storage.palette import Palette
 
-MOST_ROWS = 48
+MAX_ROWS = 48
 """Maximum number of rows: the best variants and the baseline, or the largest differences."""
 
 
@@ -25,12 +25,12 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
-    """Return the row of each drawn contrast, best first: all, or the ``MOST_ROWS`` largest differences.
+    """Return the row of each drawn contrast, best first: all, or the ``MAX_ROWS`` largest differences.
 
     Both contrasts of a change between two configurations are neighbours.
     """
     judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
-    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[:MOST_ROWS]
+    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[:MAX_ROWS]
     order = {axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))}
     is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
 
@@ -57,7 +57,7 @@ def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
     metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames.record)
     rows, ranked = [], analysis.ranked
-    for slug in analysis.leading(MOST_ROWS):
+    for slug in analysis.leading(MAX_ROWS):
         summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked
         scores = sorted(analysis.frames.scores(slug, metric).items())
         rows.append(

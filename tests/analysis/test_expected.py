@@ -167,8 +167,8 @@ def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_che
     for number, run in enumerate(frames.rows("rotary").index):
         metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
         record = {"format": 1, "split": "test", "whole": {"loss": 1.0}, "heads": [], "metrics": metrics}
-        (frames.path(run) / "heads.json").write_text(json.dumps(record))
-        record_checksums(frames.path(run))
+        (frames.folders[run] / "heads.json").write_text(json.dumps(record))
+        record_checksums(frames.folders[run])
     found = contrast_of(load_frames(frames.directory))
     assert found.agreement.verdict == "agrees"
     assert found.paired.mean == pytest.approx(0.8 - 0.01 * 2.5)

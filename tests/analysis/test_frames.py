@@ -52,7 +52,7 @@ def test_a_reused_run_is_read_from_its_folder_with_the_axes_of_the_experiment(me
     assert row["reused_from"].startswith("earlier/")
     assert row["variant"] == "none-split-heads-padding-causal"
     assert row["state"] == "DONE"
-    assert (frames.path(row.name) / "results.json").is_file()
+    assert (frames.folders[row.name] / "results.json").is_file()
 
 
 def test_an_equal_variant_has_the_scores_of_the_trained_variant(messy):
@@ -81,9 +81,9 @@ def test_an_experiment_without_a_finished_run_loads(made, tmp_path):
 
 def test_training_curves_have_the_axes_of_each_run(quickstart):
     frames, curves = load_frames(quickstart), h2h.curves(quickstart)
-    assert list(curves) == ["run", "variant", *frames.axes, "seed", "step", "epoch", "metric", "value"]
+    assert list(curves) == ["run", "variant", *frames.record.axes, "seed", "step", "epoch", "metric", "value"]
     assert len(curves) == len(frames.histories) > 0
-    assert len(frames.axes) > 1
+    assert len(frames.record.axes) > 1
     for run, rows in curves.groupby("run"):
-        for column in ("variant", *frames.axes, "seed"):
+        for column in ("variant", *frames.record.axes, "seed"):
             assert set(rows[column]) == {frames.runs.loc[run, column]}

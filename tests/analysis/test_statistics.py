@@ -93,7 +93,7 @@ def test_holm_agrees_with_its_definition(p_values):
 )
 def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(seeds, contrasts, effect):
     sd = 0.02
-    found = s.minimum_detectable_effect(sd, seeds, contrasts)
+    found = s.minimum_detectable_effect(sd, seeds, level=s.ALPHA / contrasts)
     assert found / sd == pytest.approx(effect, rel=2e-3)
     draws = np.random.default_rng(7).normal(found, sd, size=(40_000, seeds))
     p = scipy.stats.ttest_1samp(draws, 0, axis=1).pvalue
@@ -103,7 +103,9 @@ def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_
 @pytest.mark.slow
 def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds():
     counts = np.arange(1, 201)
-    found = np.array([[s.minimum_detectable_effect(1.0, n, int(m)) for m in counts] for n in range(2, 13)])
+    found = np.array(
+        [[s.minimum_detectable_effect(1.0, n, level=s.ALPHA / int(m)) for m in counts] for n in range(2, 13)]
+    )
     assert (np.diff(found, axis=1) > 0).all()
     assert (np.diff(found, axis=0) < 0).all()
     seeds = np.arange(2, 13)[:, None]
@@ -165,7 +167,7 @@ def test_non_finite_scores_are_refused_in_a_comparison():
 @given(pairs(3, 8), st.floats(0.01, 50))
 def test_equivalence_holds_if_and_only_if_its_interval_lies_within_the_margin(rows, margin):
     left, right = np.array(rows).T
-    found = s.paired(left, right, confidence=0.90)
+    found = s.paired_differences(np.subtract(left, right), confidence=0.90)
     if found.kind != "varied":
         return
     p = s.equivalence_p(found, margin)

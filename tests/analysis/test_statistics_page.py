@@ -39,5 +39,7 @@ def test_the_table_of_minimum_detectable_effects_equals_the_noncentral_t():
             expected = nctdtrinc(degrees, 0.2, critical) / n**0.5
             assert float(cell) == pytest.approx(expected, rel=5e-4)
             assert expected_degrees(contrasts + 1, n) == degrees
-            found = paired_tests.minimum_detectable_effect(1.0, n, contrasts, degrees=degrees)
+            found = paired_tests.minimum_detectable_effect(
+                1.0, n, level=paired_tests.ALPHA / contrasts, degrees=degrees
+            )
             assert found == pytest.approx(expected, rel=2e-4)

@@ -41,12 +41,11 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     if not compared:
         return BestVariants(reason="there are too few seeds or variants for a test")
     leader = max(ranked, key=lambda slug: scores.sign * scores.summaries[slug].mean)
-
-    def is_best(slug: str) -> bool:
-        is_equal = frames.scores(slug, metric) == frames.scores(leader, metric)
-        return is_equal or compared[frames.trained(slug)].is_equivalent
-
-    best = frozenset(slug for slug in ranked if is_best(slug))
+    best = frozenset(
+        slug
+        for slug in ranked
+        if compared[frames.trained(slug)].is_equivalent or frames.scores(slug, metric) == frames.scores(leader, metric)
+    )
     if undecided := sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked):
         return BestVariants(
             reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "

@@ -119,11 +119,6 @@ class Contrast:
         return self.declared.expect if self.declared else None
 
     @property
-    def compares_parts(self) -> bool:
-        """Whether a declared contrast compares only some source lengths, or two metrics."""
-        return self.declared is not None and (self.declared.lengths is not None or not self.declared.same_score)
-
-    @property
     def expected(self) -> str:
         """The expected result as text, such as ``higher by more than 2 (published +13.3)``; empty without any."""
         if self.expect is None:
@@ -165,11 +160,6 @@ class Contrast:
         """The smallest and the largest difference among the settings, or None for a single one."""
         means = [found.mean for found, _ in self.settings]
         return (min(means), max(means)) if len(means) > 1 else None
-
-    @property
-    def settings_p(self) -> float:
-        """The smallest p among several settings, adjusted by Holm for their number; NaN for a single one."""
-        return min((judged.holm_p for _, judged in self.settings), default=math.nan)
 
     @property
     def exceptions(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,12 +96,6 @@ class Ledger:
         """The sum of the levels that remain if no further change is kept."""
         return online.wealth(len(self.decisions), self.kept)
 
-    @property
-    def stored_scores(self) -> Mapping[str, float]:
-        """The scores of the incumbent in the last decision, by seed."""
-        last = self.decisions[-1]
-        return last.scores if last.kept else last.incumbent_scores
-
     def completed(self, table: pd.DataFrame, metric: str | None, variant: str, seed: str) -> pd.DataFrame:
         """Return the table with the stored scores of the incumbent, if it has none of them.
 
@@ -114,9 +107,10 @@ class Ledger:
         """
         if not self.decisions or variant not in table or (table[variant].astype(str) == self.incumbent).any():
             return table
+        last = self.decisions[-1]
         rows = [
-            {variant: self.incumbent, seed: number, metric or self.decisions[0].metric: repr(score)}
-            for number, score in self.stored_scores.items()
+            {variant: self.incumbent, seed: number, metric or last.metric: repr(score)}
+            for number, score in (last.scores if last.kept else last.incumbent_scores).items()
         ]
         return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
 

@@ -33,7 +33,7 @@ class RunsTable(pd.DataFrame):
 
 def training_curves(frames: Frames) -> pd.DataFrame:
     """Return the histories of an experiment with the variant, the axes and the seed of each run."""
-    described = frames.runs[["variant", *frames.axes, "seed"]]
+    described = frames.runs[["variant", *frames.record.axes, "seed"]]
     order = ["run", *described.columns, "step", "epoch", "metric", "value"]
     table = frames.histories.astype({"run": object, "metric": object}).join(described, on="run")
     return table[order]

@@ -100,8 +100,9 @@ class Analysis(Scores):
 
     @property
     def _whole_scores(self) -> list[Contrast]:
-        """The main contrasts of whole test sets in a single metric."""
-        return [contrast for contrast in self.main_contrasts if not contrast.compares_parts]
+        """The main contrasts of whole test sets in a single metric, not of some source lengths or of two metrics."""
+        found = [(contrast, contrast.declared) for contrast in self.main_contrasts]
+        return [own for own, declared in found if declared is None or (not declared.lengths and declared.same_score)]
 
     @cached_property
     def best(self) -> BestVariants:
@@ -250,7 +251,7 @@ class Analysis(Scores):
         if contrast.kind != "factor" or contrast.direction not in (UNDETECTED, IDENTICAL):
             return False
         low, high = contrast.spread or (0.0, 0.0)
-        if contrast.settings_p <= ALPHA or min(-low, high) > self.baseline_sd:
+        if any(judged.holm_p <= ALPHA for _, judged in contrast.settings) or min(-low, high) > self.baseline_sd:
             return True
         trained = self.frames.trained
         pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}

@@ -62,13 +62,13 @@ _EXCLUSIVE = (
 _FIRST = {"dataset", "data.dataset", *(name for path in SHORTHANDS for name in (path[-1], ".".join(path)))}
 
 
-def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configuration") -> RunConfig:
+def resolve(raw: Mapping[str, Any], registry: Registry) -> RunConfig:
     """Return the run configuration of a nested mapping with the fields of an experiment file's ``base``.
 
     Raises:
         HeadToHeadError: For an unknown name or field, a wrong type, or contradictory fields.
     """
-    builder = ConfigBuilder(registry, SourceLocation(Source(label)))
+    builder = ConfigBuilder(registry)
     builder.merge(raw, builder.root)
     return builder.build_consistent()
 

@@ -56,7 +56,9 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
         if any(folder.glob(f"*/{RUN}")):
             _require(folder / EXPERIMENT)
     experiments = [ExperimentDirectory.read(folder) for folder in folders if (folder / EXPERIMENT).is_file()]
-    needed = {path for experiment in experiments for path in _needed(experiment, runs_root)}
+    needed = {run.path(experiment.path) for experiment in experiments for run in experiment.record.runs}
+    warm = (variant.config.init_from for experiment in experiments for variant in experiment.record.variants)
+    needed |= {inside(runs_root, init_from.run) for init_from in warm if init_from}
     for experiment in experiments:
         folder = experiment.path
         if folder.is_symlink():
@@ -102,14 +104,6 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                     ownership.remove(leftover.path, ownership.owned(leftover.path))
                 else:
                     delete_run_files(leftover.path)
-
-
-def _needed(experiment: ExperimentDirectory, runs_root: Path) -> Iterator[Path]:
-    """Yield the runs that an experiment consists of, and those that ``init_from`` names."""
-    yield from (run.path(experiment.path) for run in experiment.record.runs)
-    for variant in experiment.record.variants:
-        if init_from := variant.config.init_from:
-            yield inside(runs_root, init_from.run)
 
 
 def _require(record: Path) -> None:

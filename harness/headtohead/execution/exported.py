@@ -59,11 +59,6 @@ class ExportedVocabularies(Record):
     target: SideRecord
 
 
-def is_exported(folder: Path) -> bool:
-    """Return whether a folder has the files of an exported model."""
-    return (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file()
-
-
 def check_target(folder: Path, *, force: bool) -> None:
     """Check that a model can be written to a folder.
 

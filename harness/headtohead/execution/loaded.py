@@ -13,7 +13,7 @@ from headtohead.config.entries import parsed_options
 from headtohead.config.project import runs_folder
 from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.exported import WEIGHTS, is_exported, read_exported
+from headtohead.execution.exported import CONFIG, WEIGHTS, read_exported
 from headtohead.model.decoding import Ends, translate_each
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
@@ -312,7 +312,7 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
     Raises:
         HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
     """
-    exported = is_exported(Path(run))
+    exported = all(Path(run, name).is_file() for name in (CONFIG, WEIGHTS))
     path = Path(run) if exported else find_run(run, runs_folder(given=runs))
     directory = RunDirectory(path)
     if exported:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from headtohead.config.labels import listed
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.scheduler import stacks_of
 from headtohead.planning.plan import Plan
@@ -20,7 +21,7 @@ from headtohead.storage.run import HEADS, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import STACKS, stack_folders
 
-SHOWN = 5
+MAX_NAMES = 5
 """Number of damaged runs that a line lists."""
 
 
@@ -90,8 +91,10 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
             damaged[name] = damage
     if damaged:
         _archive(experiment, [experiment / name for name in damaged])
-    retrained = f"{len(damaged)} of {finished} finished runs damaged: {_listed(damaged)}; retraining"
-    log(retrained if damaged else f"none of {finished} finished runs is damaged")
+        names = listed([f"{name} ({damage})" for name, damage in damaged.items()], MAX_NAMES)
+        log(f"{len(damaged)} of {finished} finished runs damaged: {names}; retraining")
+    else:
+        log(f"none of {finished} finished runs is damaged")
     reused: dict[str, str] = {}
     with suppress(HeadToHeadError):  # an unreadable plan is rewritten
         directory = ExperimentDirectory.read(experiment)
@@ -101,8 +104,9 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
                 if damage not in (None, HEADS):
                     reused[planned.reused_from] = damage
     if reused:
+        names = listed([f"{name} ({damage})" for name, damage in reused.items()], MAX_NAMES)
         log(
-            f"{len(reused)} reused runs of other experiments damaged: {_listed(reused)}; training in "
+            f"{len(reused)} reused runs of other experiments damaged: {names}; training in "
             f"'{experiment.name}' instead, the other experiments are not changed"
         )
     return set(reused)
@@ -144,12 +148,6 @@ def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) 
         for path in [*runs, experiment / STACKS] if stacks else runs:
             if path.exists():
                 path.rename(archive / path.name)
-
-
-def _listed(damaged: Mapping[str, str]) -> str:
-    """Return the names of the first damaged runs, each with its damage."""
-    texts = [f"{name} ({damage})" for name, damage in damaged.items()]
-    return ", ".join(texts[:SHOWN]) + (f", and {len(texts) - SHOWN} more" if len(texts) > SHOWN else "")
 
 
 def _damage(run: RunDirectory) -> str | None:

@@ -78,17 +78,16 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
     return figure
 
 
-def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1, pitch: float = 0.46) -> tuple[Figure, list[Axes]]:
+def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Figure, list[Axes]]:
     """Return a figure of rows from top to bottom and its panels, all of which have all rows.
 
     Args:
         rows: The rows.
         label: The label below the axis.
         panels: Number of panels; the second is twice as wide as the first.
-        pitch: Height of a row in inches.
     """
     with style.drawing():
-        figure = Figure(figsize=(style.WIDTH, 0.85 + pitch * len(rows)), layout="constrained")
+        figure = Figure(figsize=(style.WIDTH, 0.85 + 0.46 * len(rows)), layout="constrained")
         ratios = (1, 2)[:panels]
         grid: list[Axes] = list(figure.subplots(1, panels, sharey=True, squeeze=False, width_ratios=ratios).ravel())
         for axes in grid:

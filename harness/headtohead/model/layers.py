@@ -27,11 +27,6 @@ Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
 
 
-def glorot(fan_in: int, fan_out: int) -> Initializer:
-    """Return the uniform initialiser of Glorot & Bengio 2010 (AISTATS), section 4.2.1."""
-    return uniform(math.sqrt(6.0 / (fan_in + fan_out)))
-
-
 def _by_init(init: Init, torch_init: Initializer, xavier: Initializer) -> Initializer | list[Initializer]:
     """Return the initialiser of all members, or an initialiser per member."""
     if isinstance(init, str):
@@ -50,9 +45,9 @@ class StackedLinear(nn.Module):
         super().__init__()
         # torch.nn.Linear initialises weight and bias with U(-1/sqrt(in), 1/sqrt(in)).
         plain = uniform(width**-0.5)
-        weights = [
-            init_per_member(generators, (width, out), _by_init(init, plain, glorot(width, out))) for out in outputs
-        ]
+        # Glorot & Bengio 2010 (AISTATS), section 4.2.1.
+        xavier = {out: uniform(math.sqrt(6.0 / (width + out))) for out in outputs}
+        weights = [init_per_member(generators, (width, out), _by_init(init, plain, xavier[out])) for out in outputs]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
         self.outputs = tuple(outputs)
         self.bias: nn.Parameter | None = None

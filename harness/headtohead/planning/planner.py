@@ -40,7 +40,7 @@ from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import PER_RUN, RunConfig
-from headtohead.statistics.differences import pair_differences, squared_weights
+from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast
@@ -409,7 +409,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 if family == "interaction":  # the second pair of each setting has its sides swapped
                     differences = differences[::2] + differences[1::2]
                 means.append(differences.mean(axis=0))
-                weights.append(squared_weights(averaged) / len(differences) ** 2)
+                squares = (weight**2 for weight in score_weights(averaged).values())
+                weights.append(sum(squares) / len(differences) ** 2)
                 own_names.append(name)
             sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
             powers.append(

@@ -186,8 +186,12 @@ def tuned_variants(
             sd = statistics.stdev(values) if finite and len(values) > 1 else None
             tried.append(TrialRecord(values=setting.values, mean=mean, sd=sd))
         best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
-        edges = tuple(path for path, value in best.values.items() if _is_at_the_edge(value, _numbers(path, own)))
-        tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=edges, tried=tuple(tried))
+        edges = []
+        for path, value in best.values.items():
+            numbers = _numbers(path, own)
+            if value and len(numbers) > 1 and value in (min(numbers), max(numbers)):  # no value follows 0
+                edges.append(path)
+        tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tuple(tried))
     return tuned
 
 
@@ -195,8 +199,3 @@ def _numbers(path: str, settings: Sequence[TuningSetting]) -> set[float]:
     """Return the numbers of a sweep among the values of a field."""
     values = (setting.values[path] for setting in settings)
     return {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
-
-
-def _is_at_the_edge(chosen: Any, numbers: set[float]) -> bool:
-    """Return whether a value is the smallest or the largest number of a sweep; nothing lies beyond 0."""
-    return len(numbers) > 1 and bool(chosen) and chosen in (min(numbers), max(numbers))

@@ -86,7 +86,7 @@ def gallery(analysis: Analysis) -> Gallery | None:
         if len(selected) >= MAX_VARIANTS or remaining <= 0:
             omitted += 1
             continue
-        maps = load_maps(analysis.frames.path(run[0]))
+        maps = load_maps(analysis.frames.folders[run[0]])
         size = sum(weights.size for probe in maps for weights in probe.weights.values())
         if not size or (size > remaining and selected):
             omitted += bool(maps)

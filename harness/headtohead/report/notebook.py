@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -148,15 +147,12 @@ def _maps(maps: SentenceMaps) -> str:
         if drawn:
             labels = map_tokens(record, role)
             heat_maps = [
-                HeatMap(weights[layer, head], *labels, f"layer {layer}, head {head}{_entropy(found)}")
+                HeatMap(weights[layer, head], *labels, f"layer {layer}, head {head}{entropy}")
                 for layer in drawn
                 for head, found in enumerate(record["heads"][role][layer])
+                for entropy in ["" if found["entropy"] is None else f", entropy {found['entropy']:.2f}"]
             ]
             figures[role] = to_svg(heat_map_figure(heat_maps, across=heads), salt=role)
         omitted = f'{drawn.start} earlier layers are not drawn; .weights["{role}"] contains them.'
         sections.append(Section(title, omitted if drawn.start else "", figure=role))
     return fragment(*sections, figures=figures, heading=record["source"])
-
-
-def _entropy(head: Mapping[str, Any]) -> str:
-    return "" if head["entropy"] is None else f", entropy {head['entropy']:.2f}"

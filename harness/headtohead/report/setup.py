@@ -84,7 +84,7 @@ def learning_rate(analysis: Analysis) -> str:
         note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" * bool(edges)
         sweep = _text_of(list(tried), len(tried)) + _length(tuning)
         return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
-    if LEARNING_RATE in analysis.frames.axes:
+    if LEARNING_RATE in analysis.frames.record.axes:
         return f"{rates}, an axis of the experiment"
     is_default = rates == _text_of([TrainConfig.model_fields["lr"].default])
     return f"{rates}, {'the default' if is_default else 'set in the experiment file'}"

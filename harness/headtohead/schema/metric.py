@@ -53,12 +53,13 @@ def _ratio(counts: Sequence[float]) -> float:
     return counts[0] / counts[1] if counts[1] else math.nan
 
 
-def _perplexity(counts: Sequence[float]) -> float:
-    return math.exp(min(_ratio(counts), 700.0))
-
-
 LOSS = Metric("loss", range=(0.0, math.inf), higher_is_better=False, unit="nats per token", pool=_ratio)
-PERPLEXITY = Metric("perplexity", range=(1.0, math.inf), higher_is_better=False, pool=_perplexity)
+PERPLEXITY = Metric(
+    "perplexity",
+    range=(1.0, math.inf),
+    higher_is_better=False,
+    pool=lambda counts: math.exp(min(_ratio(counts), 700.0)),
+)
 TOKEN_ACCURACY = Metric("token_accuracy", range=(0.0, 1.0), pool=_ratio)
 
 TEACHER_FORCED = (LOSS, PERPLEXITY, TOKEN_ACCURACY)

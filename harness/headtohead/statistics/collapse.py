@@ -51,12 +51,12 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
     return result
 
 
-def rate_interval(count: int, total: int, confidence: float = CONFIDENCE) -> Interval:
+def rate_interval(count: int, total: int) -> Interval:
     """Return the exact interval of a rate (Clopper and Pearson 1934) of ``count`` of ``total`` runs."""
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
-    return Interval(confidence, low, high)
+    return Interval(CONFIDENCE, low, high)
 
 
 def rates_p(left: int, left_total: int, right: int, right_total: int) -> float:

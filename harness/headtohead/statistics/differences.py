@@ -32,8 +32,3 @@ def score_weights(pairs: Iterable[tuple[Side, Side]]) -> Counter[Side]:
         weights.update({left: 1})
         weights.subtract({right: 1})
     return weights
-
-
-def squared_weights(pairs: Iterable[tuple[Hashable, Hashable]]) -> float:
-    """Return the sum of the squared weights of the scores in the sum of the differences of pairs."""
-    return float(sum(weight**2 for weight in score_weights(pairs).values()))

@@ -123,19 +123,18 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
     return Summary(n, mean, sd, low, high)
 
 
-def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Difference:
+def paired(values: ArrayLike, against: ArrayLike) -> Difference:
     """Compare two sides with the same seeds, ``values`` minus ``against``.
 
     Args:
         values: Scores ``[seed]``.
         against: Scores of the other side, in the same order.
-        confidence: Level of the interval.
     """
     left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"paired scores need equal length, got {left.shape} and {right.shape}")
     scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))
-    return paired_differences(left - right, scale=scale, confidence=confidence)
+    return paired_differences(left - right, scale=scale)
 
 
 def paired_differences(
@@ -246,21 +245,17 @@ def few_seeds(seeds: int) -> str:
     return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
 
 
-def minimum_detectable_effect(
-    sd: float, n: int, contrasts: int = 1, *, level: float | None = None, degrees: float | None = None
-) -> float:
+def minimum_detectable_effect(sd: float, n: int, *, level: float = ALPHA, degrees: float | None = None) -> float:
     """Return the true difference that a t-test of paired differences detects with a power of ``POWER``.
 
     Args:
         sd: Standard deviation of the paired differences.
         n: Number of seeds; the result is NaN for fewer than two.
-        contrasts: Number of tested contrasts in the family.
-        level: Level of the test; default: that of Holm's first step, ``ALPHA / contrasts``.
+        level: Level of the test; for the first step of Holm's procedure ``ALPHA`` divided by the number of contrasts.
         degrees: Degrees of freedom of the variance; default: those of the paired t-test, ``n - 1``.
     """
     if n < 2 or not math.isfinite(sd):
         return math.nan
-    level = ALPHA / contrasts if level is None else level
     return _noncentrality(n - 1 if degrees is None else degrees, level) * sd / math.sqrt(n)
 
 

@@ -100,7 +100,7 @@ def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def intraclass_correlation(scores: ArrayLike, confidence: float = CONFIDENCE) -> tuple[float, Interval]:
+def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     """Return the intra-class correlation of seeds, with its interval: the fraction of the variance that variants share.
 
     It is the consistency ICC(3, 1) of two-way scores with the F-interval of P. E. Shrout and J. L. Fleiss (Intraclass
@@ -108,19 +108,18 @@ def intraclass_correlation(scores: ArrayLike, confidence: float = CONFIDENCE) ->
 
     Args:
         scores: ``[variant, seed]``.
-        confidence: Level of the interval.
     """
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
-        return math.nan, Interval(confidence, math.nan, math.nan)
+        return math.nan, Interval(CONFIDENCE, math.nan, math.nan)
     _, seed, residual = _mean_squares(x)
     if not residual > 0:
-        return (1.0 if seed > 0 else math.nan), Interval(confidence, math.nan, math.nan)
-    variants, degrees, tail = len(x), len(x[0]) - 1, (1 + confidence) / 2
+        return (1.0 if seed > 0 else math.nan), Interval(CONFIDENCE, math.nan, math.nan)
+    variants, degrees, tail = len(x), len(x[0]) - 1, (1 + CONFIDENCE) / 2
     others = degrees * (variants - 1)
     ratio = seed / residual
     value, low, high = (
         float((f - 1) / (f + variants - 1))
         for f in (ratio, ratio / fdtri(degrees, others, tail), ratio * fdtri(others, degrees, tail))
     )
-    return value, Interval(confidence, low, high)
+    return value, Interval(CONFIDENCE, low, high)

@@ -143,7 +143,7 @@ def judge(
     return judgements
 
 
-def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+def holm_levels(p_values: Sequence[float]) -> list[float]:
     """Return the level at which Holm's procedure tests each p-value; NaN for NaN.
 
     A rejected test has the level of its own step. All other tests have the level of the step at which the
@@ -154,7 +154,7 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     order = known[np.argsort(p[known], kind="stable")]
     levels = np.full(len(p), math.nan)
     for rank, index in enumerate(order):
-        levels[order[rank:]] = alpha / (len(order) - rank)
+        levels[order[rank:]] = ALPHA / (len(order) - rank)
         if p[index] > levels[index]:
             break
     return [float(level) for level in levels]

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, m
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
-from headtohead.files import LARGE_BYTES, write_json
+from headtohead.files import LARGE_BYTES
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ContrastRecord
@@ -356,8 +356,3 @@ def read_reference_points(experiment_dir: Path) -> tuple[ReferenceScores, ...]:
     """Return the reference points of an experiment by data set; empty if they were not computed."""
     record = read_record(ReferencePointsRecord, inside(experiment_dir, REFERENCE_POINTS))
     return record.data if record else ()
-
-
-def write_reference_points(experiment_dir: Path, data: tuple[ReferenceScores, ...]) -> None:
-    """Write the reference points of an experiment."""
-    write_json(inside(experiment_dir, REFERENCE_POINTS), ReferencePointsRecord(data=data).to_json())

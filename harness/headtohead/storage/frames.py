@@ -58,11 +58,6 @@ class Frames:
     folders: Mapping[str, Path] = field(repr=False)
 
     @property
-    def axes(self) -> list[str]:
-        """The names of the axes in the order of the file."""
-        return list(self.record.axes)
-
-    @property
     def seeds(self) -> list[int]:
         """The seeds of every variant."""
         return list(self.record.seeds)
@@ -106,10 +101,6 @@ class Frames:
         """Return whether variants have the same data in each seed."""
         rows = pd.concat([self.rows(slug) for slug in slugs])
         return bool((rows.groupby("seed")["data_hash"].nunique() <= 1).all())
-
-    def path(self, run: str) -> Path:
-        """Return the directory of a run, which for a reused result is in another experiment."""
-        return self.folders[run]
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""

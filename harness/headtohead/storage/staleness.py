@@ -35,7 +35,9 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
     plugins = {
         f"{plugin.family} '{plugin.name}' has changed"
         for plugin in _plugins(experiment)
-        if _is_changed(plugin, project)
+        if plugin.source is not None
+        and (path := source_file(plugin.source, project)) is not None
+        and files.sha256(path) != plugin.source_sha256
     }
     fields = _changed_fields(experiment.record.text, file or project / (experiment.record.file or ""))
     return (*fields, *sorted(plugins))
@@ -70,8 +72,3 @@ def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
             if run.variant not in found and observe(path).state in states.RESULTS:
                 found[run.variant] = RunDirectory(path).record.plugins
     return {plugin for plugins in found.values() for plugin in plugins}
-
-
-def _is_changed(plugin: PluginRecord, project: Path) -> bool:
-    path = None if plugin.source is None else source_file(plugin.source, project)
-    return path is not None and files.sha256(path) != plugin.source_sha256

@@ -75,4 +75,4 @@ def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
     """Return the translations of a variant's run with this seed; empty if there are none."""
     rows = frames.rows(slug)
     names = rows.index[rows["seed"] == seed]
-    return read_translations(frames.path(str(names[0]))) if len(names) else []
+    return read_translations(frames.folders[str(names[0])]) if len(names) else []

@@ -289,10 +289,6 @@ class Subject:
         style = self.attention(role).style
         return style.depends_on_order(style.options)
 
-    def counts_rows(self, role: str) -> bool:
-        """Return whether the positions of a role's encoding are rows of the batch, not tokens of a sentence."""
-        return self.positional(role).by_row
-
     def limit(self, role: str) -> int | None:
         """Return the number of positions that a role's encoding is limited to, or None."""
         positional = self.positional(role)

@@ -106,7 +106,8 @@ class MlflowStudy(StudyLogger):
                     store.client.set_tag(run.info.run_id, run_page.IN_PLAN_TAG, in_plan)
                 if run_page.SHIPPED_TAG in tags and run.info.status != "RUNNING":
                     self.received.setdefault(run_hash, tags[run_page.SHIPPED_TAG])
-        known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{_quoted(self.study.name)}'"))
+        name = self.study.name.replace("\\", "\\\\").replace("'", "\\'")
+        known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{name}'"))
         if not known:
             tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": run_page.user()}
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
@@ -213,8 +214,3 @@ class MlflowStudy(StudyLogger):
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[: run_page.TAG_LIMIT]
-
-
-def _quoted(text: str) -> str:
-    """Return a text for a filter of MLflow in single quotes."""
-    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -133,7 +133,7 @@ def note(
     return "\n\n".join(filter(None, lines))
 
 
-def worst_translations(run: Path, most: int = 10) -> list[Translation]:
+def worst_translations(run: Path) -> list[Translation]:
     """Return the translations with the lowest F1 of their words and those of the best reference, the worst first."""
 
     def overlap(row: Translation) -> float:
@@ -141,7 +141,7 @@ def worst_translations(run: Path, most: int = 10) -> list[Translation]:
         references = (Counter(reference.split()) for reference in row.references)
         return max((words & own).total() / max(1, words.total() + own.total()) for own in references)
 
-    return sorted((row for row in read_translations(run) if not row.exact), key=overlap)[:most]
+    return sorted((row for row in read_translations(run) if not row.exact), key=overlap)[:10]
 
 
 def shortened(cell: str, width: int = 160) -> str:

@@ -9,14 +9,17 @@ from pathlib import Path
 from headtohead.data import PreparedData, reference_points
 from headtohead.data.metrics import task_metrics
 from headtohead.errors import HeadToHeadError
+from headtohead.files import write_json
 from headtohead.schema.metric import Metric
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.experiment import (
+    REFERENCE_POINTS,
     ExperimentDirectory,
+    ReferencePointsRecord,
     ReferenceScores,
     read_reference_points,
-    write_reference_points,
 )
+from headtohead.storage.paths import inside
 from headtohead.training.evaluate import Translations, distinct_sources
 
 Load = Callable[[DataConfig], PreparedData]
@@ -47,7 +50,8 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
             if (data.data_hash, limit) not in found:
                 found[data.data_hash, limit] = reference_scores(data, limit, task_metrics(config.data.dataset))
     if len(found) > len(known):
-        write_reference_points(experiment_dir, tuple(found.values()))
+        points = ReferencePointsRecord(data=tuple(found.values()))
+        write_json(inside(experiment_dir, REFERENCE_POINTS), points.to_json())
 
 
 def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequence[Metric]) -> ReferenceScores:

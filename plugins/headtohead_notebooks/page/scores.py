@@ -87,7 +87,7 @@ def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the loss beside the loss of guessing."""
     frames = analysis.frames
     summary = frames.summary(slug, analysis.metric)
-    record = RunDirectory(frames.path(str(frames.rows(slug).index[0]))).record
+    record = RunDirectory(frames.folders[str(frames.rows(slug).index[0])]).record
     vocab_size = (record.data.get("vocabulary") or {}).get("target")
     min_vocab_size = record.config.quirks.min_vocab_size
     words = max([int(size) for size in (vocab_size, min_vocab_size) if size], default=0)
@@ -100,7 +100,7 @@ def _translations(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the number of correct and empty translations over all seeds, and an example."""
     frames = analysis.frames
     translations = [
-        translation for run in frames.rows(slug).index for translation in read_translations(frames.path(str(run)))
+        translation for run in frames.rows(slug).index for translation in read_translations(frames.folders[str(run)])
     ]
     if not translations:
         yield "no translations: the notebook has no decoding"

@@ -20,7 +20,7 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     """Draw the head ablation of the baseline, or return None if no run has one."""
     frames = analysis.frames
     seeds = frames.rows(frames.baseline)["seed"]
-    records = {int(seed): RunDirectory(frames.path(str(run))).heads for run, seed in seeds.items()}
+    records = {int(seed): RunDirectory(frames.folders[str(run)]).heads for run, seed in seeds.items()}
     ablated = [(seed, head) for seed, record in records.items() if record for head in record["heads"]]
     order = {role: number for number, role in enumerate(ROLES)}
     rows = sorted({(head["role"], head["layer"]) for _, head in ablated}, key=lambda row: (order[row[0]], row[1]))

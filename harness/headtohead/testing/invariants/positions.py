@@ -39,7 +39,7 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
     """Swapping adjacent keys changes the output if and only if positions are encoded."""
     if not subject.attention(role).style.projects:
         return does_not_apply("the style has no scores")
-    if subject.counts_rows(role):
+    if subject.positional(role).by_row:
         return does_not_apply(COUNTS_ROWS)
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
@@ -111,7 +111,7 @@ def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     encoded = [other for other in subject.roles if "order-invariant" not in subject.positional(other).properties]
     if encoded and role not in encoded:
         return does_not_apply("the encoding is order-invariant")
-    if subject.counts_rows(role):
+    if subject.positional(role).by_row:
         return does_not_apply(COUNTS_ROWS)
     if subject.attention(role).style.position_dependent:
         return does_not_apply("the style's own scores depend on positions")
@@ -184,7 +184,7 @@ def positions_differ_up_to_the_limit_and_raise_beyond(subject: Subject, role: st
 
 def _limit_of_encoding(subject: Subject, role: str) -> Verdict:
     positional, limit = subject.positional(role), subject.limit(role)
-    if subject.counts_rows(role):
+    if subject.positional(role).by_row:
         return does_not_apply(COUNTS_ROWS)
 
     def compute(count: int) -> None:

@@ -30,7 +30,8 @@ def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
     """Training steps of member k in a stack equal those of run k alone, dropout included."""
     state = torch.get_rng_state()
     differences = []
-    for config in (subject.config, with_dropout(subject.config)):
+    dropout = {"dropout_embedding": 0.1, "dropout_attention": 0.2, "dropout_residual": 0.1}
+    for config in (subject.config, changed(subject.config, model=dropout)):
         # The stack has another member, which is unlike the subject's.
         configs = [*[config] * len(subject.seeds), unlike(config)]
         alone = [trained_weights(subject, config, [seed])[0] for seed in subject.seeds]
@@ -44,11 +45,6 @@ def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
         torch.set_rng_state(state)
         return violated("training uses torch's global generator, so that random numbers depend on the stack")
     return within(differences, "difference between weights trained in a stack and alone", bound=CLOSE)
-
-
-def with_dropout(config: RunConfig) -> RunConfig:
-    """Return the configuration with dropout before, in and after the attentions."""
-    return changed(config, model={"dropout_embedding": 0.1, "dropout_attention": 0.2, "dropout_residual": 0.1})
 
 
 def unlike(config: RunConfig) -> RunConfig:

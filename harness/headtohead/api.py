@@ -339,9 +339,9 @@ class _Session:
             )
 
     def finish_shipping(self, name: str) -> bool:
-        """Wait a limited time for the shippers, and print where the runs are or how to ship the rest.
+        """Wait a limited time for the shippers, and print where the runs are or how to log the rest.
 
-        Returns whether all runs are shipped.
+        Returns whether all runs are logged.
         """
         shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship

@@ -57,7 +57,7 @@ def shippers(study: Study) -> list[int]:
 
 def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     """Run the study with a store that never answers: the report is written first, and the command ends in time."""
-    monkeypatch.setenv("H2H_SHIPPING_SECONDS", str(SECONDS))
+    monkeypatch.setenv("H2H_TRACKING_SECONDS", str(SECONDS))
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
     monkeypatch.chdir(study.folder)
     messages: list[tuple[float, str]] = []
@@ -66,9 +66,9 @@ def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     times, lines = zip(*messages[-3:], strict=True)
     assert lines[0] == "report: reports/tiny/index.html"
     assert lines[1].startswith(
-        f"mlflow: shipping to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to "
+        f"mlflow: logging to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to "
     )
-    assert lines[2].startswith(f"mlflow: not everything was shipped to {uri} (")
+    assert lines[2].startswith(f"mlflow: not everything was logged to {uri} (")
     assert lines[2].endswith("); nothing is lost, run h2h sync tiny.yaml")
     assert ended - times[0] < shipper.QUIET_SECONDS + SECONDS + 4
     assert shippers(study) == []

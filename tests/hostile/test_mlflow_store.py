@@ -146,7 +146,7 @@ def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
     if not database.exists():
         shutil.copyfile(store_template, database)  # `h2h sync` creates the same store in some seconds
     done = sync(h2h_here, study)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "study: 1 shipped, 0 unchanged")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "study: 1 logged, 0 unchanged")
 
 
 KILLED = """

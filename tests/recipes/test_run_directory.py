@@ -82,7 +82,7 @@ def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_pat
     ]
     code, out, err = h2h("sync", "imported")
     assert code == 0, err
-    assert "2 shipped" in out
+    assert "2 logged" in out
     assert "it cannot be reproduced" in h2h("reproduce", "first")[2]
 
 

@@ -33,9 +33,9 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "one: 1 shipped, 0 unchanged, 1 not started"
+    assert lines[0] == "one: 1 logged, 0 unchanged, 1 not started"
     assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART")
-    assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not started"
+    assert lines[2] == "two: 1 logged, 0 unchanged, 1 not started"
     ui = f"h2h ui --runs {tmp_path / 'runs'}"
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
@@ -47,9 +47,9 @@ def test_sync_of_an_experiment_accepts_its_file_its_name_or_its_folder(
     for name in ("one", "two"):
         make_experiment(name=name, axes=AXES)
     for target, counts in {
-        "experiments/two.yaml": "1 shipped, 0 unchanged",
-        "two": "0 shipped, 1 unchanged",
-        str(tmp_path / "runs" / "two"): "0 shipped, 1 unchanged",
+        "experiments/two.yaml": "1 logged, 0 unchanged",
+        "two": "0 logged, 1 unchanged",
+        str(tmp_path / "runs" / "two"): "0 logged, 1 unchanged",
     }.items():
         result = _call("sync", target, "--runs", str(tmp_path / "runs"))
         assert result.output.startswith(f"two: {counts}"), target
@@ -79,7 +79,7 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
         result = _call("sync", "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
     assert "another process logs 'one' to mlflow" in result.output
-    assert "two: 1 shipped" in result.output
+    assert "two: 1 logged" in result.output
 
 
 @pytest.mark.parametrize(

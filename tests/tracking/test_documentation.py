@@ -29,7 +29,7 @@ def test_the_python_sample_runs(
     monkeypatch.chdir(tmp_path)
     sample = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
     exec(compile(sample, "docs/how-to/mlflow.md", "exec"), {})
-    assert capsys.readouterr().out == "quickstart: 1 shipped, 0 unchanged\n"
+    assert capsys.readouterr().out == "quickstart: 1 logged, 0 unchanged\n"
 
 
 def test_views_states_and_pictures_of_the_page_exist(make_experiment: Callable[..., Path]) -> None:

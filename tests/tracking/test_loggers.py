@@ -333,7 +333,7 @@ def test_sync_logs_to_loggers(
     monkeypatch.setattr(os, "access", lambda path, mode: writable)
     for shipped in (2, 0):
         done = h2h_here(tmp_path, "sync", "--logger", "tensorboard", H2H_CACHE=str(tmp_path / "cache"))
-        expected = f"quickstart: {shipped} shipped, {2 - shipped} unchanged (tensorboard)\n"
+        expected = f"quickstart: {shipped} logged, {2 - shipped} unchanged (tensorboard)\n"
         assert (done.returncode, done.stdout) == (0, expected)
     assert_logged(folder)
     assert not (tmp_path / "mlflow.db").exists()
@@ -371,7 +371,7 @@ def test_the_logger_of_the_documentation_works(
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
     folder = make_experiment(axes=AXES)
     done = h2h_here(tmp_path, "sync", "--logger", "json-lines", "--plugin", "json_lines.py")
-    assert (done.returncode, done.stdout) == (0, "quickstart: 1 shipped, 0 unchanged (json-lines)\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "quickstart: 1 logged, 0 unchanged (json-lines)\n"), done.stderr
     (file,) = (tmp_path / "lines" / "quickstart").glob("*.jsonl")
     *steps, end = map(json.loads, file.read_text().splitlines())
     assert [step["step"] for step in steps] == recorded_steps(folder)[0]

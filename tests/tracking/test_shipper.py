@@ -118,7 +118,7 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     make_experiment: MakeExperiment, store_uri: str, down: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_experiment(seeds=(1, 2), axes=AXES)
-    monkeypatch.setenv("H2H_SHIPPING_SECONDS", "0")
+    monkeypatch.setenv("H2H_TRACKING_SECONDS", "0")
     with pytest.raises(HeadToHeadError, match=r"Connection refused.*; no run is lost"):
         process.follow(Shipper(folder, uri=down), ENDED)
     assert ship(folder, store_uri).shipped == 4

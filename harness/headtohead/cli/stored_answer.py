@@ -33,7 +33,7 @@ VARIABLES = ("H2H_", "MLFLOW_", "CUDA_", "COLUMNS", "HF_", "HOME", "PYTHONPATH")
 
 STATUS = "status.json"
 UNRELATED = ("/proc/", "/sys/", "/dev/")
-TRANSIENT = ": shipping to "
+TRANSIENT = ": logging to "
 """Part of the lines that are not printed again."""
 
 _opened: set[str] = set()

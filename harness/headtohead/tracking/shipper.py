@@ -63,12 +63,12 @@ class ShipperProcess:
                 self.process.stdin.close()
 
     def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
-        """Wait until everything is shipped or the time is over, then end the shipper.
+        """Wait until everything is logged or the time is over, then end the shipper.
 
         Args:
-            sync: The command that ships the rest.
+            sync: The command that logs the rest.
             until: Deadline in seconds of ``time.monotonic``.
-            log: Receives a line if shipping takes longer than `QUIET_SECONDS`.
+            log: Receives a line if logging takes longer than `QUIET_SECONDS`.
 
         Returns:
             A message with the command to use if runs are missing in the tracker, else None.
@@ -77,7 +77,7 @@ class ShipperProcess:
         with suppress(KeyboardInterrupt):
             if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
                 if (left := until - time.monotonic()) > 0:
-                    more = f"shipping to {self.tracker} for at most {left:.0f} s more"
+                    more = f"logging to {self.tracker} for at most {left:.0f} s more"
                     log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
                 self._ended(until - time.monotonic())
         if self.process.poll() == 0:
@@ -90,7 +90,7 @@ class ShipperProcess:
             if not self._ended(STOPPING_SECONDS):
                 self.process.kill()
                 self.process.wait()
-        return f"{self.logger}: not everything was shipped to {self.tracker} ({reason}); nothing is lost, run {sync}"
+        return f"{self.logger}: not everything was logged to {self.tracker} ({reason}); nothing is lost, run {sync}"
 
     def _ended(self, seconds: float) -> bool:
         """Return whether the process ends within ``seconds``."""
@@ -120,10 +120,10 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
 
 
 def shipping_seconds() -> float:
-    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60."""
-    text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
+    """Return the time limit for trackers after the answer is printed: ``H2H_TRACKING_SECONDS``, else 60."""
+    text = os.environ.get("H2H_TRACKING_SECONDS", "60")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]*)?", text):
-        raise HeadToHeadError(f"H2H_SHIPPING_SECONDS is '{text}'; expected a number of seconds")
+        raise HeadToHeadError(f"H2H_TRACKING_SECONDS is '{text}'; expected a number of seconds")
     return float(text)
 
 
@@ -177,7 +177,7 @@ def main(folder_name: str, logger: str, reports_name: str) -> int:
         if plugins is not None:
             load_plugins(plugins)
         threading.Thread(target=set_at_end, daemon=True).start()
-        log.info("shipping %s to %s", folder, logger)
+        log.info("logging %s to %s", folder, logger)
         complete = follow(Shipper(folder, logger, reports=reports), ended)
     except HeadToHeadError as error:
         log.warning(error)

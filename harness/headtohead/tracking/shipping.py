@@ -59,7 +59,7 @@ class ShipReport:
         """Return the counts as a line of text."""
         others = {"not started": self.waiting, "failed": len(self.failures)}
         more = "".join(f", {count} {what}" for what, count in others.items() if count)
-        return f"{self.experiment}: {self.shipped} shipped, {self.unchanged} unchanged{more}"
+        return f"{self.experiment}: {self.shipped} logged, {self.unchanged} unchanged{more}"
 
 
 @dataclass

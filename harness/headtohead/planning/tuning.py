@@ -187,10 +187,10 @@ def tuned_variants(
             tried.append(TrialRecord(values=setting.values, mean=mean, sd=sd))
         best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
         edges = []
-        for path, value in best.values.items():
-            numbers = _numbers(path, own)
+        for field, value in best.values.items():
+            numbers = _numbers(field, own)
             if value and len(numbers) > 1 and value in (min(numbers), max(numbers)):  # no value follows 0
-                edges.append(path)
+                edges.append(field)
         tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tuple(tried))
     return tuned
 

@@ -472,7 +472,9 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
     from headtohead.analysis.results import RunsTable
 
     type.__setattr__(RunsTable, "_repr_html_", _html)
-    return RunsTable.from_frames(_frames(experiment, runs))
+    table = RunsTable((frames := _frames(experiment, runs)).runs)
+    table.frames = frames
+    return table
 
 
 def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.DataFrame:
@@ -488,9 +490,10 @@ def curves(experiment: Path | str, *, runs: Path | str | None = None) -> pd.Data
     Raises:
         HeadToHeadError: If the runs folder has no runs of the experiment.
     """
-    from headtohead.analysis.results import training_curves
-
-    return training_curves(_frames(experiment, runs))
+    frames = _frames(experiment, runs)
+    described = frames.runs[["variant", *frames.record.axes, "seed"]]
+    table = frames.histories.astype({"run": object, "metric": object}).join(described, on="run")
+    return table[["run", *described.columns, "step", "epoch", "metric", "value"]]
 
 
 def _frames(experiment: Path | str, runs: Path | str | None) -> Frames:

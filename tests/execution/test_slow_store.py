@@ -65,9 +65,7 @@ def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     ended = time.monotonic()
     times, lines = zip(*messages[-3:], strict=True)
     assert lines[0] == "report: reports/tiny/index.html"
-    assert lines[1].startswith(
-        f"mlflow: logging to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to "
-    )
+    assert lines[1].startswith(f"mlflow: logging to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to ")
     assert lines[2].startswith(f"mlflow: not everything was logged to {uri} (")
     assert lines[2].endswith("); nothing is lost, run h2h sync tiny.yaml")
     assert ended - times[0] < shipper.QUIET_SECONDS + SECONDS + 4

@@ -156,7 +156,8 @@ class Ledger:
         own = self._variances
         if degrees := sum(count for count, _ in own):
             variance = sum(count * value for count, value in own) / degrees
-            found = BlockModel(variance, degrees + found.n - 1, self._degrees()).moderated(found, 1.0)
+            prior = min(MAX_PRIOR_DEGREES, degrees)
+            found = BlockModel(variance, degrees + found.n - 1, prior).moderated(found, 1.0)
         return found.p / 2 if (found.mean > 0) == higher_is_better else 1 - found.p / 2
 
     def append(self, decision: Decision) -> Ledger:
@@ -179,12 +180,10 @@ class Ledger:
         Args:
             effect: Its improvement, in standard deviations of the paired differences.
         """
-        return seeds_needed(effect, level=2 * self.level, known=self._degrees())  # half of a two-sided test
+        known = min(MAX_PRIOR_DEGREES, sum(count for count, _ in self._variances))
+        return seeds_needed(effect, level=2 * self.level, known=known)  # half of a two-sided test
 
     @property
     def _variances(self) -> list[tuple[int, float]]:
         """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
         return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
-
-    def _degrees(self) -> float:
-        return min(MAX_PRIOR_DEGREES, sum(count for count, _ in self._variances))

@@ -36,10 +36,6 @@ def _runs(context: click.Context, parameter: click.Parameter, value: Path | None
     return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)
 
 
-def _plugin_files(context: click.Context, parameter: click.Parameter, files: tuple[Path, ...]) -> None:
-    context.meta["plugin_files"] = files
-
-
 def load_plugins() -> Registry:
     """Return the registry of this process with the plugin files of ``--plugin``."""
     from headtohead.plugins.registry import use_files  # imports torch
@@ -74,7 +70,7 @@ plugin_option: Decorator = click.option(
     "--plugin",
     multiple=True,
     expose_value=False,
-    callback=_plugin_files,
+    callback=lambda context, _, files: context.meta.update(plugin_files=files),
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="Load a plugin file, or all plugin files of a folder.",

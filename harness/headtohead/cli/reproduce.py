@@ -24,6 +24,6 @@ def command(run: str, runs: Path) -> None:
     from headtohead.execution.reproduce import reproduce
 
     load_plugins()
-    result = reproduce(run, runs)
-    echo(result.summary)
-    sys.exit(0 if result.equal else 1)
+    is_equal, summary = reproduce(run, runs)
+    echo(summary)
+    sys.exit(0 if is_equal else 1)

@@ -105,14 +105,7 @@ def load_file(
     max_runs: int = MAX_RUNS,
     label: str | None = None,
 ) -> LoadedExperiment:
-    """Read an experiment file and apply ``--set`` and ``--seeds``.
-
-    Args:
-        path: The file; its stem is the name of the experiment.
-        overrides: Texts such as ``"model.d_model=64"``, with a YAML value.
-        seeds: Replaces the file's seeds: a number or a list.
-        max_runs: Maximum number of runs, counted before the design is expanded.
-        label: Added to the experiment's name, after a hyphen.
+    """Read an experiment file and apply ``--set``, ``--seeds``, ``--max-runs`` and ``--name``.
 
     Raises:
         HeadToHeadError: For any error of the file, in one line.

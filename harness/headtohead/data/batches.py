@@ -96,7 +96,13 @@ class BatchPlan(Batches):
         if exact:
             surplus = source_lengths - target_lengths
             groups = [part for rows in groups for part in _split_by_surplus(rows, surplus, longer, batch_tokens)]
-        self.buckets = [_bucket(rows, self.lengths, batch_tokens // max(1, int(longer[rows].max()))) for rows in groups]
+        self.buckets = []
+        for rows in groups:
+            source_time, target_time = (int(side[rows].max()) for side in self.lengths)
+            batches = -(-len(rows) // max(1, batch_tokens // max(1, int(longer[rows].max()))))
+            # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
+            sizes = tuple(len(part) for part in np.array_split(rows, batches))
+            self.buckets.append(Bucket(np.sort(rows), source_time, max(1, target_time), sizes))
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
@@ -190,14 +196,6 @@ def _split_by_surplus(rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray,
 
 def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool:
     return len(rows) * int(longer[rows].max()) * 2 >= batch_tokens
-
-
-def _bucket(rows: np.ndarray, lengths: tuple[np.ndarray, np.ndarray], size: int) -> Bucket:
-    source_time, target_time = (int(side[rows].max()) for side in lengths)
-    batches = -(-len(rows) // max(1, size))
-    # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
-    sizes = tuple(len(part) for part in np.array_split(rows, batches))
-    return Bucket(np.sort(rows), source_time, max(1, target_time), sizes)
 
 
 def make_batches(

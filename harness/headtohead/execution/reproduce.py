@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,18 +29,13 @@ MACHINE_METRICS = "system/"
 """Prefix of metrics that measure the machine."""
 
 
-@dataclass(frozen=True)
-class Reproduction:
-    """The result of a reproduction: bit-for-bit equality of weights and scores, and a summary."""
-
-    equal: bool
-    summary: str
-
-
-def reproduce(run: Path | str, runs: Path) -> Reproduction:
+def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
     """Retrain the run's stack in a separate folder and compare the run with the original.
 
     All members are trained, because rounding may depend on the number of members.
+
+    Returns:
+        Whether weights and scores are bit-for-bit equal, and a summary of the comparison.
 
     Raises:
         HeadToHeadError: If the run is unknown or not DONE, or the record of its stack is missing.
@@ -84,7 +78,7 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
         return lay_out(experiment, record, lease, weights)
 
 
-def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
+def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)
     distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
@@ -97,14 +91,12 @@ def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
     ]
     name, record = original.path.name, original.record
     if equal_weights and not different:
-        return Reproduction(True, f"{name}: weights and scores are bit-for-bit equal")
+        return True, f"{name}: weights and scores are bit-for-bit equal"
     config = parsed_options(record.config, current(), name)
     changed = ", ".join(drift(record.versions, record.sources, plugins_of(config, current())))
-    return Reproduction(
-        False,
-        f"{name}: weights differ by at most {distance:.2g}; {', '.join(different) or 'scores are equal'}; "
-        f"changed since: {changed or 'no recorded version'}",
-    )
+    scores = ", ".join(different) or "scores are equal"
+    weights = f"weights differ by at most {distance:.2g}"
+    return False, f"{name}: {weights}; {scores}; changed since: {changed or 'no recorded version'}"
 
 
 def _number(value: float | None) -> str:

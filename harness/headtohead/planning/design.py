@@ -70,26 +70,16 @@ class Design:
         if self.changes:
             name = f"{titles[END]} − {titles[START]}"
             return [VariantContrast(name=name, variant=END, against=START), *self.changes]
-        plain = [
-            VariantContrast(
-                name=f"{titles[slug]} − {'baseline' if other == self.baseline else titles[other]}",
-                variant=slug,
-                against=other,
-            )
-            for slug in titles
-            if (other := self._baseline_of(slug)) != slug
-        ]
+        plain = []
+        for slug, title in titles.items():
+            # The baseline, with the axes data and size its variant of the same data and size. A sweep has no labels.
+            wanted = {**self.labels.get(self.baseline, {}), **comparison_group(self.labels.get(slug, {}))}
+            other = next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
+            if other != slug:
+                name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
+                plain.append(VariantContrast(name=name, variant=slug, against=other))
         arguments = self.factorials, self.labels, self.baseline, titles
         return [*plain, *factor_contrasts(*arguments), *interaction_contrasts(*arguments), *self.declared]
-
-    def _baseline_of(self, slug: str) -> str:
-        """Return the variant that a variant is compared with: the baseline.
-
-        With the axes ``data`` and ``size``, it has the variant's data and size and the baseline's other values, if it
-        runs. The runs of a sweep have no labels.
-        """
-        wanted = {**self.labels.get(self.baseline, {}), **comparison_group(self.labels.get(slug, {}))}
-        return next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
 
 
 def expand(

@@ -61,18 +61,15 @@ PROBE_TOKENS = 24
 """Tokens of a probe from a text or a sequence, without source."""
 
 
-def _prefix(text: str, data: PreparedData) -> str:
-    """Return the tokens of a text without source, as many as the longest target has."""
-    tokens = current().dataset(data.record["dataset"]).tokens_of(text, data.target_vocabulary.words)
-    return " ".join(tokens[: data.record["longest"]["target"]])
-
-
 def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
     if given is not None:
         probes = [Probe(source=probe) if isinstance(probe, str) else probe for probe in given]
-        if not data.record["longest"]["source"]:
-            probes = [Probe(source="", target=_prefix(probe.target or probe.source, data)) for probe in probes]
+        longest = data.record["longest"]
+        if not longest["source"]:  # the beginning of a text, as many tokens as the longest target has
+            dataset, words = current().dataset(data.record["dataset"]), data.target_vocabulary.words
+            texts = (dataset.tokens_of(probe.target or probe.source, words) for probe in probes)
+            probes = [Probe(source="", target=" ".join(tokens[: longest["target"]])) for tokens in texts]
         return tuple(ProbeSentence(source=probe.source, target=probe.target) for probe in probes)
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))

@@ -94,8 +94,12 @@ def make_plan(
     sequential = loaded.sequential
     looks = Looks.planned(sequential.looks, sequential.at_most) if sequential else None
     if looks is not None:
-        current = look or _current_look(looks, None if fresh else runs_root / loaded.name)
-        design = replace(design, seeds=loaded.seeds[:current])
+        if look is None:  # the first look with all seeds of the record
+            look = looks.seeds[0]
+            with suppress(HeadToHeadError):  # no record, or a damaged record
+                recorded = () if fresh else ExperimentDirectory.read(runs_root / loaded.name).record.seeds
+                look = looks.next(len(recorded) - 1) or looks.seeds[-1]
+        design = replace(design, seeds=loaded.seeds[:look])
     ready()
     if loaded.file.tune is None:
         return planner.plan(loaded, design, looks)
@@ -114,15 +118,6 @@ def make_plan(
     tuning_seconds, estimate = tried.estimate.seconds, plan.estimate
     seconds, most = estimate.seconds + tuning_seconds, estimate.most_seconds + tuning_seconds
     return replace(plan, estimate=Estimate(seconds, f"{estimate.basis}, with the tuning runs", most))
-
-
-def _current_look(looks: Looks, experiment: Path | None) -> int:
-    """Return the number of seeds of the look that a study is at: the first look with all seeds of its record."""
-    if experiment is not None:
-        with suppress(HeadToHeadError):  # no record, or a damaged record
-            recorded = len(ExperimentDirectory.read(experiment).record.seeds)
-            return looks.next(recorded - 1) or looks.seeds[-1]
-    return looks.seeds[0]
 
 
 @dataclass

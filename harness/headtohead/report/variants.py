@@ -24,7 +24,11 @@ def variant_section(report: Report) -> Section:
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
-    stacks = {slug: _stack_sizes(report, slug) for slug in report.listed}
+    executions = {run: record.execution for run, record in frames.records.items() if record.execution}
+    stacks = {
+        slug: {len(executions[run].stack) or 1 for run in frames.rows(slug).index if run in executions}
+        for slug in report.listed
+    }
     sizes = set[int]().union(*stacks.values())
     rows = []
     for slug in report.listed:
@@ -191,13 +195,6 @@ def reported(report: Report, slug: str, metric: str) -> str:
     if slug in report.analysis.withheld or loss_mismatch(frames, slug, frames.baseline, metric):
         return "–"
     return score(frames.summary(slug, metric), metric)
-
-
-def _stack_sizes(report: Report, slug: str) -> set[int]:
-    """Return the stack sizes of a variant's runs."""
-    records, runs = report.analysis.frames.records, report.analysis.frames.rows(slug).index
-    found = [records[run].execution for run in runs if run in records]
-    return {len(execution.stack) or 1 for execution in found if execution}
 
 
 def _range(numbers: set[int]) -> str:

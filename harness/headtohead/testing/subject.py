@@ -16,12 +16,11 @@ from torch import Tensor, nn
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
 from headtohead.model import attention
-from headtohead.model.attention import MultiHeadAttention, overrides
+from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.geometry import only_length
 from headtohead.model.layers import StackedFeedForward, unshared
 from headtohead.model.transformer import Observe, Transformer
-from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
@@ -277,12 +276,6 @@ class Subject:
     def is_causal(self) -> bool:
         """Whether every mask over target tokens is meant to hide the future."""
         return all(self.hides("future", role) for role in self.target_key_roles)
-
-    def uses_plain_softmax(self, role: str) -> bool:
-        """Return whether a role's weights are the softmax of scaled products of its tokens, separately in each head."""
-        style = self.attention(role).style
-        own = ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
-        return style.projects and not any(overrides(style, Attention, name) for name in own)
 
     def depends_on_order(self, role: str) -> bool:
         """Return whether a role's style depends on the order of tokens without any encoding."""

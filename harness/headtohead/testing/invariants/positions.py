@@ -158,7 +158,8 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
     if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
-    if not subject.uses_plain_softmax(role):
+    style, hooks = subject.attention(role).style, ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
+    if not style.projects or any(overrides(style, Attention, name) for name in hooks):
         return does_not_apply("the style's weights are not a plain softmax of the tokens' scores")
     x, memory = (None if side is None else side[:, :, :1].expand_as(side) for side in subject.activations(role))
     recorded: dict[str, Tensor] = {}

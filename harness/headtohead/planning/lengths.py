@@ -68,8 +68,8 @@ def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tu
         longest = data.record["longest"]
         if not longest["source"]:  # the beginning of a text, as many tokens as the longest target has
             dataset, words = current().dataset(data.record["dataset"]), data.target_vocabulary.words
-            texts = (dataset.tokens_of(probe.target or probe.source, words) for probe in probes)
-            probes = [Probe(source="", target=" ".join(tokens[: longest["target"]])) for tokens in texts]
+            prompts = (dataset.tokens_of(probe.target or probe.source, words) for probe in probes)
+            probes = [Probe(source="", target=" ".join(tokens[: longest["target"]])) for tokens in prompts]
         return tuple(ProbeSentence(source=probe.source, target=probe.target) for probe in probes)
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))

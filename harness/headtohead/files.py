@@ -29,7 +29,7 @@ LARGE_BYTES = 256 * 2**20
 """Maximum size of ``experiment.json``, ``metrics.jsonl`` and ``translations.tsv``."""
 
 RESTORE = "restore it, or move its folder away"
-"""What to do about a record that cannot be read."""
+"""Advice for a record that cannot be read."""
 
 
 @contextmanager

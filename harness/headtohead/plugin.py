@@ -1,4 +1,4 @@
-"""What authors of components, datasets, recipes, launchers and loggers import.
+"""The public names for authors of components, datasets, recipes, launchers and loggers.
 
 The names are resolved at first use, so that a dataset or a logger does not import torch.
 """

@@ -51,7 +51,7 @@ class OrderTransfer(NamedTuple):
 def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
     """Return the transfer from each size to the next one; empty without the axis ``size``.
 
-    Variants that equal another one are left out, and seeds in which a run collapsed.
+    Variants that equal another variant are left out, and so are seeds in which a run collapsed.
     """
     frames, by_size = scores.frames, dict[Scalar, dict[tuple[tuple[str, Scalar], ...], dict[int, float]]]()
     for slug, variant in frames.by_slug.items():

@@ -137,7 +137,7 @@ class Analysis(Scores):
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:
-        """The scores of translations that need no training, by variant; without variants that have none."""
+        """The scores of translations that need no training, by variant, where they were computed."""
         found = {slug: reference_points(self.frames, slug) for slug in self.frames.by_slug}
         return {slug: points for slug, points in found.items() if points}
 
@@ -145,8 +145,8 @@ class Analysis(Scores):
     def reference_metric(self) -> str | None:
         """The metric in which models and reference points are compared, or None.
 
-        It is the primary metric or the one from which it is computed, else a metric of the dataset in which a model
-        can score, the default primary metric last.
+        It is the primary metric or its stored metric, else a metric of the dataset in which a model can score, the
+        default primary metric last.
         """
         points = self.reference_points.get(self.frames.baseline)
         if points is None:

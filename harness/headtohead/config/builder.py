@@ -74,7 +74,7 @@ def resolve(raw: Mapping[str, Any], registry: Registry) -> RunConfig:
 
 
 class ConfigBuilder:
-    """Values by path, such as ``("positional", "encoder", "options", "theta")``; later values override earlier ones."""
+    """Values by path, such as ``("positional", "encoder", "options", "theta")``; the last value of a path counts."""
 
     def __init__(self, registry: Registry, root: SourceLocation | None = None) -> None:
         self.registry = registry

@@ -42,7 +42,7 @@ class SourceLocation:
     path: FieldPath = ()
 
     def child(self, *parts: str | int) -> SourceLocation:
-        """Return the location of a field inside this one."""
+        """Return the location of a field inside this field."""
         return SourceLocation(self.source, self.path + parts)
 
     def error(self, message: str) -> HeadToHeadError:

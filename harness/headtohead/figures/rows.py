@@ -108,7 +108,7 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
 
 
 def magnified_range(rows: Sequence[Row]) -> tuple[float, float] | None:
-    """Return the range of the small differences if larger ones hide them, else None."""
+    """Return the range of the small differences if large differences hide them, else None."""
     by_size = sorted(rows, key=lambda row: row.size)
     steps = [
         (after.size / before.size, index)

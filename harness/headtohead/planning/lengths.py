@@ -1,4 +1,4 @@
-"""What follows from the lengths of sentences: the decoding limit, the probe sentences, and notes."""
+"""The decoding limit, the probe sentences, and notes on the lengths of sentences."""
 
 from __future__ import annotations
 

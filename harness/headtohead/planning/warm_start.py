@@ -50,7 +50,7 @@ class WarmStarts:
 
     @property
     def notes(self) -> list[str]:
-        """What results of warm starts depend on, a line each."""
+        """Notes on what the results of warm starts depend on."""
         start = "every seed starts from the weights of {}; seeds change only the order of batches and dropout"
         data = "{} was trained on other data, which may contain test sentences of this experiment"
         references = [run.reference for run in self.found.values()]

@@ -59,7 +59,7 @@ class Attention(Component):
     )
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
-    """What a row of weights is: a distribution, positive numbers, or numbers of either sign.
+    """Kind of a row of weights: a distribution, positive numbers, or numbers of either sign.
 
     The invariants verify it. Maps of signed weights are drawn with a diverging colour scale.
     """
@@ -186,7 +186,7 @@ class Attention(Component):
             heads: ``[member, batch, head, query, value width]``.
             x: Inputs of the queries' projection, ``[member, batch, query, d_model]``.
             values: ``[member, batch, head, key, value width]``, repeated for grouped queries. In self-attention, those
-                of the queries are the last ones.
+                of the queries are last.
         """
         return heads
 
@@ -194,15 +194,15 @@ class Attention(Component):
         """Return changed token embeddings of the role, ``[member, batch, time, d_model]``.
 
         Called on the style of the role's first layer, after ``model.embedding_scale`` and before positions are added.
-        A result may depend on its token and earlier ones, as in ``mix_tokens``.
+        A result may depend on its token and earlier tokens, as in ``mix_tokens``.
         """
         return x
 
     def mix_tokens(self, x: Tensor) -> Tensor:
         """Return changed inputs of the projections, ``[member, batch, time, d_model]``.
 
-        Called in self-attention only. A result may depend on its token and earlier ones: padding follows the tokens,
-        and in cached decoding the core passes the inputs of all tokens so far and uses the results of the new ones.
+        Called in self-attention only. A result may depend on its token and earlier tokens: padding follows the tokens,
+        and in cached decoding the core passes the inputs of all tokens so far and uses the results of the new tokens.
         """
         return x
 

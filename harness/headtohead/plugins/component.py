@@ -61,7 +61,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a component may depend on when it is built.
+    """The sizes, the role and the random generators that a component may use in ``build``.
 
     Args:
         role: ``"encoder"``, ``"decoder"`` or ``"cross"``.

@@ -47,7 +47,7 @@ class Entry:
     """Name of the entry in experiment files, for messages. The registry sets it."""
 
     role_defaults: ClassVar[Mapping[str, str]] = {}
-    """Entries that replace this one in other roles when a user gives a name without roles.
+    """Entries that replace this entry in other roles when a user gives a name without roles.
 
     For example ``{"cross": "none"}``: the name applies to encoder and decoder only.
     """

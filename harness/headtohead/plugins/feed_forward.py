@@ -12,7 +12,7 @@ from headtohead.plugins.component import Component
 class FeedForward(Component):
     """The network ``W_2 f(W_1 x)``, or ``W_2 (f(W_1 x) * W_3 x)`` if it is gated; override ``activate``, which is f.
 
-    The core provides the linear maps with their biases, and drops out the input of the last one. It builds one
+    The core provides the linear maps with their biases, and drops out the input of ``W_2``. It builds one
     object per layer; ``context.model.d_ff`` is the inner width.
     """
 

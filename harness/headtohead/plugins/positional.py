@@ -34,7 +34,7 @@ class Positional(Component):
     ``score``         in every layer         added to the scores, depends on queries
                                              (explicit path)
     ``values``        in every layer         added to the weighted values (explicit path)
-    ``draw``          in every training      replaces the positions by sampled ones
+    ``draw``          in every training      returns sampled positions instead
                       pass, first
     ================  =====================  ==============================================
 
@@ -142,7 +142,7 @@ class Positional(Component):
         Args:
             x: Inputs of the projections at the keys, ``[member, batch, key, d_model]``. In cached decoding, those of
                 all tokens so far.
-            queries: Number of queries, which are the last ones of the keys.
+            queries: Number of queries; their tokens are the last of the keys.
             role: ``"encoder"`` or ``"decoder"``.
             layer: Index of the layer, from 0.
 

@@ -1,4 +1,4 @@
-"""What all parts of a report share: the analysis, the answer, the remarks and the colours, computed once."""
+"""``Report``: the analysis, the answer, the remarks and the colours of a report, computed once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Report:
 
     @cached_property
     def stale(self) -> tuple[str, ...]:
-        """What has changed in the experiment file and in plugins since the runs were trained."""
+        """The changes of the experiment file and of plugins since the runs were trained."""
         return stale_changes(ExperimentDirectory(self.analysis.frames.directory, self.record), self.file)
 
     @cached_property

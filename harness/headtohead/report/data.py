@@ -80,7 +80,7 @@ DEFINITIONS = {
     "of TF-IDF vectors).",
     "majority": "Most frequent target: that of the training data, for every sentence.",
 }
-"""What the names of reference points mean."""
+"""Definitions of the reference points."""
 
 
 def reference_section(report: Report) -> Section | None:

@@ -33,7 +33,7 @@ class Section:
         code: Commands or a file, preformatted.
         maps: Data of the interactive attention maps.
         shade: Background colour of the cells of ``frame`` in percent, by row.
-        parts: Sections within this one.
+        parts: Sections within this section.
     """
 
     title: str

@@ -212,7 +212,7 @@ def _signed_sums(values: Floats) -> Floats:
 
 @lru_cache(maxsize=1)
 def _random_signs(seeds: int) -> Floats:
-    """Return random sign patterns ``[draw, seed]``, the same ones for every contrast."""
+    """Return random sign patterns ``[draw, seed]``, the same for every contrast."""
     draws = min(DRAWS, MAX_SIGNS // seeds)
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 

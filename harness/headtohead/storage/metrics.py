@@ -58,7 +58,7 @@ def as_ratio(metric: str) -> str | None:
 
 
 def stored(metric: str) -> str:
-    """Return the metric that runs store: the one from whose counts a derived metric is computed, else ``metric``.
+    """Return the stored metric from whose counts a derived metric is computed; other metrics are unchanged.
 
     >>> stored("test/log_error"), stored("test/bleu")
     ('test/exact_match', 'test/bleu')

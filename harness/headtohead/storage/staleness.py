@@ -1,4 +1,4 @@
-"""What has changed since the runs of an experiment were trained: fields of its file, and sources of its plugins."""
+"""Changes since the runs of an experiment were trained: fields of its file, and sources of its plugins."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Invariant:
 
     @property
     def statement(self) -> str:
-        """What is exactly true, in one sentence."""
+        """The property in one sentence."""
         return str(self.check.__doc__).strip().splitlines()[0]
 
     def __call__(self, subject: Any) -> Verdict:

@@ -130,7 +130,7 @@ class Subject:
 
     @cached_property
     def decoded_sentences(self) -> SentenceBatch:
-        """The subject's sentences; for a decoder-only model, which decodes sources of equal length, random ones."""
+        """The subject's sentences; random sentences for a decoder-only model, which decodes sources of equal length."""
         if "encoder" in self.roles:
             return self.sentences
         return self.random_sentences(tuple(tuple((LONGEST[0], own[1]) for own in pairs) for pairs in self.lengths))

@@ -18,7 +18,7 @@ CURVE = "valid/loss"
 
 
 def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table: Path | None) -> None:
-    """Log verdicts and differences to the finished runs of a study; unchanged ones are not logged again.
+    """Log verdicts and differences to the finished runs of a study, if they have changed.
 
     ``table`` is ``results.csv`` of the report, which has the verdicts; without it there are none.
     """

@@ -169,7 +169,7 @@ class StudyLogger:
         )
 
     def keep(self, run: TrackedRun, content_hash: str) -> None:
-        """Remember that the tracker has a run as a whole."""
+        """Record that the tracker has the whole run."""
         self.received[run.run_hash] = content_hash
         files.write_json(self._file(".json"), self.received)
 

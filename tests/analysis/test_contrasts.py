@@ -133,11 +133,11 @@ def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(me
 def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
     analysis = Analysis(load_frames(messy))
     assert "rotary-split-heads-causal" not in analysis.incomplete
-    assert analysis.withheld["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
+    assert analysis.unranked["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
     assert set(analysis.incomplete) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]
     assert means == sorted(means, reverse=True)
-    assert set(analysis.order[-3:]) == set(analysis.withheld)
+    assert set(analysis.order[-3:]) == set(analysis.unranked)
     for contrast in analysis.families.factors.contrasts:
         assert contrast.paired is None
         assert contrast.reason.startswith("not ranked: ")

@@ -93,7 +93,7 @@ def diverged(made: ModuleType, folder: Path) -> Frames:
 def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
     analysis = Analysis(diverged(made, tmp_path))
     assert analysis.looks is not None
-    assert (analysis.looks.undecided, len(analysis.looks.unranked)) == ((), 1)
+    assert (analysis.looks.undecided, len(analysis.looks.untested)) == ((), 1)
     assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
 
 

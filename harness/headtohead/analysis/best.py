@@ -31,7 +31,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     frames, metric, ranked = scores.frames, scores.metric, scores.ranked
     if scores.incomplete:
         return BestVariants(reason="variants are incomplete")
-    if scores.withheld:
+    if scores.unranked:
         return BestVariants(reason="not all variants are ranked")
     if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
         return BestVariants(reason="the scores of the variants are not comparable")

@@ -157,16 +157,18 @@ class Scores:
         return found
 
     @cached_property
-    def unranked(self) -> Mapping[str, str]:
+    def missing_seeds(self) -> Mapping[str, str]:
         """The variants with missing seeds, with the reason."""
-        return {slug: reason for slug in self.frames.by_slug if (reason := unranked(self.frames, slug, self.metric))}
+        return {
+            slug: reason for slug in self.frames.by_slug if (reason := missing_seeds(self.frames, slug, self.metric))
+        }
 
     @cached_property
-    def withheld(self) -> Mapping[str, str]:
+    def unranked(self) -> Mapping[str, str]:
         """The variants without a reported mean, with the reason."""
         if self.allow_partial:
-            return {slug: reason for slug, reason in self.unranked.items() if not self.summaries[slug].n}
-        return self.unranked
+            return {slug: reason for slug, reason in self.missing_seeds.items() if not self.summaries[slug].n}
+        return self.missing_seeds
 
     @cached_property
     def incomplete(self) -> Mapping[str, str]:
@@ -177,23 +179,23 @@ class Scores:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The variants, best first and unranked variants last, by value of the axes ``data`` and ``size``."""
+        """The variants, best first and variants with missing seeds last, by value of the axes ``data`` and ``size``."""
         variants = self.frames.by_slug
         groups = {slug: tuple(comparison_group(variant.axes).items()) for slug, variant in variants.items()}
         order = list(dict.fromkeys(groups.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
             mean = self.summaries[slug].mean
-            is_withheld = slug in self.unranked and not self.allow_partial
+            is_last = slug in self.missing_seeds and not self.allow_partial
             value = 0.0 if math.isnan(mean) else -self.sign * mean
-            return order.index(groups[slug]), is_withheld, math.isnan(mean), value
+            return order.index(groups[slug]), is_last, math.isnan(mean), value
 
         return tuple(sorted(variants, key=sort_key))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """The variants with a reported mean, best first."""
-        return tuple(slug for slug in self.order if slug not in self.withheld)
+        return tuple(slug for slug in self.order if slug not in self.unranked)
 
     def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
         """Return the best variants ``among`` some, by default among all: at most this many, the baseline included."""
@@ -269,10 +271,10 @@ class Side(NamedTuple):
         if missing and self.metric.startswith("heads/"):
             return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
         without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
-        return unranked(frames, self.slug, self.metric) or (without if missing else None)
+        return missing_seeds(frames, self.slug, self.metric) or (without if missing else None)
 
 
-def unranked(frames: Frames, slug: str, metric: str) -> str | None:
+def missing_seeds(frames: Frames, slug: str, metric: str) -> str | None:
     """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
     scores, rows = frames.scores(slug, metric), frames.rows(slug)
     state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))

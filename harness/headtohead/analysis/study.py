@@ -38,7 +38,7 @@ class LooksStatus:
         seeds: Number of seeds of the current look.
         complete: Whether every run of the current look has a result.
         undecided: Names of the main contrasts that more seeds can decide.
-        unranked: Names of the main contrasts that have no test, for example because runs failed.
+        untested: Names of the main contrasts that have no test, for example because runs failed.
     """
 
     looks: Looks
@@ -46,7 +46,7 @@ class LooksStatus:
     seeds: int
     complete: bool
     undecided: tuple[str, ...]
-    unranked: tuple[str, ...]
+    untested: tuple[str, ...]
 
     @property
     def level(self) -> float:
@@ -201,7 +201,7 @@ class Analysis(Scores):
             seeds=len(self.frames.seeds),
             complete=complete,
             undecided=tuple(found.name for found in contrasts if found.is_undecided),
-            unranked=tuple(found.name for found in contrasts if not found.paired and found.direction == NO_VERDICT),
+            untested=tuple(found.name for found in contrasts if not found.paired and found.direction == NO_VERDICT),
         )
 
     def separate_effects(self, contrast: Contrast) -> SeparateEffects | None:

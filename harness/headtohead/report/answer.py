@@ -34,7 +34,7 @@ def answer(analysis: Analysis) -> str:
     opening = f"Expected results: {_counts(agreements)}. " if agreements else ""
     if all(contrast.paired is None for contrast in contrasts):
         return opening + _no_answer(analysis, contrasts)
-    if analysis.allow_partial and analysis.unranked:
+    if analysis.allow_partial and analysis.missing_seeds:
         opening = f"On the finished seeds: {opening}"
     if contrasts[-1].kind not in ("declared", "added", "taken") and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)

@@ -35,7 +35,7 @@ def answer_file(report: Report) -> str:
     points = analysis.reference_points.get(analysis.frames.baseline)
     compared = analysis.reference_comparisons("nearest_neighbour")
     status = analysis.looks
-    reason = "at_most" if status and status.undecided else "not_ranked" if status and status.unranked else "decided"
+    reason = "at_most" if status and status.undecided else "not_ranked" if status and status.untested else "decided"
     answer = {
         "format": "headtohead-answer/2",
         "experiment": record.name,

@@ -184,7 +184,7 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
         for key, scores in points.scores.items()
     ]
     for slug in dict.fromkeys(slugs):
-        if first and frames.summary(slug, first).n and slug not in analysis.withheld:
+        if first and frames.summary(slug, first).n and slug not in analysis.unranked:
             cells = {readable(name): score(frames.summary(slug, name), name) for name in metrics}
             rows.append((frames.summary(slug, first).mean, {"": report.title(slug), **cells}))
     return [row for _, row in sorted(rows, key=lambda row: -row[0])]

@@ -273,8 +273,8 @@ def _outcome(status: LooksStatus) -> str:
         return "runs of this look have no result yet"
     if status.next is not None:
         return f"{undecided}, next look at {status.next} seeds"
-    if status.unranked and not status.undecided:
-        return f"stopped; {counted(len(status.unranked), 'contrast')} cannot be tested"
+    if status.untested and not status.undecided:
+        return f"stopped; {counted(len(status.untested), 'contrast')} cannot be tested"
     if not status.undecided:
         return "stopped because every main contrast has a direction or is within the margin"
     return f"stopped at the maximum of {status.seeds} seeds, {undecided}"

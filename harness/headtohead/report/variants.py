@@ -178,21 +178,21 @@ def pitfall_section(report: Report) -> Section | None:
 def variant_note(report: Report, slug: str) -> str:
     """Return why a variant is not ranked or only partially, or the variant that it is equal to; else empty."""
     analysis = report.analysis
-    if withheld := analysis.withheld.get(slug, ""):
-        return f"not ranked: {withheld}"
+    if unranked := analysis.unranked.get(slug, ""):
+        return f"not ranked: {unranked}"
     equal = analysis.frames.by_slug[slug].equal_to
-    return analysis.unranked.get(slug, "") or (f"equal to {report.title(equal)}" if equal else "")
+    return analysis.missing_seeds.get(slug, "") or (f"equal to {report.title(equal)}" if equal else "")
 
 
 def primary_score(report: Report, slug: str) -> str:
     """Return a variant's primary score with its interval, or a dash if the variant is not ranked."""
-    return "–" if slug in report.analysis.withheld else score(report.analysis.summaries[slug], report.analysis.metric)
+    return "–" if slug in report.analysis.unranked else score(report.analysis.summaries[slug], report.analysis.metric)
 
 
 def reported(report: Report, slug: str, metric: str) -> str:
     """Return a variant's mean of any metric, or a dash if it is not comparable with the baseline's."""
     frames = report.analysis.frames
-    if slug in report.analysis.withheld or loss_mismatch(frames, slug, frames.baseline, metric):
+    if slug in report.analysis.unranked or loss_mismatch(frames, slug, frames.baseline, metric):
         return "–"
     return score(frames.summary(slug, metric), metric)
 

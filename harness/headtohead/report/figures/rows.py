@@ -73,7 +73,7 @@ def strip_figure(analysis: Analysis) -> Figure:
         )
     figure, (axes,) = row_figure(rows, readable(metric))
     summary = analysis.summaries[baseline]
-    if math.isfinite(summary.mean) and baseline not in analysis.withheld:
+    if math.isfinite(summary.mean) and baseline not in analysis.unranked:
         axes.axvline(summary.mean, color=style.MUTED, linewidth=0.9, zorder=1)
         if math.isfinite(summary.sd):
             low, high = summary.mean - summary.sd, summary.mean + summary.sd

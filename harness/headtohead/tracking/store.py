@@ -182,6 +182,8 @@ def locked(uri: str) -> Iterator[None]:
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
     """Create the store if it is missing, and check that the installed mlflow supports its schema."""
+    from mlflow.store.db.utils import _get_latest_schema_revision
+
     if not create and not database.exists():
         raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
     if not database.exists():
@@ -197,7 +199,7 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
             raise HeadToHeadError(
                 f"{database} is not an MLflow store ({error}); {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
             ) from error
-    found, expected = row[0] if row else None, _schema()
+    found, expected = row[0] if row else None, str(_get_latest_schema_revision())  # type: ignore[no-untyped-call]
     if found != expected:  # MLflow would add tables to an older store
         raise HeadToHeadError(
             f"MLflow store {database} has schema '{found}', but this mlflow has '{expected}'; if the store is older, "
@@ -216,14 +218,6 @@ def _create(database: Path) -> None:
         with closing(sqlite3.connect(fresh)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
         files.replace(database, lambda temporary: shutil.copyfile(fresh, temporary))
-
-
-@functools.cache
-def _schema() -> str:
-    """Return the schema of the stores that the installed mlflow creates."""
-    from mlflow.store.db.utils import _get_latest_schema_revision
-
-    return str(_get_latest_schema_revision())  # type: ignore[no-untyped-call]
 
 
 @functools.cache

@@ -38,7 +38,11 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     by_name = gradients(model, forward(model, sentences), subject.random_weights(23))
     without_gradient = _query_norms_without_queries(model)
     has_own = any(map(_belongs_to_entry, by_name))
-    shapes = [_shapes(subject, change) for change in _resizings(subject)] if has_own else []
+    sizes = subject.config.model
+    changes = [{"encoder_layers": sizes.encoder_layers + 1, "decoder_layers": sizes.decoder_layers + 1}]
+    if sizes.heads % 2 == 0 and sizes.d_model % 2 == 0:  # half the heads, of the same width
+        changes.append({"heads": sizes.heads // 2, "d_model": sizes.d_model // 2})
+    shapes = [_shapes(subject, change) for change in changes] if has_own else []
     verdicts = []
     for name, gradient in by_name.items():
         for part, piece, must_be_zero in _parts(model, name, gradient, shapes):
@@ -127,14 +131,6 @@ def _projections(
         is_key_bias = name == "keys" and last == "bias"
         if plain or not is_key_bias:
             yield f", {name}", piece, is_key_bias
-
-
-def _resizings(subject: Subject) -> list[dict[str, int]]:
-    """Return the fields of a model with one more layer, and of one with half the heads of the same width."""
-    model = subject.config.model
-    more = {"encoder_layers": model.encoder_layers + 1, "decoder_layers": model.decoder_layers + 1}
-    fewer = {"heads": model.heads // 2, "d_model": model.d_model // 2}
-    return [more, fewer] if model.heads % 2 == 0 and model.d_model % 2 == 0 else [more]
 
 
 def _shapes(subject: Subject, change: dict[str, int]) -> dict[str, torch.Size]:

@@ -57,8 +57,13 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _open: set[FileIO] = set()
 
 
-# A forked child would hold the locks of its parent after the parent's end.
-os.register_at_fork(after_in_child=lambda: [file.close() for file in _open])
+def _close_inherited() -> None:
+    """Close the locks of the parent in a forked child, which would hold them after the parent's end."""
+    for file in _open:
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Busy(HeadToHeadError):

@@ -241,13 +241,13 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def judged_index(folder: Path) -> str:
-    """Return ``README.md`` of a folder with a line per other page: its title, and the first sentence of its answer."""
+    """Return ``README.md`` of a folder with a line per other page: its title, and its answer or first sentence."""
     lines = []
     for page in sorted(folder.glob("*.md")):
         title, _, text = page.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
-        first = re.split(r"(?<=[.?])\s", text.strip().lstrip("*"), maxsplit=1)[0]
-        if page.name != "README.md":
-            lines.append(f"- [{title}]({page.name}): {' '.join(first.split())}\n")
+        found = re.match(r"\s*(?:\*\*(.*?)\*\*|(.*?[.?])\s)", text, re.DOTALL)
+        if page.name != "README.md" and found:
+            lines.append(f"- [{title}]({page.name}): {' '.join((found[1] or found[2]).split())}\n")
     start, end = "<!-- pages -->\n", "<!-- end of pages -->"
     before, _, rest = (folder / "README.md").read_text(encoding="utf-8").partition(start)
     return before + start + "".join(lines) + end + rest.partition(end)[2]

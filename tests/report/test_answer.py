@@ -1,4 +1,4 @@
-"""The answer: a summary, and a clause per main contrast whose numbers and verdict are those of the analysis."""
+"""The answer: a sentence per verdict, and a row per main contrast with the numbers of the analysis."""
 
 import json
 import math
@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.answer import MOST_CLAUSES, answer
+from headtohead.report.answer import MOST_ROWS, answer, differences
 from headtohead.report.remarks import remarks
-from headtohead.report.section import contrast_name
-from headtohead.statistics.verdicts import UNCLEAR
+from headtohead.report.section import contrast_name, ends, table, text_lines
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import show
 from made import case_table
@@ -36,32 +35,58 @@ def study(made, tmp_path):
     return write
 
 
-def test_the_answer_counts_the_verdicts_and_has_a_clause_per_contrast_largest_first(quickstart):
-    text = answered(quickstart)
-    assert text.startswith(
-        "Differences in exact match: 2 worse, 1 better, 1 undetected. positional none against sinusoidal: −0.447, wors"
-    )
-    names = re.findall(r"(?:^|; |\. )(?:positional )?([\w-]+ against [\w-]+): ", text)
-    assert [name.split()[0] for name in names] == ["none", "causal", "rotary", "independent-heads"]
+def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(quickstart):
     analysis = Analysis(load_frames(quickstart))
+    text, rows = answer(analysis), differences(analysis)
+    assert text.startswith(
+        "Better in exact match: rotary against sinusoidal. Worse: positional none against sinusoidal; causal against "
+        "padding-causal. No difference detected: independent-heads against split-heads. With 6 seeds this study finds "
+        "differences of 0.00"
+    )
+    names = [row["contrast"].split(" against ")[0] for row in rows]
+    assert names == ["positional none", "causal", "rotary", "independent-heads"]
     for planted in (("−0.447", "+0.447"), ("98.75 %", "95 %")):
-        assert contradictions(analysis, text.replace(*planted)) != []
+        changed = [{name: cell.replace(*planted) for name, cell in row.items()} for row in rows]
+        assert contradictions(analysis, changed) != []
 
 
-def test_a_single_contrast_has_no_summary(study):
-    text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
-    assert text.startswith("Difference in loss, positional none against sinusoidal: +0.40")
-    assert re.search(r", worse \(95 % interval [^;]*\)\.$", text)
+def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(study):
+    noise = np.array([-3, 3, -1, 1, -2, 2]) / 100
+    axes = {"positional": ["sinusoidal", "none"]}
+    text = answered(study(axes=axes, score=lambda a, seed: 0.5 + (a["positional"] == "none") * noise[seed - 1]))
+    (effect,) = map(float, re.findall(r"With 6 seeds this study finds differences of (0\.\d+) or more", text))
+    draws = np.random.default_rng(5).normal(effect, noise.std(ddof=1), size=(20_000, 6))
+    statistics = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(6))
+    assert np.mean(np.abs(statistics) > 2.5706) == pytest.approx(0.8, abs=0.02)
 
 
-def test_of_many_contrasts_the_largest_have_a_clause(study):
+def test_the_rows_fit_a_terminal_and_hold_every_cell(study):
+    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
+    analysis = Analysis(load_frames(study(axes=axes, score=depends, interactions=True, margin=0.03)))
+    rows = differences(analysis)
+    lines = list(text_lines(table(rows)))
+    assert max(map(len, lines)) <= 80
+    words = " ".join(lines).split()
+    assert [word for row in rows for cell in row.values() for word in cell.split() if word not in words] == []
+
+
+def test_the_intervals_of_a_single_contrast_have_their_level(study):
+    analysis = Analysis(load_frames(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]})))
+    assert answer(analysis) == "Worse in loss: positional none against sinusoidal."
+    (row,) = differences(analysis)
+    assert row["difference"].startswith("+0.40")
+    assert row["direction"].startswith("worse\n95 %: 0.")
+
+
+def test_of_many_contrasts_the_largest_have_a_row(study):
     rates = [round(k / 100, 2) for k in range(1, 13)]
     folder = study(
         axes={"train.lr": rates}, one_at_a_time=True, score=lambda a, s: 0.5 + a["train.lr"] * (1 + 0.001 * s)
     )
-    text = answered(folder)
-    assert text.count(" against ") == MOST_CLAUSES
-    assert text.endswith(f"; {len(rates) - 1 - MOST_CLAUSES} more in the table.")
+    assert answered(folder) == "Better in exact match: 0.12, 0.11, 0.1, 0.09 and 7 more against the baseline (0.01)."
+    rows = differences(Analysis(load_frames(folder)))
+    assert len(rows) == MOST_ROWS + 1
+    assert rows[-1]["contrast"] == f"{len(rates) - 1 - MOST_ROWS} more in the tables"
 
 
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(study):
@@ -69,26 +94,25 @@ def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(study
         effect = {0.003: 0.05, 0.001: -0.05}[axes["train.lr"]] * (axes["attention"] == "qk-norm")
         return 0.5 + effect + 0.001 * math.sin(seed * (3 + len(axes["attention"]) + 1000 * axes["train.lr"]))
 
-    text = answered(study(margin=0.02, axes=QK, score=score))
-    assert re.search(
-        r"qk-norm against split-heads: .*?, undetected .*?, within the margin of 0\.020 .*?, but single settings range "
-        r"from −0\.05",
-        text,
-    )
+    analysis = Analysis(load_frames(study(margin=0.02, axes=QK, score=score)))
+    assert "Equivalent in exact match, within the margin of 0.020: qk-norm against split-heads" in answer(analysis)
+    (row,) = (row for row in differences(analysis) if row["contrast"].startswith("qk-norm against split-heads"))
+    assert "\nsingle settings range from −0.05" in row["contrast"]
 
 
 def test_an_unfinished_study_has_no_answer(study):
     states = {(slug, 6): "PLANNED" for slug in ("sinusoidal", "rotary")}
     folder = study(axes={"positional": ["sinusoidal", "rotary"]}, states=states)
     assert answered(folder).startswith("No answer yet: 10 of 12 runs have a result")
-    assert answered(folder, allow_partial=True).startswith("On the finished seeds: Difference in exact match, rotary")
+    assert answered(folder, allow_partial=True).startswith("On the finished seeds: Better in exact match: rotary")
 
 
 def test_contrasts_without_a_test_have_the_reason(study):
     axes = {"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]}
-    text = answered(study(axes=axes, states={("rotary-causal", 1): "DIVERGED"}))
-    assert text.count("not ranked: rotary · causal: 1 diverged of 6 seeds") == 2
-    assert re.search("positional none against sinusoidal: −0\\.4.*, worse", text)
+    analysis = Analysis(load_frames(study(axes=axes, states={("rotary-causal", 1): "DIVERGED"})))
+    assert answer(analysis).startswith("Worse in exact match: positional none against sinusoidal. No verdict: ")
+    reasons = [row["contrast"].partition("\n")[2] for row in differences(analysis)]
+    assert reasons.count("not ranked: rotary · causal: 1 diverged of 6 seeds") == 2
 
 
 def test_a_study_without_contrasts_states_why(study):
@@ -168,7 +192,7 @@ def test_the_interaction_of_trained_runs_is_found_and_the_effects_are_given_sepa
     (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
     separate = analysis.separate_effects(contrast)
     assert separate.other_axis == "model.heads"
-    text = answer(analysis)
+    text = str(differences(analysis))
     for heads, effect in effects.items():
         found = separate.effects[str(heads)]
         weights = {slug["independent-heads", heads]: 1, slug["split-heads", heads]: -1}
@@ -194,13 +218,14 @@ def depends(axes, seed):
     default=1,
 )
 def test_effects_without_an_interaction_are_not_given_separately(study, changes):
-    text = answered(study(**{"axes": CROSSED, "score": depends, "interactions": True} | changes))
-    assert "depends on" not in text
+    folder = study(**{"axes": CROSSED, "score": depends, "interactions": True} | changes)
+    assert "depends on" not in str(differences(Analysis(load_frames(folder))))
 
 
 def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_of_its_axes(study):
     file = study(axes=CROSSED, score=depends, interactions=True) / "experiment.json"
-    assert "but it depends on model.heads: +0.002 with 2, +0.040 with 4" in answered(file.parent)
+    rows = str(differences(Analysis(load_frames(file.parent))))
+    assert "depends on model.heads: +0.002 with 2, +0.040 with 4" in rows
     record = json.loads(file.read_text())
     for variant in record["variants"]:
         variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
@@ -210,7 +235,7 @@ def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_
                 contrast[axis] = "model.heads and train.lr"
     file.write_text(json.dumps(record))
     effects = "+0.002 with heads 2 · train.lr 0.002, +0.040 with heads 4 · train.lr 0.004"
-    assert f"but it depends on model.heads and train.lr: {effects}" in answered(file.parent)
+    assert f"depends on model.heads and train.lr: {effects}" in str(differences(Analysis(load_frames(file.parent))))
 
 
 def random_study(number):
@@ -249,42 +274,39 @@ def random_study(number):
     }
 
 
-def contradictions(analysis, text):
-    """Return the contrasts whose clause does not have the numbers and the verdict of the analysis."""
-    found = []
-    for contrast in analysis.main_contrasts:
+def contradictions(analysis, rows):
+    """Return the contrasts whose row does not have the numbers and the verdict of the analysis."""
+    found, by_name = [], {row["contrast"].split("\n")[0]: [*row.values()] for row in rows}
+    for contrast in analysis.main_contrasts if rows else ():
         name = contrast_name(analysis, contrast)
-        clause = next((part for part in re.split(r"; |\. |exact match, ", text) if part.startswith(f"{name}: ")), "")
-        if not clause:
-            found += [name] if len(analysis.main_contrasts) <= MOST_CLAUSES and "No answer" not in text else []
+        if name not in by_name:
+            found += [name] if len(analysis.main_contrasts) <= MOST_ROWS else []
             continue
-        paired, judgement = contrast.paired, contrast.judgement
-        expected = (
-            []
-            if paired is None
-            else [f": {show(paired.mean, contrast.metric, signed=True)}, {contrast.direction_name}"]
-        )
-        intervals = [judgement.interval if contrast.direction != "identical" else None]
-        if contrast.size_text:
-            expected.append(f", {contrast.size_text}")
-            intervals += [judgement.size_test.interval] if contrast.size != UNCLEAR else []
-        for interval in filter(None, intervals):
-            expected.append(f"({interval.percent} interval {show(interval.low, contrast.metric, signed=True)} to ")
+        (notes, mean, direction, *sizes), judgement = by_name[name], contrast.judgement
+        test, paired = judgement.size_test, contrast.paired
+        expected = [show(paired.mean if paired else None, contrast.metric, signed=True), contrast.direction_name]
+        cells = [mean, direction.split("\n")[0]]
+        for own, cell in ((judgement.interval, direction), *((test and test.interval, size) for size in sizes)):
+            if own and contrast.direction != "identical" and cell != "–":
+                expected.append(f"{own.percent}: {ends(own.low, own.high, contrast.metric)}")
+                cells.append(cell.split("\n")[-1])
+        if sizes:
+            expected.append(contrast.size or "–")
+            cells.append(sizes[0].split("\n")[0])
         if judgement.interval and contrast.detected and judgement.interval.low * judgement.interval.high <= 0:
             found.append(f"{name}: interval")
-        if contrast.size and ("set after results" in clause) != contrast.late_margin:
+        if contrast.size and ("set after results" in notes) != contrast.late_margin:
             found.append(f"{name}: late margin")
-        if ("depends on" in clause) != (paired is not None and analysis.separate_effects(contrast) is not None):
+        if ("depends on" in notes) != (paired is not None and analysis.separate_effects(contrast) is not None):
             found.append(f"{name}: settings")
-        found += [f"{name}: {part}" for part in expected if part not in clause]
+        found += [name] if cells != expected else []
     return found
 
 
 @case_table("number", range(8), default=3)
-def test_no_clause_contradicts_the_analysis(study, number):
+def test_no_row_contradicts_the_analysis(study, number):
     analysis = Analysis(load_frames(study(**random_study(number))))
-    baseline = analysis.frames.by_slug[analysis.frames.baseline].title
-    text = answer(analysis).replace(f"the baseline ({baseline})", "baseline")
-    assert contradictions(analysis, text) == []
-    planted = text.replace(", worse", ", better")
-    assert (contradictions(analysis, planted) != []) == (planted != text)
+    rows = differences(analysis)
+    assert contradictions(analysis, rows) == []
+    planted = [row | {"direction": row["direction"].replace("worse", "better")} for row in rows]
+    assert (contradictions(analysis, planted) != []) == (planted != rows)

@@ -251,7 +251,7 @@ def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
 def test_a_leaky_split_is_a_warning_beside_the_answer(made, tmp_path, without_figures):
     folder = small(made, tmp_path, data={"split": "row", "leaky": True, "leak": 0.317})
     paths = write_report(folder, tmp_path / "reports")
-    assert paths.lines[1].startswith("LEAKY split: the source of 31.7 % of the test pairs")
+    assert paths.cautions[0].startswith("LEAKY split: the source of 31.7 % of the test pairs")
     assert "LEAKY: 31.7 %" in written_text(paths)[0]
 
 
@@ -398,7 +398,8 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
     worst = min(found["contrasts"], key=lambda contrast: contrast["difference"])
     assert (worst["direction"], worst["size"]) == ("worse", None)
     assert worst["interval"]["low"] < worst["difference"] < worst["interval"]["high"] < 0
-    assert [report.answer, *(r["text"] for r in found["remarks"] if r["severity"] != "note")] == list(report.lines)
+    assert found["differences"] == report.differences.frame.to_dict("records")
+    assert [r["text"] for r in found["remarks"] if r["severity"] != "note"] == list(report.cautions)
     page = (Path(__file__).parents[2] / "docs" / "reference" / "answer-file.md").read_text(encoding="utf-8")
     page = page.split("## h2h judge")[0]
     fields = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))))

@@ -27,6 +27,7 @@ INTERVAL = {"level": 0.95, "low": 0.01, "high": 0.05}
 ROTARY = {"label": "rotary against baseline", "main": True, "direction": "better", "difference": 0.03}
 ANSWER = {
     "answer": "Rotary is better.",
+    "differences": [{"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}],
     "setup": "Set-up: width 16.",
     "remarks": [{"severity": "warning", "text": "A margin of 0."}, {"severity": "note", "text": "A note."}],
     "scores": {"none": 0.4, "rotary": 0.93},

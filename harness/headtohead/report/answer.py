@@ -1,4 +1,4 @@
-"""The answer of a report: a summary sentence, and a clause for each main contrast with its deciding interval."""
+"""The answer of a report: a sentence per verdict, and a row for each main contrast with its deciding intervals."""
 
 from __future__ import annotations
 
@@ -12,23 +12,27 @@ from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.report.section import contrast_name, ends
-from headtohead.statistics.paired_tests import Interval, Summary
-from headtohead.statistics.verdicts import BEYOND, IDENTICAL, SAME, UNCLEAR, WITHIN
-from headtohead.storage.metrics import higher_is_better, readable, show
+from headtohead.report.section import contrast_name, ends, leveled
+from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
+from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNDETECTED, WITHIN
+from headtohead.storage.metrics import counted, higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
-MOST_CLAUSES = 6
-"""Maximum number of contrasts with a clause; the table of the contrasts has all."""
+MOST_ROWS = 6
+"""Maximum number of contrasts with a row; the tables of the contrasts have all."""
+
+MOST_NAMED = 4
+"""Maximum number of contrasts or variants that a sentence names."""
 
 MOST_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
-_SIZES = {WITHIN: "within the margin", BEYOND: "beyond the margin", UNCLEAR: "unclear whether within the margin"}
-
 
 def answer(analysis: Analysis) -> str:
-    """Return the answer to the experiment's question, or why there is none; expected results come first."""
+    """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
+
+    Expected results come first. Undetected contrasts are followed by the difference that the study can detect.
+    """
     contrasts = analysis.main_contrasts
     agreements = Counter[str](contrast.agreement.verdict for contrast in contrasts if contrast.agreement)
     opening = f"Expected results: {_counts(agreements)}. " if agreements else ""
@@ -36,44 +40,102 @@ def answer(analysis: Analysis) -> str:
         return opening + _no_answer(analysis, contrasts)
     if analysis.allow_partial and analysis.missing_seeds:
         opening = f"On the finished seeds: {opening}"
-    if contrasts[-1].kind not in ("declared", "added", "taken") and analysis.two_way:
+    if _ranks_pairs(analysis) and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
-    by_size = sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
-    counts = Counter(
-        f"{contrast.direction_name}{f' ({_SIZES[contrast.size]})' if contrast.size else ''}" for contrast in by_size
-    )
-    clauses = [clause(analysis, contrast) for contrast in by_size[:MOST_CLAUSES]]
-    clauses += [f"{len(by_size) - MOST_CLAUSES} more in the table"] * (len(by_size) > MOST_CLAUSES)
-    unit = f" in {readable(analysis.metric)}" * all(contrast.metric == analysis.metric for contrast in by_size)
-    start = f"Difference{unit}, " if len(by_size) == 1 else f"Differences{unit}: {_counts(counts)}. "
-    named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
-    return f"{opening}{start}{'; '.join(clauses).replace('against baseline', named, 1)}."
-
-
-def clause(analysis: Analysis, contrast: Contrast) -> str:
-    """Return sides, difference, direction and size with an interval each, and the settings that differ."""
-    name, paired, metric = contrast_name(analysis, contrast), contrast.paired, contrast.metric
-    if metric != analysis.metric:
-        name += f" ({readable(metric)})"
-    if paired is None:
-        return f"{name}: {contrast.reason or contrast.verdict}"
-
-    def within(interval: Interval | None) -> str:
-        if interval is None or not math.isfinite(interval.low) or contrast.direction == IDENTICAL:
-            return ""
-        return f" ({interval.percent} interval {ends(interval.low, interval.high, metric, signed=True)})"
-
-    test = contrast.judgement.size_test
-    parts = [
-        f"{show(paired.mean, metric, signed=True)}, {contrast.direction_name}{within(contrast.judgement.interval)}"
+    metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[str]]()
+    for contrast in sorted(_largest_first(contrasts), key=_rank):
+        size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
+        undetected = "equivalent" if contrast.size == WITHIN else "no difference detected"
+        word = undetected if contrast.direction == UNDETECTED else contrast.direction
+        dependence = _settings(analysis, contrast).partition(":")[0]
+        name = contrast_name(analysis, contrast) + f" ({dependence})" * bool(dependence)
+        groups.setdefault((word.capitalize(), size), []).append(name)
+    unit = f" in {readable(contrasts[0].metric)}" * (len(metrics) == 1)
+    sentences = [
+        f"{word}{unit * (number == 0)}{size}: {_names(names)}."
+        for number, ((word, size), names) in enumerate(groups.items())
     ]
-    if contrast.size_text:
-        parts.append(contrast.size_text + within(test.interval if test and contrast.size != UNCLEAR else None))
-    if contrast.agreement:
-        found = contrast.agreement.verdict
-        verb = "does not decide on" if found == "undecided" else f"{found} with"
-        parts.append(f"which {verb} the expected result{analysis.after_steps(contrast)}")
-    return f"{name}: {', '.join(parts)}{_settings(analysis, contrast)}"
+    found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
+    if found and len(metrics) == 1:
+        seeds, effect = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
+        sentences.append(f"With {seeds} this study finds differences of {effect} or more (80 % power).")
+    named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
+    return opening + " ".join(sentences).replace("against baseline", named, 1)
+
+
+def differences(analysis: Analysis) -> list[dict[str, str]]:
+    """Return the main contrasts as rows of texts: name, difference, direction and size with an interval each.
+
+    The largest differences come first. There are no rows if the answer is about pairs of two axes or if there is none.
+    """
+    contrasts = analysis.main_contrasts
+    if _ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):
+        return []
+    sized = [contrast for contrast in contrasts if contrast.size]
+    margins = {show(found.judgement.size_test.margin, found.metric) for found in sized if found.judgement.size_test}
+    size_column = f"size (margin {margins.pop()})" if len(margins) == 1 else "size"
+    rows = []
+    for contrast in _largest_first(contrasts)[:MOST_ROWS]:
+        name, test = contrast_name(analysis, contrast), contrast.judgement.size_test
+        unit = f" ({readable(contrast.metric)})" * (contrast.metric != analysis.metric)
+        notes = [_settings(analysis, contrast), _agreement(analysis, contrast), contrast.reason]
+        notes += ["margin set after results existed"] * bool(contrast.size and contrast.late_margin)
+        row = {
+            "contrast": "\n".join(filter(None, [name + unit, *notes])),
+            "difference": show(contrast.paired.mean if contrast.paired else None, contrast.metric, signed=True),
+            "direction": _verdict(contrast.direction_name, contrast.judgement.interval, contrast),
+        }
+        if sized:
+            row[size_column] = _verdict(contrast.size, test.interval, contrast) if test and contrast.size else "–"
+        rows.append(row)
+    if omitted := len(contrasts) - len(rows):
+        rows.append({**dict.fromkeys(rows[0], ""), "contrast": f"{omitted} more in the tables"})
+    return rows
+
+
+def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
+    has_interval = interval and math.isfinite(interval.low) and contrast.direction != IDENTICAL
+    return f"{word}\n{leveled(interval, contrast.metric)}" if has_interval else word
+
+
+def _ranks_pairs(analysis: Analysis) -> bool:
+    kinds = {contrast.kind for contrast in analysis.main_contrasts}
+    return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
+
+
+def _rank(contrast: Contrast) -> tuple[int, bool]:
+    order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
+    return order.index(contrast.direction), contrast.size != WITHIN
+
+
+def _largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    return sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return the names of contrasts; left sides with an equal right side are listed before it."""
+    lefts: dict[str, list[str]] = {}
+    for name in names:
+        left, against, right = name.partition(" against ")
+        lefts.setdefault(against + right or name, []).append(left)
+    texts = [right if [right] == own else listed(own, most=MOST_NAMED) + right for right, own in lefts.items()]
+    return "; ".join([*texts[:MOST_NAMED], *([f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else [])])
+
+
+def _detectable(contrast: Contrast) -> float:
+    """Return the difference that the test of an undecided contrast detects; NaN for other contrasts."""
+    paired, interval = contrast.paired, contrast.judgement.interval
+    if paired is None or interval is None or contrast.direction != UNDETECTED or contrast.size == WITHIN:
+        return math.nan
+    sd = paired.error * math.sqrt(paired.n)
+    return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)
+
+
+def _agreement(analysis: Analysis, contrast: Contrast) -> str:
+    if contrast.agreement is None:
+        return ""
+    verb = "does not decide on" if contrast.agreement.verdict == "undecided" else f"{contrast.agreement.verdict} with"
+    return f"{verb} the expected result{analysis.after_steps(contrast)}"
 
 
 def _settings(analysis: Analysis, contrast: Contrast) -> str:
@@ -83,13 +145,13 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         effects = sorted(separate.effects.items(), key=lambda effect: effect[1].mean)
         chosen = effects if len(effects) <= MOST_VALUES else [effects[0], effects[-1]]
         texts = (f"{show(effect.mean, metric, signed=True)} with {value}" for value, effect in chosen)
-        return f", but it depends on {separate.other_axis}: {', '.join(texts)}"
+        return f"depends on {separate.other_axis}: {', '.join(texts)}"
     if contrast.spread is None or contrast.paired is None:
         return ""
     if analysis.settings_contradict(contrast):
-        return f", but single settings range from {ends(*contrast.spread, metric, signed=True)}"
+        return f"single settings range from {ends(*contrast.spread, metric, signed=True)}"
     names = [analysis.frames.by_slug[slug].title for slug in contrast.exceptions]
-    return f", but not shown for {listed(names, most=MOST_VALUES)}" if names else ""
+    return f"not shown for {listed(names, most=MOST_NAMED)}" if names else ""
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:

@@ -41,6 +41,7 @@ def answer_file(report: Report) -> str:
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,
+        "differences": [] if (frame := report.differences.frame) is None else frame.to_dict("records"),
         "stale": list(report.stale),
         "remarks": [vars(remark) for remark in report.remarks],
         "setup": setup_line(analysis),

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures.style import PALETTE
-from headtohead.report.answer import answer
+from headtohead.report.answer import answer, differences
 from headtohead.report.attention import Gallery, gallery
 from headtohead.report.remarks import Remark, remarks
+from headtohead.report.section import Section, table
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
 from headtohead.storage.metrics import counted, readable, stored, unpadded
@@ -43,6 +44,11 @@ class Report:
         """The answer to the experiment's question; a STALE answer begins with what has changed since the runs."""
         text = answer(self.analysis)
         return f"STALE ({'; '.join(self.stale)}): {text}" if self.stale else text
+
+    @cached_property
+    def differences(self) -> Section:
+        """The main contrasts, largest difference first; without a table if there are none."""
+        return Section("", frame=table(differences(self.analysis)))
 
     @cached_property
     def stale(self) -> tuple[str, ...]:

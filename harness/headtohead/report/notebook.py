@@ -69,7 +69,8 @@ def _runs(runs: RunsTable) -> str:
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     note = f"{len(runs)} runs; .columns lists {len(runs.columns) - len(columns)} more columns: axes, sizes, costs"
     text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
-    return fragment(*_study_sections(report), heading=report.answer) + text + fragment(Section("", note))
+    study = fragment(report.differences, *_study_sections(report), heading=report.answer)
+    return study + text + fragment(Section("", note))
 
 
 @html.register

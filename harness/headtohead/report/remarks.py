@@ -230,8 +230,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
         )
         value = f"{show(margin.value, metric)} {readable(metric)}"
-        levels = "first interval is of its direction, the second of its size; Holm's correction sets their levels"
-        both = f" A contrast's {levels}." * bool(analysis.margin(metric))
+        both = " Holm's correction sets the levels of the intervals." * bool(analysis.margin(metric))
         yield f"The margin, the smallest difference that matters, is {value}{late}.{both}"
     if status := analysis.looks:
         yield (

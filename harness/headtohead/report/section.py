@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import repeat, zip_longest
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
@@ -76,6 +77,26 @@ def table(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame | None:
     """Return a row per mapping with its names as columns, or None without rows; missing cells are empty."""
     frame = pd.DataFrame(list(rows), dtype=object)
     return None if frame.empty else frame.fillna("")
+
+
+def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
+    """Yield a table of contrasts as lines of at most ``width`` characters, with the verdicts of a row as lines."""
+    if frame is None:
+        return
+    left, number, *verdicts = frame.columns
+    cells = [[cell.split("\n") for cell in row] for row in frame.to_numpy()]
+    widest = max(len(words[0]) for row in cells for words in row[2:])
+    rows = [([left], number, [", ".join(verdicts)])]
+    for names, values, *tests in cells:
+        rows.append((names, values[0], [f"{word:{widest}}  {' '.join(rest)}".rstrip() for word, *rest in tests]))
+    numbers = max(len(value) for _, value, _ in rows)
+    room = width - numbers - 4 - max(len(text) for _, _, texts in rows for text in texts)
+    wrapped = [(wrap(name, max(room, 24), break_on_hyphens=False), *rest) for (name, *_), *rest in rows]
+    names_width = max(len(line) for lines, *_ in wrapped for line in lines)
+    for (lines, value, texts), ((_, *notes), *_) in zip(wrapped, rows, strict=True):
+        for line, shown, text in zip_longest(lines, [value], texts, fillvalue=""):
+            yield f"{line:{names_width}}  {shown:>{numbers}}  {text}".rstrip()
+        yield from (f"  {note}" for note in notes)
 
 
 def with_interval(mean: float, low: float, high: float, metric: str, *, signed: bool = False) -> str:

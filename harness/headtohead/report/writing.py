@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
@@ -26,7 +27,7 @@ from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure, tuning_figure
 from headtohead.report.figures.rows import forest_figure, strip_figure
 from headtohead.report.render import fragment, markdown, page
-from headtohead.report.section import Section
+from headtohead.report.section import Section, text_lines
 from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
@@ -44,11 +45,17 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
-    """The files of a report; ``lines`` are the answer and the remarks beside it."""
+    """The files of a report, the answer, the table of its differences and the remarks beside it."""
 
     folder: Path
     answer: str
-    lines: tuple[str, ...]
+    differences: Section
+    cautions: tuple[str, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer, the differences and the remarks, for the width of the terminal."""
+        return [self.answer, *text_lines(self.differences.frame, get_terminal_size().columns), *self.cautions]
 
     @property
     def html(self) -> Path:
@@ -78,7 +85,8 @@ class ReportPaths(os.PathLike[str]):
         files = {name: self.folder / "figures" / f"{name}.svg" for name in ("contrasts", "scores")}
         figures = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()}
         sections = [Section("", figure=name) for name in figures]
-        return fragment(*sections, Section("", str(self.html)), figures=figures, answer=self.answer)
+        html = Section("", str(self.html))
+        return fragment(self.differences, *sections, html, figures=figures, answer=self.answer)
 
 
 def write_report(
@@ -106,7 +114,8 @@ def read_report(experiment_dir: Path, *, allow_partial: bool = False, file: Path
 def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
     """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``."""
     folder = inside(reports_root, report.record.name, tree=True)
-    paths = ReportPaths(folder, report.answer, (report.answer, *(remark.text for remark in report.cautions)))
+    cautions = tuple(remark.text for remark in report.cautions)
+    paths = ReportPaths(folder, report.answer, report.differences, cautions)
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(report)

@@ -45,6 +45,7 @@ class Answer(TypedDict):
     """The fields of ``answer.json`` that the page shows."""
 
     answer: str
+    differences: Sequence[Mapping[str, str]]
     setup: str
     remarks: Sequence[_Remark]
     scores: Mapping[str, Number]
@@ -177,10 +178,12 @@ class StudyPage:
             best: Address of the page of the best run, or nothing.
         """
         plan, answer = self.study.record, self.answer
-        summary, _, clauses = self.headline.partition(". ")
-        yield f"**{markdown_escape(plan.question)}** {markdown_escape(summary)}"
+        yield f"**{markdown_escape(plan.question)}** {markdown_escape(self.headline)}"
         yield f"![Differences with their intervals]({figure})" * bool(figure)
-        yield "\n".join(f"- {markdown_escape(clause)}" for clause in clauses.split("; ") if clause)
+        if rows := answer["differences"] if answer else ():
+            table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
+            cells = ([markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table)
+            yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
         yield " · ".join(f"[{name}]({address})" for name, address in links.items())
         if self.best is not None and best:
             metrics = self.best.final_metrics

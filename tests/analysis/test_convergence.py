@@ -17,7 +17,7 @@ import pytest
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import learning_rate
-from headtohead.report.answer import answer
+from headtohead.report.answer import differences
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_report
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
@@ -195,8 +195,9 @@ def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(fall: float, 
     expect = {"direction": "higher", "by": 0.0, "published": None, "source": "A. Author 2018"}
     sides = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}
     file.write_text(json.dumps(json.loads(file.read_text()) | {"contrasts": [{**sides, "expect": expect}]}))
-    text = answer(Analysis(load_frames(folder)))
-    assert "which agrees with the expected result" in text
+    (row,) = differences(Analysis(load_frames(folder)))
+    text = row["contrast"]
+    assert "agrees with the expected result" in text
     assert ("with the expected result after 1,000 steps" in text) == states_steps
 
 

@@ -103,9 +103,9 @@ def test_the_page_is_well_formed_and_loads_nothing(report, page):
     assert report.html.stat().st_size < 5_000_000
 
 
-def test_question_answer_and_main_figure_come_first(report, page):
+def test_question_answer_differences_and_main_figure_come_first(report, page):
     tags = [tag for tag, _ in page.elements]
-    assert tags.index("h1") < tags.index("svg") < tags.index("table")
+    assert tags.index("h1") < tags.index("table") < tags.index("svg")
     for text in written_text(report):
         assert text.index(report.answer) < text.index("Set-up: ") < text.index("Axis by axis")
 

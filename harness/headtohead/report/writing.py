@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -49,8 +49,8 @@ class ReportPaths(os.PathLike[str]):
 
     folder: Path
     answer: str
-    differences: Section
-    cautions: tuple[str, ...]
+    differences: Section = field(repr=False)
+    cautions: tuple[str, ...] = field(repr=False)
 
     @property
     def lines(self) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.answer import MOST_ROWS, answer, differences
+from headtohead.report.answer import MAX_ROWS, answer, differences
 from headtohead.report.remarks import remarks
 from headtohead.report.section import contrast_name, ends, table, text_lines
 from headtohead.storage.frames import load_frames
@@ -85,8 +85,8 @@ def test_of_many_contrasts_the_largest_have_a_row(study):
     )
     assert answered(folder) == "Better in exact match: 0.12, 0.11, 0.1, 0.09 and 7 more against the baseline (0.01)."
     rows = differences(Analysis(load_frames(folder)))
-    assert len(rows) == MOST_ROWS + 1
-    assert rows[-1]["contrast"] == f"{len(rates) - 1 - MOST_ROWS} more in the tables"
+    assert len(rows) == MAX_ROWS + 1
+    assert rows[-1]["contrast"] == f"{len(rates) - 1 - MAX_ROWS} more in the tables"
 
 
 def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(study):
@@ -282,7 +282,7 @@ def contradictions(analysis, rows):
     for contrast in analysis.main_contrasts if rows else ():
         name = contrast_name(analysis, contrast)
         if name not in by_name:
-            found += [name] if len(analysis.main_contrasts) <= MOST_ROWS else []
+            found += [name] if len(analysis.main_contrasts) <= MAX_ROWS else []
             continue
         (notes, mean, direction, *sizes), judgement = by_name[name], contrast.judgement
         test, paired = judgement.size_test, contrast.paired

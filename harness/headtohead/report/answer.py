@@ -18,13 +18,13 @@ from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDI
 from headtohead.storage.metrics import counted, higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
-MOST_ROWS = 6
+MAX_ROWS = 6
 """Maximum number of contrasts with a row; the tables of the contrasts have all."""
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """Maximum number of contrasts or variants that a sentence names."""
 
-MOST_VALUES = 4
+MAX_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
 
 
@@ -75,7 +75,7 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     margins = {show(found.judgement.size_test.margin, found.metric) for found in sized if found.judgement.size_test}
     size_column = f"size (margin {margins.pop()})" if len(margins) == 1 else "size"
     rows = []
-    for contrast in _largest_first(contrasts)[:MOST_ROWS]:
+    for contrast in _largest_first(contrasts)[:MAX_ROWS]:
         name, test = contrast_name(analysis, contrast), contrast.judgement.size_test
         unit = f" ({readable(contrast.metric)})" * (contrast.metric != analysis.metric)
         notes = [_settings(analysis, contrast), _agreement(analysis, contrast), contrast.reason]
@@ -118,8 +118,8 @@ def _names(names: Sequence[str]) -> str:
     for name in names:
         left, against, right = name.partition(" against ")
         lefts.setdefault(against + right or name, []).append(left)
-    texts = [right if [right] == own else listed(own, most=MOST_NAMED) + right for right, own in lefts.items()]
-    return "; ".join([*texts[:MOST_NAMED], *([f"{len(texts) - MOST_NAMED} more"] if len(texts) > MOST_NAMED else [])])
+    texts = [right if [right] == own else listed(own, most=MAX_NAMED) + right for right, own in lefts.items()]
+    return "; ".join([*texts[:MAX_NAMED], *([f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else [])])
 
 
 def _detectable(contrast: Contrast) -> float:
@@ -143,7 +143,7 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     metric = contrast.metric
     if separate := analysis.separate_effects(contrast):
         effects = sorted(separate.effects.items(), key=lambda effect: effect[1].mean)
-        chosen = effects if len(effects) <= MOST_VALUES else [effects[0], effects[-1]]
+        chosen = effects if len(effects) <= MAX_VALUES else [effects[0], effects[-1]]
         texts = (f"{show(effect.mean, metric, signed=True)} with {value}" for value, effect in chosen)
         return f"depends on {separate.other_axis}: {', '.join(texts)}"
     if contrast.spread is None or contrast.paired is None:
@@ -151,7 +151,7 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     if analysis.settings_contradict(contrast):
         return f"single settings range from {ends(*contrast.spread, metric, signed=True)}"
     names = [analysis.frames.by_slug[slug].title for slug in contrast.exceptions]
-    return f"not shown for {listed(names, most=MOST_NAMED)}" if names else ""
+    return f"not shown for {listed(names, most=MAX_NAMED)}" if names else ""
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn import functional
 
+from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -246,3 +248,32 @@ def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
             expected, _ = module(x[member], hidden, position_embeddings=turns)
         live = mask[member].any(-1)
         torch.testing.assert_close(found[member][live], expected[live], rtol=0, atol=SINGLE)
+
+
+@pytest.mark.parametrize("path", ["explicit", "fast"])
+def test_gated_delta_equals_the_recurrence_and_the_gated_norm_of_qwen(path):
+    """Qwen3-Next adds 1e-6 to squared lengths before it normalises queries and keys."""
+    from transformers.models.qwen3_next import modeling_qwen3_next as qwen
+
+    subject = Subject(tiny_config("none", {"decoder": "gated-delta"}, bias=False))
+    attention, declared = subject.attention("decoder"), frozenset({"hides-future", "shows-the-rest"})
+    time = 70
+    x = torch.randn(2, 3, time, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3
+    positions, mask = torch.arange(time)[None], torch.ones(1, 1, 1, time, time, dtype=torch.bool).tril()
+    record = {}.__setitem__ if path == "explicit" else None
+    with torch.no_grad():
+        found = attention(x, None, AttentionContext(positions, positions, mask, declared=declared), None, record)
+    weights = dict(attention.style.named_parameters())
+    for member in range(2):
+        parts = (x[member] @ weights["project_in"][member]).unflatten(-1, (HEADS, -1))
+        q, k, v, gates = parts.split([SIZE, SIZE, SIZE, 2], dim=-1)
+        rate, step = weights["rate"][member].exp(), weights["step"][member]
+        decay = -rate * functional.softplus(gates[..., 0] + step)
+        beta = gates[..., 1].sigmoid()
+        heads, _ = qwen.torch_recurrent_gated_delta_rule(q, k, v, decay, beta, use_qk_l2norm_in_kernel=True)
+        norm = qwen.Qwen3NextRMSNormGated(SIZE).double()
+        with torch.no_grad():
+            norm.weight.copy_(weights["gain"][member])
+            gate = (x[member] @ weights["gate"][member]).unflatten(-1, (HEADS, -1))
+            expected = norm(heads, gate).flatten(-2) @ attention.output.weight[member]
+        torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-5)

@@ -107,6 +107,30 @@ def test_rotary_equals_x_transformers(lucidrains, fraction, width):
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [32, 4096])
+@pytest.mark.parametrize(("kind", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")])
+def test_scaled_rotary_in_evaluation_turns_by_the_frequencies_of_transformers(kind, theirs, length):
+    """The type dynamic of transformers is ntk with the factor of the current length."""
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    factor = {"rope_type": theirs, "factor": 1.0 if kind == "ntk" else 4.0, "original_max_position_embeddings": length}
+    parameters = {"rope_theta": 500.0, **factor}
+    config = LlamaConfig(
+        hidden_size=32, num_attention_heads=2, max_position_embeddings=length, rope_parameters=parameters
+    )
+    speeds, size = ROPE_INIT_FUNCTIONS[theirs](config, seq_len=4 * length)
+    own = part("rotary-scaled", heads=2, d_model=32, type=kind, factor=4.0, length=length, theta=500.0)
+    x = random(1, 2, 2, 40, 16)
+    turns = torch.polar(torch.tensor(size).double(), POSITIONS[0, :, None] * speeds.double())
+    expected = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (8, 2))) * turns).flatten(-2)
+    torch.testing.assert_close(own.rotate(x, POSITIONS, "encoder", 0), expected, rtol=0, atol=SINGLE)
+    plain = part("rotary", heads=2, d_model=32, theta=500.0).rotate(x, POSITIONS, "encoder", 0)
+    assert torch.equal(own.train().rotate(x, POSITIONS, "encoder", 0), plain)
+    assert (expected - plain).abs().max() > 0.1
+
+
 def halves(table):
     """Reorder ``sin, cos, sin, cos, ...`` to all sines and then all cosines."""
     return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)

@@ -90,7 +90,8 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     if attention.self_attention:
         other = other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
     has_key = mask.any(-1, keepdim=True)
-    if "content_bias" in subject.positional(role).mechanisms:  # a padding query depends on the padding before it
+    if attention.style.position_dependent or "content_bias" in subject.positional(role).mechanisms:
+        # A padding query may depend on the padding before it.
         has_key = has_key & mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
     axes = ("member", "sentence", "query", "key")
     hidden = change * (~mask & other & has_key)

@@ -1,0 +1,129 @@
+"""A memory of keys and values that forgets by a gate and replaces the value of a key instead of adding to it.
+
+Paper: S. Yang, J. Kautz, A. Hatamizadeh. "Gated Delta Networks: Improving Mamba2 with Delta Rule". ICLR 2025,
+arXiv:2412.06464, section 3.1, equation 10: S_t = S_{t-1} α_t (I - β_t k_t k_tᵀ) + β_t v_t k_tᵀ, o_t = S_t q_t / √d_k,
+with q and k of length 1, β_t = σ(x W_β) and α_t = exp(-exp(A) softplus(x W_α + b)), per head. The output of a head is
+RMSNorm(o_t) ⊙ silu(x W_g), with one gain for all heads (section 3.4 and the authors' code).
+Here log α and β are two more coordinates of a key. Unrolled, the outputs are W V with lower triangular weights
+W = (Q Kᵀ ⊙ Γ / √d_k) (I + tril(β K Kᵀ ⊙ Γ, -1))⁻¹ β, where Γ_{ij} is the product of α over j+1..i. The sequence is
+one chunk of the paper, so that time grows with the square of the length, as in softmax attention.
+Departs from the paper: no short convolutions and no SiLU on q, k and v.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize, pad, silu, softplus
+
+from headtohead import registered
+from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, Setting, hookimpl
+
+EPS = 1e-6
+
+
+def log_rate(out: Tensor, generator: torch.Generator) -> Tensor:
+    """Return A: exp(A) is uniform between 0.01 and 16."""
+    return out.uniform_(0.01, 16, generator=generator).log_()
+
+
+def log_step(out: Tensor, generator: torch.Generator) -> Tensor:
+    """Return b: softplus(b) is between 0.001 and 0.1, uniform in its logarithm."""
+    step = out.uniform_(math.log(0.001), math.log(0.1), generator=generator).exp()
+    return step + torch.log(-torch.expm1(-step))
+
+
+class GatedDelta(Attention):
+    """Split heads that read a memory with gated forgetting, in which a token replaces the value of its key."""
+
+    role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
+    weights = "signed"
+    position_dependent = True
+    temperature = None
+    map_note = "factors of the values, computed for the map only: training computes no such matrix"
+    unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("rotate", "bias", "content_bias", "score", "values"),
+        "acts on queries, keys or weights of attention, and gated-delta reads a memory",
+    )
+
+    @classmethod
+    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+        """Return heads of width d_model / heads, with two more coordinates of queries and keys."""
+        split = super().geometry(options, model)
+        return replace(split, key_width=split.key_width + 2)
+
+    @classmethod
+    def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
+        """Exclude roles and maskings in which a query does not read exactly the tokens up to its own."""
+        if setting.role != "decoder":
+            return f"gated-delta reads earlier tokens of a decoder; use another attention.{setting.role}"
+        for entry in setting.config.masking.decoder.pattern:
+            declared = registered("masking", entry.name)(entry.options).role_properties("decoder") or frozenset()
+            if not {"hides-future", "shows-the-rest"} <= declared:
+                return f"gated-delta reads all earlier tokens and no later one; masking {entry.name} shows others"
+        return None
+
+    def build(self) -> None:
+        geometry, d_model = self.context.geometry, self.context.d_model
+        heads, width, std = geometry.heads, geometry.value_width, d_model**-0.5
+        self.project_in = self.parameter(d_model, heads * (3 * width + 2), std=std)
+        self.rate = self.parameter(heads, init=log_rate)
+        self.step = self.parameter(heads, init=log_step)
+        self.gate = self.parameter(d_model, heads * width, std=std)
+        self.gain = self.parameter(width, std=0.0, mean=1.0)
+
+    def formula(self) -> str:
+        return "S_t = α_t S_{t−1} (I − β_t k_t k_t^T) + β_t v_t k_t^T, o_t = S_t q_t / √d_k; Z' = norm(o) ⊙ silu(X W_g)"
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries and keys of length 1, with log α and β as the last coordinates of a key."""
+        geometry = self.context.geometry
+        parts = (x @ self.project_in).unflatten(-1, (geometry.heads, -1))
+        q, k, v, gates = parts.split([geometry.value_width] * 3 + [2], dim=-1)
+        decay, beta = gates.unbind(-1)
+        log_alpha = -self.rate.exp()[:, None] * softplus(decay + self.step[:, None])
+        k = torch.cat([normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], -1).to(k.dtype)], dim=-1)
+        return pad(normalize(q, dim=-1), (0, 2)).flatten(-2), k.flatten(-2), v.flatten(-2)
+
+    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """Return W."""
+        products, system, beta = self._factors(q, k)
+        inner = torch.linalg.solve_triangular(system, products, upper=False, left=False, unitriangular=True)
+        return inner * beta.transpose(-2, -1)
+
+    def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        return scores if mask is None else torch.where(mask, scores, 0.0)
+
+    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
+        """Return the outputs without W, unless the mask is another one than causal."""
+        if mask is not None and pattern == "other":
+            weights = self.normalise(self.scores(q, k, q, k), mask)
+            return (weights @ v.to(weights.dtype)).to(v.dtype)
+        products, system, beta = self._factors(q, k)
+        values = beta * (v if mask is None else v * mask.any(-2).unsqueeze(-1))
+        return (products @ torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)).to(v.dtype)
+
+    def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
+        """Return the normalised heads times their gates."""
+        squares = heads.to(torch.promote_types(heads.dtype, torch.float32)).square()
+        inverse_rms = torch.rsqrt(squares.mean(-1, keepdim=True) + EPS).to(heads.dtype)
+        gates = silu(x.flatten(1, 2) @ self.gate).view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
+        return heads * inverse_rms * self.gain[:, None, None, None] * gates
+
+    def _factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return Q Kᵀ ⊙ Γ / √d_k, a matrix that is β K Kᵀ ⊙ Γ below its diagonal, and β; queries are the last keys."""
+        q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        keys, log_alpha, beta = k.split([k.shape[-1] - 2, 1, 1], dim=-1)
+        sums, time = log_alpha.cumsum(-2), k.shape[-2]
+        later = torch.ones(time, time, dtype=torch.bool, device=k.device).triu(1)
+        decay = (sums - sums.transpose(-2, -1)).masked_fill(later, -torch.inf).exp()
+        products = q[..., :-2] @ keys.transpose(-2, -1) * self.context.geometry.scale
+        return products * decay[..., -q.shape[-2] :, :], beta * (keys @ keys.transpose(-2, -1)) * decay, beta
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    return {"gated-delta": GatedDelta}

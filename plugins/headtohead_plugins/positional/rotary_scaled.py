@@ -1,0 +1,105 @@
+"""Rotary embedding with lower frequencies in evaluation, for sequences that are longer than those of training.
+
+Type ``linear``: S. Chen et al. "Extending Context Window of Large Language Models via Positional Interpolation", 2023,
+arXiv:2306.15595, section 2.3: all frequencies divided by s. Type ``ntk``: section 3.1 of the paper of ``yarn``, after
+bloc97 (2023): theta multiplied by s^(d_k / (d_k - 2)), so that the last pair is slower by s and the first not at all.
+Type ``yarn``: B. Peng et al. "YaRN: Efficient Context Window Extension of Large Language Models". ICLR 2024,
+arXiv:2309.00071, sections 3.2 and 3.4: pairs that turn at least ``beta`` times within L positions keep their
+frequencies, those that turn at most ``alpha`` times are divided by s, and a ramp connects them; queries and keys are
+multiplied by 0.1 ln(s) + 1, so that scores grow by its square. As in the authors' code, the ramp is linear in the index
+of the pair and begins and ends at whole numbers.
+Training is that of ``rotary``. Every evaluation is scaled, of validation data and of short sequences, too: a rotation
+depends on its position alone, because cached keys are not rotated again when a sequence grows beyond L. To measure
+longer sequences alone, choose ``test_lengths`` above the training length.
+Departs from the papers: no fine-tuning with the changed frequencies.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import registered
+from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Positional, Setting, find_geometry, hookimpl
+
+
+class RotaryScaledOptions(BaseOptions):
+    """Kind and factor of the scaling, and the base of the wavelengths."""
+
+    type: Literal["linear", "ntk", "yarn"] = Field("yarn", description="how frequencies change")
+    factor: float = Field(2.0, ge=1, le=1e6, description="s: longest sequence of the test over that of training")
+    length: int = Field(32, ge=1, le=10**6, description="L, for yarn: longest training sequence in tokens")
+    alpha: float = Field(1.0, gt=0, le=1e6, description="yarn: turns within L up to which a pair is slower by s")
+    beta: float = Field(32.0, gt=0, le=1e6, description="yarn: turns within L from which a pair keeps its frequency")
+    theta: float = Field(10000.0, gt=1, le=1e300, description="base of the geometric wavelengths")
+
+
+def frequencies(options: RotaryScaledOptions, width: int) -> Tensor:
+    """Return the angle per position of every pair of coordinates, ``[width / 2]``, in float64."""
+    pair, s, theta = torch.arange(width // 2, dtype=torch.float64), options.factor, options.theta
+    if options.type == "ntk":
+        theta *= s ** (width / (width - 2))
+    plain = theta ** (-2 * pair / width)
+    if options.type == "ntk":
+        return plain
+    if options.type == "linear":
+        return plain / s
+
+    def pair_with(turns: float) -> float:
+        return width * math.log(options.length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    first, last = max(math.floor(pair_with(options.beta)), 0), min(math.ceil(pair_with(options.alpha)), width - 1)
+    slowed = ((pair - first) / max(last - first, 0.001)).clamp(0, 1)
+    return plain * (1 - slowed + slowed / s)
+
+
+def turns_at(positions: Tensor, width: int, options: RotaryScaledOptions, dtype: torch.dtype) -> Tensor:
+    """Return the factors of pairs as complex numbers, ``[batch or 1, 1, time, width / 2]``."""
+    angles = positions.double()[:, None, :, None] * frequencies(options, width).to(positions.device)
+    size = 0.1 * math.log(options.factor) + 1 if options.type == "yarn" else 1.0
+    return torch.polar(torch.full_like(angles, size), angles).to(dtype.to_complex())
+
+
+class RotaryScaled(Positional):
+    """RoPE that is trained as usual and evaluated with lower frequencies."""
+
+    Options = RotaryScaledOptions
+    options: RotaryScaledOptions
+    properties = frozenset({"relative"})
+
+    @classmethod
+    def depends_on(cls, options: BaseOptions) -> tuple[str, ...]:
+        return ("rotary",)
+
+    @classmethod
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Require an even key width of at least 4."""
+        width = find_geometry(setting.config, setting.role).key_width
+        if width % 2 or width < 4:
+            return f"rotary-scaled requires an even key width from 4, got {width}; change model.d_model or model.heads"
+        return None
+
+    def build(self) -> None:
+        entry: type[Positional] = registered("positional", "rotary")
+        self.plain = entry(entry.Options(theta=self.options.theta), self.context)
+
+    def formula(self) -> str:
+        scaled = {"linear": "θ_i / s", "ntk": "(θ s^{d/(d−2)})^{−2i/d}", "yarn": "θ_i (1 − r_i + r_i / s)"}
+        speed = scaled[self.options.type]
+        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {speed} in evaluation, s = {self.options.factor:g}"
+
+    def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
+        if self.training:
+            return self.plain.rotate(x, positions, role, layer)
+        exact = x.to(torch.promote_types(x.dtype, torch.float32))
+        turns = self.cached(turns_at, positions, x.shape[-1], self.options, exact.dtype)
+        turned = torch.complex(exact[..., 0::2], exact[..., 1::2]) * turns
+        return torch.view_as_real(turned).flatten(-2).to(x.dtype)
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    return {"rotary-scaled": RotaryScaled}

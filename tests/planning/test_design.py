@@ -48,7 +48,7 @@ def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design
     """)
     sizes = [(v.config.train.lr, v.config.model.d_model, v.config.model.d_ff) for v in found.variants[1:]]
     assert sizes == [(1e-3, 4, 20), (1e-3, 16, 64), (1e-2, 4, 20), (1e-2, 16, 64)]
-    assert found.variants[2].title == "train.lr 0.001 · d_model 16 · d_ff 4x"
+    assert found.variants[2].title == "d_model 16 + d_ff 4x"
     rates, *_ = factors(found)
     assert (rates["axis"], len(rates["pairs"])) == ("train.lr", 2)
 
@@ -127,6 +127,29 @@ def test_a_long_slug_is_truncated_and_unique():
     assert first != second
 
 
+def test_a_title_has_only_what_differs_from_the_baseline(design):
+    found = design("""
+        baseline: {attention: combined, model: {architecture: decoder-only}}
+        design:
+          - product:
+              attention.first: [split-heads, value-residual]
+              attention.second: [split-heads, gated]
+          - one_at_a_time: {attention.first: [gated]}
+    """)
+    titles = [variant.title for variant in found.variants]
+    assert titles[0] == "split-heads"
+    assert titles[2:4] == ["value-residual", "value-residual + gated"]
+    ambiguous = {
+        "attention.first split-heads · attention.second gated",
+        "attention.first gated · attention.second split-heads",
+    }
+    assert {titles[1], titles[4]} == ambiguous
+    assert [variant.slug for variant in found.variants][:2] == [
+        "attention.first-split-heads-attention.second-split-heads",
+        "attention.first-split-heads-attention.second-gated",
+    ]
+
+
 def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
     found = design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
     assert "none-single-head" not in slugs(found)
@@ -135,7 +158,7 @@ def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
         {
             "axes": {"positional": "none", "attention": "single-head"},
             "slug": "none-single-head",
-            "title": "positional none · single-head",
+            "title": "positional none + single-head",
             "reason": "why",
             "source": "exclude",
         }

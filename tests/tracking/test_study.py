@@ -87,6 +87,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
         assert page.split("\n\n")[1].endswith(figure)
     assert re.search(r"Best run by valid/loss: \[rotary-s[12]-", note)
     assert "**warning:** A margin of 0.\n" in note
+    assert "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |" in note
     assert "Set-up: width 16." in note
     assert f"[attention of every variant](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts" in note
     assert "A note." not in note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -108,12 +108,40 @@ def slug_word(value: Scalar) -> str:
 
 
 def title_of(axes: Mapping[str, Scalar]) -> str:
-    """Join axis values for display: ``rotary · split-heads · d_model 64``; a value that is no name has its field."""
-    parts = [
-        str(value) if axis in NAMED_AXES and value != "none" else f"{axis.removeprefix('model.')} {text(value)}"
-        for axis, value in axes.items()
-    ]
-    return " · ".join(parts) or "baseline"
+    """Join axis values for display: ``rotary · split-heads · d_model 64``."""
+    return " · ".join(title_part(axis, value) for axis, value in axes.items()) or "baseline"
+
+
+def title_part(axis: str, value: Scalar) -> str:
+    """Return an axis value for display; a value that is no name has its field."""
+    return str(value) if axis in NAMED_AXES and value != "none" else f"{axis.removeprefix('model.')} {text(value)}"
+
+
+def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
+    """Return a title for each variant: what differs from the first, the baseline, such as ``rotary + gated``.
+
+    The baseline has its own values. Values of the axes in ``groups`` follow. Names of options, such as that of
+    ``attention.first``, have no field. Equal titles are replaced by those with all axes.
+
+    >>> titles_of([{"attention.first": "a", "model.heads": 2}, {"attention.first": "b", "model.heads": 2}], ())
+    ['a · heads 2', 'b']
+    """
+
+    def part(axis: str, value: Scalar) -> str:
+        family, _, field = axis.partition(".")
+        is_option = family in FAMILIES and field and field.split(".")[0] not in ROLES
+        return value if is_option and isinstance(value, str) and value != "none" else title_part(axis, value)
+
+    def title(axes: Mapping[str, Scalar]) -> str:
+        own = {axis: value for axis, value in axes.items() if axis not in groups}
+        changed = " + ".join(part(axis, value) for axis, value in own.items() if value != baseline[axis])
+        ends = [title_part(axis, axes[axis]) for axis in axes if axis in groups]
+        starts = [changed] if changed else [*dict.fromkeys(part(axis, value) for axis, value in own.items())]
+        return " · ".join([*starts, *ends]) or "baseline"
+
+    baseline = variants[0]
+    titles = [title(axes) for axes in variants]
+    return [name if titles.count(name) == 1 else title_of(axes) for name, axes in zip(titles, variants, strict=True)]
 
 
 def axis_value(axis: Sequence[str], labels: Mapping[str, Scalar]) -> Scalar:

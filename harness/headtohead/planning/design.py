@@ -12,7 +12,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
 from headtohead.config.identity import run_identity
-from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, title_of
+from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.between import END, START, changes_between, expand_between
@@ -188,9 +188,10 @@ class Axes:
         for key, slug in slugs.items():
             if counts[slug] > 1:  # equal slugs get a hash of the configuration
                 slugs[key] = f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        titles = titles_of([*labels.values()], (DATA_AXIS, SIZE_AXIS))
         found = [
-            Variant(slugs[key], title_of(labels[key]), labels[key], cell.config, cell.match)
-            for key, cell in self.cells.items()
+            Variant(slugs[key], title, labels[key], cell.config, cell.match)
+            for (key, cell), title in zip(self.cells.items(), titles, strict=True)
         ]
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
         required = {found[0].slug: ("the baseline, which every variant is compared with", location)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from headtohead.config.labels import title_part
 from headtohead.figures.style import PALETTE
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.storage.metrics import label
@@ -57,11 +58,8 @@ class Palette:
         return {name: self.colour_of(name) for name in self.names if name in shown}
 
     def panel(self, slug: str) -> str:
-        """Return the part of a variant's title that the colour does not encode."""
+        """Return the axis values of a variant that the colour does not encode."""
         if self.colour_axis is None:
             return ""
-        variant, axes = self.by_slug[slug], self.axes
-        parts = variant.title.split(" · ")
-        if len(parts) != len(axes):
-            parts = [label(variant.axes.get(axis)) for axis in axes]
-        return " · ".join(part for axis, part in zip(axes, parts, strict=True) if axis != self.colour_axis)
+        axes = self.by_slug[slug].axes
+        return " · ".join(title_part(axis, axes.get(axis)) for axis in self.axes if axis != self.colour_axis)

@@ -53,7 +53,7 @@ class MlflowLogger(Logger):
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
-        client, name = self.client, run_page.run_name(self.study.study, self.directory)
+        client, name = self.client, run_page.run_name(self.directory)
         if self.run_id:
             self.mlflow_run = client.get_run(self.run_id)
         else:

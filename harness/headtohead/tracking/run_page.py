@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.config.builder import FAMILIES
-from headtohead.config.labels import title_of
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
@@ -36,12 +35,9 @@ REASON_TAG = "h2h.reason"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
-def run_name(study: TrackedStudy, run: TrackedRun) -> str:
-    """Return the short name of a run in lists, legends and image titles: first what differs from the baseline."""
-    axes, of_baseline = run.variant.axes, study.record.by_slug[study.record.baseline].axes
-    ordered = sorted(axes, key=lambda axis: axes[axis] == of_baseline.get(axis))
-    title = title_of({axis: axes[axis] for axis in ordered})
-    return f"{shortened(title, MAX_NAME)} · s{run.seed}"
+def run_name(run: TrackedRun) -> str:
+    """Return the short name of a run in lists, legends and image titles."""
+    return f"{shortened(run.variant.title, MAX_NAME)} · s{run.seed}"
 
 
 def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, str]:

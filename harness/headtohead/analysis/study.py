@@ -14,6 +14,7 @@ from headtohead.analysis.contrasts import Contrast, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
 from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
@@ -108,6 +109,11 @@ class Analysis(Scores):
     def best(self) -> BestVariants:
         """The variants that the tests support as the best, or why there are none."""
         return best_variants(self, self.families.variants)
+
+    @cached_property
+    def sweep(self) -> Sweep | None:
+        """The scores over the values of a swept number, or None."""
+        return sweep(self)
 
     @cached_property
     def two_way(self) -> TwoWayResult | None:

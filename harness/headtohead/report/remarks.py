@@ -138,7 +138,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             ratios = f"Compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
-                f"{readable(own)}, {show(room, own)}, so no difference is judged as within or beyond it. "
+                f"{readable(own)}, {show(room, own)}. A gain cannot be beyond it, although a loss can, so no "
+                "difference is judged as within or beyond it. "
                 f"{f'{ratios}, or make' if errors else 'Make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]

@@ -159,7 +159,7 @@ def contrast_table(
     for contrast, before, after in zip(contrasts, first, last, strict=False):
         paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
         late = "\nmargin set after results existed" * contrast.late_margin
-        size = f"{leveled(test.interval, contrast.metric)}\np {show_p(test.holm_p)}{late}" if test else "–"
+        size = f"{leveled(test.interval, contrast.metric)}\np of within: {show_p(test.holm_p)}{late}" if test else "–"
         rows.append(
             {
                 **before,

@@ -104,10 +104,15 @@ def setup_section(report: Report) -> Section:
 
 
 def tuning_section(report: Report) -> Section | None:
-    """Return the loss of every variant at every setting of the sweep, or None without a complete sweep."""
-    record = report.record.tuning
+    """Return the score of every variant at every setting of the sweep, or None without a complete sweep."""
+    record, found = report.record.tuning, report.analysis.sweep
+    caption = (
+        "Mean over seeds, one standard deviation on both sides. A star is the best setting of the variant."
+        + f" The first {MAX_LINES} variants." * (found is not None and found.rows["variant"].nunique() > MAX_LINES)
+    )
+    lines = [found.sentence] if found else []
     if record is None or not record.variants:
-        return None
+        return Section(f"Sweep of {found.field}", figure="sweep", caption=caption, lines=lines) if found else None
     tuned = {slug: found for slug, found in record.variants.items() if slug in report.analysis.frames.by_slug}
     settings: list[Mapping[str, Any]] = []
     for variant in tuned.values():
@@ -129,12 +134,12 @@ def tuning_section(report: Report) -> Section | None:
         f"Every variant was trained with several settings on seeds {', '.join(map(str, record.seeds))}"
         f"{_length(record)}, which the comparison does not use (experiment {record.experiment}). Dark: the setting "
         f"with the lowest mean {record.metric}, which the comparison uses.",
-        figure="tuning",
-        caption="Mean over the tuning seeds; the band is one standard deviation on both sides."
-        + report.shown(MAX_LINES),
+        figure="sweep",
+        caption=caption,
         frame=table(rows),
         shade=shade,
-        lines=[f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] if edges else [],
+        lines=lines
+        + [f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] * bool(edges),
     )
 
 

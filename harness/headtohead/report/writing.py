@@ -24,7 +24,7 @@ from headtohead.report.attention import attention_figure
 from headtohead.report.content import Report
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
-from headtohead.report.figures.lines import buckets_figure, curves_figure, tuning_figure
+from headtohead.report.figures.lines import buckets_figure, curves_figure, sweep_figure
 from headtohead.report.figures.rows import forest_figure, strip_figure
 from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
@@ -38,7 +38,7 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "interactions": interaction_figure,
     "lengths": buckets_figure,
     "curves": curves_figure,
-    "tuning": tuning_figure,
+    "sweep": sweep_figure,
     "heads": heads_figure,
 }
 

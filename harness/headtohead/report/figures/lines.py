@@ -44,36 +44,35 @@ def curves_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def tuning_figure(analysis: Analysis) -> Figure | None:
-    """Draw the loss of every variant against the tuned value; None unless a single field with numbers is tuned.
+def sweep_figure(analysis: Analysis) -> Figure | None:
+    """Draw the score of every variant against the swept number, a panel per size, the best setting as a star.
 
-    The band is one standard deviation over seeds on both sides.
+    The bars are one standard deviation over seeds on both sides. None without a sweep.
     """
-    record = analysis.frames.record.tuning
-    if record is None or len(record.fields) != 1:
+    found = analysis.sweep
+    if found is None:
         return None
-    (field,) = record.fields
-    rows = [
-        (slug, trial.values[field], trial.mean, trial.sd or 0.0)
-        for slug, tuned in record.variants.items()
-        for trial in tuned.tried
-        if slug in analysis.frames.by_slug and trial.mean is not None
-    ]
-    table = pd.DataFrame(rows, columns=["variant", "x", "mean", "sd"])
-    if table.empty or not pd.api.types.is_numeric_dtype(table["x"]):
-        return None
-    table = table.sort_values("x", kind="stable")
-    figure = _band_figure(
-        analysis, table.assign(min=table["mean"] - table["sd"], max=table["mean"] + table["sd"]), "x", "o-"
-    )
+    panels, names = found.rows["panel"].unique(), list(dict.fromkeys(found.rows["variant"]))[:MAX_LINES]
+    values = sorted(found.rows["x"].unique())
     with style.drawing():
-        for axes in figure.axes:
-            if table["x"].min() > 0:
+        height = 2.6 * math.ceil(len(panels) / 2) + 0.25 * len(names)
+        figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
+        grid = figure.subplots(math.ceil(len(panels) / 2), min(len(panels), 2), sharey=True, squeeze=False).ravel()
+        for axes, panel in zip(grid, panels, strict=False):
+            for number, name in enumerate(names):
+                rows = found.rows[(found.rows["variant"] == name) & (found.rows["panel"] == panel)]
+                options = {"color": style.PALETTE[number % len(style.PALETTE)], "linewidth": 1.5}
+                line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
+                axes.errorbar(rows["x"], rows["mean"], rows["sd"].fillna(0), linestyle=line, label=name, **options)
+                axes.plot(rows["x"][rows["best"]], rows["mean"][rows["best"]], "*", markersize=11, **options)
+            axes.set_title(panel)
+            if values[0] > 0:
                 axes.set_xscale("log")
-            axes.set_xticks(table["x"].unique(), [f"{value:.3g}" for value in table["x"].unique()])
+            axes.set_xticks(values, [f"{value:.3g}" for value in values])
             axes.minorticks_off()
-        figure.supxlabel(field, fontsize=9)
-        figure.supylabel(readable(record.metric), fontsize=9)
+        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        figure.supxlabel(found.field, fontsize=9)
+        figure.supylabel(readable(found.metric), fontsize=9)
     return figure
 
 

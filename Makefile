@@ -67,7 +67,8 @@ notebooks: .venv/installed-dev
 	  --ExecutePreprocessor.record_timing=False $$folder/*.ipynb && \
 	  sed -i "s#$$folder#…#g" $$folder/*.ipynb && cp $$folder/*.ipynb docs/how-to/ && rm -r $$folder
 
-site: .venv/installed-dev
+# From the regenerated pages, where `docs` is a goal too.
+site: .venv/installed-dev | $(filter docs,$(MAKECMDGOALS))
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 picture:

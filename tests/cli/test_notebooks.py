@@ -55,6 +55,8 @@ def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
     folder: Path, call: Call, first: Completed
 ) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
+    (stacks,) = re.findall(r"training 8 runs in (\d) stacks", first.stderr)
+    assert f"[{stacks}/{stacks}]" in first.stderr
     lines = first.stdout.splitlines()
     assert lines[0] == ("positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?")
     assert lines[-1] == "reports/notebooks/index.html"
@@ -64,13 +66,6 @@ def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
     assert (folder / "reports/notebooks/positions-fixed-or-learned-quick/index.html").is_file()
     assert "8 of 8 runs done, 2 seeds" in page
     assert "No answer: not run yet." in page
-
-
-@pytest.mark.slow
-def test_progress_is_printed_during_training(first: Completed) -> None:
-    progress = re.search(r"training 8 runs in (\d) stacks", first.stderr)
-    assert progress is not None, first.stderr
-    assert f"[{progress[1]}/{progress[1]}]" in first.stderr
 
 
 @pytest.mark.slow

@@ -2,9 +2,9 @@
 
 import pytest
 
-from headtohead.testing import check
+from headtohead.testing import Subject, check, tiny_config
 from headtohead.testing.invariant import known_violations
-from headtohead.testing.tiny import tiny_config
+from headtohead.testing.invariants.trained_stacks import a_resumed_training_equals_an_uninterrupted_one
 from made import case_table, unexpected
 
 TOGETHER = {
@@ -32,6 +32,28 @@ TOGETHER = {
         "tie_embeddings": "output",
         "mask_value": "additive",
     },
+}
+
+SAMPLED = {"encoder": "shape", "decoder": {"name": "randomised", "of": "alibi"}}
+POSITIONAL = {
+    "relative tables by head": {
+        "encoder": {"name": "shaw-relative", "on": "keys", "heads": "own", "clip": 5},
+        "decoder": {"name": "shaw-relative", "on": "values", "heads": "own"},
+        "cross": {"name": "shaw-relative", "on": "keys", "heads": "own", "clip": 5},
+    },
+    "other buckets, slopes by layer": {
+        "encoder": {"name": "t5-relative", "buckets": 24, "max_distance": 20},
+        "decoder": {"name": "kerple-log", "layers": "own"},
+        "cross": {"name": "kerple-log", "layers": "own"},
+    },
+    "shifts with little room, sandwich over the source": {
+        "encoder": {"name": "sandwich", "width": 16},
+        "decoder": {"name": "shape", "max_shift": 1},
+        "cross": {"name": "sandwich", "width": 16},
+    },
+    "fire with more units": {"encoder": "none", "decoder": {"name": "fire", "hidden": 50, "threshold": 2.0}},
+    "sampled rotary": {"name": "randomised", "of": "rotary", "numbers": 300},
+    "sampled against fixed": SAMPLED,
 }
 
 ROW_POSITIONS = {"name": "sinusoidal-by-row"}
@@ -64,12 +86,17 @@ IN_ONE_ROLE = {
     },
     "padding masks only": {"masking": "padding"},
 }
+CHOICES = TOGETHER | IN_ONE_ROLE | {name: {"positional": choice} for name, choice in POSITIONAL.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("choices", [*TOGETHER.values(), *IN_ONE_ROLE.values()], ids=[*TOGETHER, *IN_ONE_ROLE])
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES)
 def test_no_choice_has_an_unexpected_violation(choices):
     assert unexpected(check(tiny_config(**choices))) == {}
+
+
+def test_a_resumed_training_continues_with_the_same_samples():
+    assert a_resumed_training_equals_an_uninterrupted_one(Subject(tiny_config(SAMPLED))).state == "holds"
 
 
 KNOWN_VIOLATIONS = {

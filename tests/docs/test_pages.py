@@ -14,7 +14,7 @@ import yaml
 
 from headtohead import HeadToHeadError
 from headtohead.cli import main
-from headtohead.config.loading import load_file, load_text
+from headtohead.config.loading import load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
@@ -117,11 +117,6 @@ def test_pages_hold_sample_experiments() -> None:
     designs = [yaml.safe_load(body) for page, body in samples() if page == "docs/how-to/design-an-experiment.md"]
     assert {key for content in designs for block in content["design"] for key in block} == set(DesignBlock.model_fields)
     assert any("contrasts" in content for content in designs)
-
-
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_an_experiment_of_the_repository_is_one_that_the_schema_takes(path: Path) -> None:
-    assert load_file(path).file.question.endswith("?")
 
 
 @pytest.mark.parametrize("page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")])

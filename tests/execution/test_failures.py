@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 import threading
 from collections import Counter
 
@@ -128,33 +127,6 @@ def test_out_of_memory_doubles_the_microbatches_and_keeps_the_batch_size(study: 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
-def test_a_real_out_of_memory_error_halves_the_stack(study: Study) -> None:
-    """The inner activations of a run are 64 MB and exist several times: eight runs need more than 1 GB; one fits."""
-    plugin = own_positional(
-        "if self.training and Own.calls == 1:\n"
-        "    used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
-        "    resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20,) * 2)",
-        imports="import resource\nfrom pathlib import Path\nfrom headtohead.planning import stacking\n"
-        "stacking.MAX_CPU_NUMBERS = 10**12  # stacks all runs, although large models train no faster in a stack",
-    )
-    study.write(
-        plugin=plugin,
-        base={
-            "model": {"dropout": 0.0, "d_ff": 16000},
-            "train": {"steps": 2, "batch_tokens": 1000, "evaluate_every": 2},
-            "evaluate": {"decode": "none", "unpadded": False, "test_limit": 8},
-        },
-        baseline=OWN,
-        metrics={"primary": "test/loss", "report": []},
-        seeds=8,
-    )
-    assert "out of memory; its 8 runs start again in two stacks" in study.run().stderr
-    assert set(study.states().values()) == {"DONE"}
-    assert {len(folder.record.members) for folder in stack_folders(study.experiment)} <= {1, 2, 4}
-
-
-@pytest.mark.slow
 def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
     plugin = own_positional(
         "if Own.calls > 100 and not FAILED.exists():\n"
@@ -272,24 +244,6 @@ def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study:
     study.run("--timeout", "0.5", code=1)
     assert set(study.states().values()) == {"TIMEOUT"}
     assert any(study.experiment.glob(".stacks/*/resume-*.safetensors"))
-
-
-@pytest.mark.slow
-def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
-    before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in finished.directories()}
-    finished.write(seeds=3)
-    assert "training 1 run in 1 stack" in finished.run().stderr
-    assert len(finished.directories()) == 3
-    for path, moment in before.items():
-        assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
-
-
-def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Study) -> None:
-    other = finished.folder / "other.yaml"
-    other.write_text(finished.file.read_text())
-    assert "training" not in finished.run(file=other).stderr
-    planned = files.read_json(finished.runs / "other" / "experiment.json")
-    assert all(run["reused_from"].startswith("tiny/") for run in planned["runs"])
 
 
 @pytest.mark.slow

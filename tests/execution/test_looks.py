@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from made.study import Completed, Study
+from made.study import Study
 
 SHORT: dict[str, Any] = {
     "base": {"train": {"steps": 20}, "evaluate": {"unpadded": False, "test_limit": 4}},
@@ -62,18 +62,3 @@ def test_a_kill_after_the_first_look_gives_the_same_answer(study: Study, null_st
     study.run()
     assert study.results() == null_study.results()
     assert study.answer() == null_study.answer()
-
-
-@pytest.mark.slow
-def test_looks_that_are_changed_after_results_existed_are_labelled(null_study: Study) -> None:
-    def has_label(done: Completed) -> bool:
-        return "The planned number of seeds was changed after results existed" in done.stdout
-
-    assert not has_label(null_study.run())
-    null_study.write(**SHORT | {"seeds": SHORT["seeds"] | {"at_most": 8}}, **NULL)
-    assert has_label(null_study.run())
-    looks = null_study.answer()["looks"]
-    assert (looks["taken"], looks["set_after_results"]) == ([8], True)
-    null_study.write(**SHORT | {"seeds": 8}, **NULL)
-    assert has_label(null_study.run())
-    assert null_study.answer()["looks"] is None

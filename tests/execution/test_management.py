@@ -105,13 +105,6 @@ def test_clean_lists_and_removes_only_with_yes(cluttered: Study, clean: Clean) -
     assert clean().stdout == "nothing to remove\n"
 
 
-@pytest.mark.slow
-def test_a_failed_run_that_was_removed_is_trained_again(cluttered: Study, undisturbed: Study, clean: Clean) -> None:
-    clean("--yes")
-    cluttered.run()
-    assert cluttered.results() == undisturbed.results()
-
-
 def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered: Study, tmp_path: Path) -> None:
     failed = cluttered.directories()[1]
     (leftover,) = (found for found in find_leftovers(cluttered.runs, tmp_path) if found.kind == "failed")

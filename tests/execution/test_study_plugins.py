@@ -135,25 +135,6 @@ def test_workers_of_a_cluster_load_the_plugins_of_the_file(
     assert json.loads(path.read_text("utf-8"))["state"] == "DONE"
 
 
-HEAD = "from headtohead.plugin import Positional, hookimpl\n"
-HOOK = "@hookimpl\ndef register_positionals():\n    return {}\n"
-INVALID = {
-    "exit": "raise SystemExit(3)\n",
-    "type": HEAD + HOOK.format('{"bad": 7}'),
-    "name": HEAD + HOOK.format('{"a/b": Positional}'),
-    "no hook": "x = 1\n",
-}
-
-
-@case_table("fault", INVALID, default=1)
-def test_an_invalid_plugin_file_is_one_line(folder: Path, h2h_here: Command, fault: str) -> None:
-    (folder / "study" / "bad.py").write_text(INVALID[fault])
-    write(folder, STUDY | {"plugins": ["near.py", "bad.py"]})
-    done = h2h_here(folder, "run", "study/near.yaml")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("h2h: study/near.yaml:4: plugins[1]: plugin 'study/bad.py' (file)")
-
-
 @case_table("name", ["absent.py", "empty", "near.yaml", "no_such_package.encodings", "json"], default=1)
 def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
     (folder / "study" / "empty").mkdir()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -30,13 +29,6 @@ def _written(change: Callable[[bytes], bytes]) -> Plant:
         return nullcontext()
 
     return plant
-
-
-def _revision(database: Path) -> AbstractContextManager[object]:
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
-        connection.commit()
-    return nullcontext()
 
 
 LOCK = """
@@ -82,7 +74,6 @@ CASES = (
         _written(lambda content: content.replace(b"TABLE alembic_version", b"TABLE \xff\xfeembic_version")),
         MOVE,
     ),
-    ("version", "newer", _revision, "has schema 'ffffffffffff', but this mlflow has"),
     ("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when"),
     ("damage", "full", _full, "no run is lost, run h2h sync when the store is available"),
     ("damage", "read-only", lambda file: read_only(file.parent), "Read-only file system"),
@@ -122,9 +113,8 @@ def sync(h2h_here: Command, study: Path) -> subprocess.CompletedProcess[str]:
     return h2h_here(study, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study}/store/mlflow.db")
 
 
-@kind_table("kind, plant, message", CASES)
+@kind_table("plant, message", CASES)
 def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
-    kind: str,
     plant: Plant,
     message: str,
     study: Path,
@@ -139,8 +129,6 @@ def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
         before = database.read_bytes() if database.exists() else None
         assert message in refusal(sync(h2h_here, study))
         assert (database.read_bytes() if database.exists() else None) == before
-    if kind == "version":
-        return
     if MOVE in message:
         database.rename(study / "moved.db")
     if not database.exists():

@@ -23,7 +23,7 @@ def test_a_plan_has_the_seeds_of_the_first_look_and_states_the_rest(plan):
     assert found.record().looks.seeds == (4, 8)
 
 
-def test_a_plan_continues_with_the_look_of_the_record_and_fresh_with_the_first(plan):
+def test_a_plan_continues_with_the_look_of_the_record_and_fresh_with_the_first(plan, monkeypatch):
     second = plan(SEQUENTIAL, look=8)
     assert second.design.seeds == tuple(range(1, 9))
     second.directory.mkdir(parents=True)
@@ -33,7 +33,12 @@ def test_a_plan_continues_with_the_look_of_the_record_and_fresh_with_the_first(p
     assert again.design.seeds == second.design.seeds
     assert again.record().looks == record.looks
     assert plan(SEQUENTIAL, fresh=True).design.seeds == (1, 2, 3, 4)
-    assert plan(SEQUENTIAL.replace("at_most: 8", "at_most: 12")).design.seeds == tuple(range(1, 13))
+    monkeypatch.setattr("headtohead.planning.plan.now", lambda: "2090-01-01T00:00:00Z")
+    assert plan(SEQUENTIAL).record().looks.since == record.looks.since
+    more, fixed = plan(SEQUENTIAL.replace("at_most: 8", "at_most: 12")), plan(SEQUENTIAL, seeds=8)
+    assert more.design.seeds == tuple(range(1, 13))
+    for changed, looks in ((more, (6, 12)), (fixed, ())):
+        assert (changed.record().looks.seeds, changed.record().looks.since[:4]) == (looks, "2090")
 
 
 def test_the_runs_of_the_second_look_include_those_of_the_first(plan):

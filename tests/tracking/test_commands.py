@@ -40,22 +40,6 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
 
-@pytest.mark.slow
-def test_sync_of_an_experiment_accepts_its_file_its_name_or_its_folder(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
-) -> None:
-    for name in ("one", "two"):
-        make_experiment(name=name, axes=AXES)
-    for target, counts in {
-        "experiments/two.yaml": "1 logged, 0 unchanged",
-        "two": "0 logged, 1 unchanged",
-        str(tmp_path / "runs" / "two"): "0 logged, 1 unchanged",
-    }.items():
-        result = _call("sync", target, "--runs", str(tmp_path / "runs"))
-        assert result.output.startswith(f"two: {counts}"), target
-        assert "one:" not in result.output
-
-
 def test_sync_names_a_run_that_it_cannot_ship_and_fails(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:

@@ -73,15 +73,6 @@ def test_results_record_the_decoding(run_of):
     ]
 
 
-def test_the_report_states_the_decoding_of_each_variant(folder):
-    reports = folder / "reports" / "study"
-    markdown = (reports / "report.md").read_text("utf-8")
-    page = (reports / "index.html").read_text("utf-8")
-    for text in ("beam of 4, length penalty 0.6, at most 9 tokens", "greedy, at most 9 tokens"):
-        assert f"| decoding | {text} |" in markdown
-        assert text in page
-
-
 def test_a_run_is_scored_on_its_beam_search_translations(run_of):
     greedy, beam = run_of("greedy"), run_of("beam")
     sources = [row.split("\t")[0] for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]]

@@ -64,7 +64,7 @@ def returned(name: str, value: str, got: str) -> Case:
 CASES = (
     returned("number", "3", "an object of type int"),
     returned("foreign class", "str", "str"),
-    *map(named, ("a/b", "a\\b", "..", "../x", "a b", "<b>x</b>", "", "x\x1b[31m", "a\nb", "ä", "a--b", "x" * 61)),
+    *map(named, ("a/b", "..", "", "x\x1b[31m", "a--b", "x" * 61)),
     raising("exit", "import sys; sys.exit(0)", "SystemExit: 0"),
     raising("exit", "raise KeyboardInterrupt", "KeyboardInterrupt:"),
     ("import", "syntax", "def (:\n", " failed to import: SyntaxError: * (*, line 1)*"),

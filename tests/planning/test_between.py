@@ -236,20 +236,10 @@ def test_incompatibilities_with_the_data_are_found(plan):
             "a file with between has no",
         ),
         (
-            "design: [{between: {from: {model: {tie_embeddings: all}}, to: {recipe: right}}}]",
-            ":7: design[0].between.from.model.tie_embeddings:",
-            "tie_embeddings 'all' requires one vocabulary",
-        ),
-        (
             "design: [{between: {from: {recipe: left}, to: {attention: split-heads, model.heads: 3}}}]\n"
             "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
             ":8: exclude[0]:",
             "this excludes the configuration 'to'",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {evaluate.decode: none}}}]",
-            ":2: metrics.primary:",
-            "'test/exact_match' requires translations, but variant",
         ),
     ],
 )

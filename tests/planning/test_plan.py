@@ -328,12 +328,6 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
     assert f"({'; '.join(found.power[1].names)})" in found.power[1].summary
 
 
-def test_of_many_contrasts_six_are_named(plan):
-    many = plan("design: [{one_at_a_time: {train.lr: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]}}]").power[0].summary
-    assert many.startswith("8 variant contrasts: ")
-    assert many.endswith("lr 0.6 − baseline; 2 more)")
-
-
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
     assert [(probe.source, probe.target) for probe in found.probes] == [("the cat sleeps", None), ("a dog", "un chien")]

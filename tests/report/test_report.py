@@ -344,14 +344,6 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
             assert re.search(rf"(, |train ?|\| ){name} \S", text), name
 
 
-def test_the_setup_is_a_sentence_beside_the_answer(quickstart):
-    assert setup_line(Analysis(load_frames(quickstart))) == (
-        "Set-up: toy-grammar, English to French, 4,500 training and 250 test pairs; width 16, 4 heads, 1 + 2 layers, "
-        "feed-forward 64, 48.2 k parameters; 900 steps of up to 2048 tokens; learning rate 0.003, set in the "
-        "experiment file, schedule constant; 3 seeds."
-    )
-
-
 @case_table(
     ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")], default=1
 )

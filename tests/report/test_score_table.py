@@ -76,26 +76,6 @@ def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
         assert note in latex
 
 
-def test_notes_state_seeds_test_correction_and_margin(made: ModuleType, tmp_path: Path) -> None:
-    content = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9, "none": 0.3}, margin=0.02)
-    latex = score_table(content)
-    for note in (
-        r"over seeds 1, 2, 3, 4, 5, 6, with 95 \% t-intervals that include the variation of training seeds",
-        "from the baseline sinusoidal, paired by seed",
-        r"t-test with moderated variance at 5 \% after Holm's correction (number of contrasts: 2)",
-        "two one-sided t-tests within the margin of 0.020",
-        "Set-up: ",
-    ):
-        assert note in latex
-
-
-def test_notes_state_the_looks(made: ModuleType, tmp_path: Path) -> None:
-    folder = study(made, tmp_path, {"sinusoidal": 0.8, "rotary": 0.9}).analysis.frames.directory
-    made.edit(folder, looks={"seeds": [3, 6, 9], "taken": [3, 6], "since": "2000-01-01T00:00:00+00:00"})
-    latex = score_table(Report(Analysis(load_frames(folder))))
-    assert r"looks were planned at 3, 6, 9 seeds and taken at 3, 6; each tests at 2 \% for 5 \% over all" in latex
-
-
 @pytest.mark.slow
 def test_latex_with_special_characters_compiles(made: ModuleType, tmp_path: Path) -> None:
     if not shutil.which("pdflatex"):

@@ -156,12 +156,6 @@ def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> 
     assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
 
 
-def test_the_reason_for_missing_head_ablations_names_the_command(plant: Plant) -> None:
-    found = contrast_of(plant(HEADS))
-    assert found.agreement.verdict == "undecided"
-    assert "run h2h ablate-heads expected" in found.reason
-
-
 def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_checksums: Callable[[Path], None]) -> None:
     frames = plant(HEADS)
     for number, run in enumerate(frames.rows("rotary").index):

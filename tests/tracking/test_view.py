@@ -120,13 +120,6 @@ def test_changes_between_two_configurations_have_no_view_by_axis(plan: Experimen
     assert "SCATTER" not in {chart["type"] for chart in states["runs"]["compareRunCharts"]}
 
 
-def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:
-    assert link("7", "sqlite:///mlflow.db") == (
-        "http://127.0.0.1:5000/#/experiments/7/runs"
-        "?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
-    )
-
-
 def test_an_mlflow_without_named_views_has_their_state_alone(
     plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:

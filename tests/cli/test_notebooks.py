@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def call(folder: Path, h2h_here: Call) -> Call:
-    """Call ``h2h notebooks`` in the folder."""
-    return partial(h2h_here, folder, "notebooks", H2H_CACHE=str(folder / "cache"))
+def call(folder: Path, h2h_here: Call, no_figures: Any) -> Iterator[Call]:
+    """Call ``h2h notebooks`` in the folder, without figures in the reports."""
+    with no_figures():
+        yield partial(h2h_here, folder, "notebooks", H2H_CACHE=str(folder / "cache"))
 
 
 @pytest.fixture(scope="module")

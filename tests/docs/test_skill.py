@@ -14,6 +14,7 @@ from headtohead.cli import main
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_every_command_of_the_skill_works_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))

@@ -82,7 +82,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache:
         "seeds": 2,
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", "--workers", "2", H2H_CACHE=str(cache))
+    done = h2h_here(folder, *RUN, "--no-report", H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -228,7 +228,7 @@ def on_evaluation(run, step, metrics):
 @pytest.mark.slow
 def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
     (study / "slow.py").write_text(SLOW)
-    parent = start(study, cache, *RUN, "--plugin", "slow.py")
+    parent = start(study, cache, *RUN, "--no-report", "--plugin", "slow.py")
     end = time.monotonic() + 60
     while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
         assert time.monotonic() < end
@@ -263,7 +263,9 @@ def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, fini
     path = f"{study}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     parents = []
     for host in ("here", "elsewhere"):
-        parents.append(start(study, cache, *RUN, "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host))
+        parents.append(
+            start(study, cache, *RUN, "--no-report", "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host)
+        )
         time.sleep(2)
     for parent in parents:
         done = ended(parent)

@@ -94,7 +94,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache:
         "seeds": 1,
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(cache))
+    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", "--no-report", H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ class ClusterStudy(Study):
                 found.append(path.parent.name)
         return found
 
+    def started(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
+        """Start the command as a process that writes no report, and end it after the block."""
+        return super().started("--no-report", *arguments)
+
     def finish(self, *arguments: str) -> str:
         """Run the command as a process to its end."""
         with self.started(*arguments) as parent:
@@ -74,7 +79,7 @@ def here(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Complet
     def train(folder: Path) -> None:
         made = ClusterStudy(folder, cache, h2h_here)
         made.write()
-        made.run("--workers", "2")
+        made.run("--no-report", "--workers", "2")
         assert set(made.states().values()) == {"DONE"}
 
     return ClusterStudy(once("here", train), cache, h2h_here)

@@ -163,6 +163,7 @@ def without_numbers(line: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_a_module_is_registered_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = PYTHON_USE.replace('h2h.run("tisa.yaml")', 'h2h.run("tisa.yaml", tracking=False)')
     assert script != PYTHON_USE

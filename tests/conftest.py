@@ -1,7 +1,5 @@
 """What all tests share: the command line, called in this process."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Comparisons with the best, against loops over scipy's tests."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

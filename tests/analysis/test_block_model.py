@@ -1,7 +1,5 @@
 """Moderated variances: agreement with published code, and their limits."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

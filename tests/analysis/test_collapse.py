@@ -1,7 +1,5 @@
 """Collapsed runs: the rule, the exact interval and the exact test."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Planted training curves: which variants are still learning, and how many steps a difference equals."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Comparisons in a study in which every seed has its own draw of the data."""
 
-from __future__ import annotations
-
 import pytest
 
 from headtohead.analysis.study import Analysis

@@ -1,7 +1,5 @@
 """Planted expected results: every agreement if the runs support it, and none if they cannot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Heat maps: the colour of every cell, the label of every row and column, and the layout of a figure."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores of other training code, judged by the tests of reports."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decisions on changes one after another: levels of LORD++, and what a ledger refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

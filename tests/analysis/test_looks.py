@@ -1,7 +1,5 @@
 """Verdicts of a study with planned looks, and the status of its looks."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

@@ -1,7 +1,5 @@
 """Simulated studies that are judged at several looks have few false verdicts, and many without the correction."""
 
-from __future__ import annotations
-
 import math
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Scores over several length buckets against the scores of all their sentences at once."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

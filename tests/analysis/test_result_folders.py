@@ -1,7 +1,5 @@
 """Results as public benchmarks store them: every format gives the scores that its files hold, or an error of a line."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

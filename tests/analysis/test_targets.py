@@ -1,7 +1,5 @@
 """Steps to target: runs that never reach it are infinite, in medians, tests, tables and files."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The benchmark of a GPU runs on a CPU, with the layout of CUDA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """The simulation study, and its table in the page of results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

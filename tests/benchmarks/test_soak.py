@@ -1,7 +1,5 @@
 """The soak test: kills lose nothing, and a planted fault is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """Costs of the catalogue are counted from the entry alone, as the plan counts them in a whole model."""
 
-from __future__ import annotations
-
 import pytest
 
 from catalogue.costs import count, describe_costs

@@ -1,7 +1,5 @@
 """Pictures show the numbers of the formulas, and a PNG file stores them."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """h2h ablate-heads on trained runs: it writes a file beside each run, and the report includes it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

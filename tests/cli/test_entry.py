@@ -1,7 +1,5 @@
 """The end of a command: all output is written, and the interpreter exits without unloading torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """h2h generate, greedy and by beam search, on trained runs."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The output of `h2h --help`."""
 
-from __future__ import annotations
-
 import click
 import pytest
 from click.testing import CliRunner

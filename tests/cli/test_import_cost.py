@@ -1,7 +1,5 @@
 """The command line starts fast: no command imports a heavy package that it does not use."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

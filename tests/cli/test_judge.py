@@ -1,7 +1,5 @@
 """``h2h judge`` on files, as a script or a coding agent calls it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Unusual tables for ``h2h judge``: each has a correct verdict, or an error of one line with exit code 2."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The log of ``-v`` and ``--log-file``, also of workers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path

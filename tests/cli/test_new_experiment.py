@@ -1,7 +1,5 @@
 """h2h new-experiment: written files are valid as they are, and their comments are valid fields."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

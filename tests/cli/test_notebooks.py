@@ -1,7 +1,5 @@
 """``h2h notebooks``, end to end, in a very small form."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

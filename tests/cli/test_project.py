@@ -1,7 +1,5 @@
 """A study belongs to the folder of its file, whatever the working directory."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Small corpora."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

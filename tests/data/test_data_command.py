@@ -1,7 +1,5 @@
 """The command ``h2h data``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Vocabularies, ids, boundary tokens and unknown words: naive counts, and the printed output of the notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Normalisations: the characters that each keeps, folds, removes or replaces by spaces."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

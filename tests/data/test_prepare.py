@@ -1,7 +1,5 @@
 """Preparation of data: dropping, limits, splits, encoding, records and the cache."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of files with unusual beginnings, line ends and compressions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Reference points without a model, compared with naive loops."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Splits never divide a group, whatever the corpus."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """Subwords: learned on train only, or those of a ``tokenizer.json`` that the library tokenizers has trained."""
 
-from __future__ import annotations
-
 import json
 import lzma
 import re

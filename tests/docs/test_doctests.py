@@ -1,7 +1,5 @@
 """Every example in a docstring of the package and its plugins runs and prints what it states."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 from pathlib import Path

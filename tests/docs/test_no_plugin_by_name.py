@@ -1,7 +1,5 @@
 """The host's behaviour depends on no plugin by name."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The notebooks of the docs run in a real Jupyter kernel, and their cells have the documented outputs."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

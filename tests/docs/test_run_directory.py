@@ -1,7 +1,5 @@
 """docs/reference/run-directory.md lists every file and field of a small study."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

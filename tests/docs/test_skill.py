@@ -1,7 +1,5 @@
 """The instructions for coding agents, followed to the letter."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

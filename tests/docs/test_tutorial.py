@@ -1,7 +1,5 @@
 """The plan of the tutorial is what `h2h plan` prints; plugins of README and how-to pages work."""
 
-from __future__ import annotations
-
 import csv
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Source and pages use the words of the glossary: the words of retired-words.txt do not occur."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

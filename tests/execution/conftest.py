@@ -1,7 +1,5 @@
 """Tiny trained studies."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

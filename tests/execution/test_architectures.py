@@ -1,7 +1,5 @@
 """Studies whose variants differ in the architecture."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A full disk or a folder that cannot be written: one line, exit code 2, and nothing lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

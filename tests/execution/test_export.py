@@ -1,7 +1,5 @@
 """``h2h export`` writes a folder that loads as the same model on another machine."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """A failing member, stack or machine does not affect other runs, and the command names the fault and how to resume."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """``h2h run --launcher inline`` and ``--only``: training in this process, and some variants of a study."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """An experiment that is killed at any moment and resumed has the results of an uninterrupted experiment."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Seeds that are added until every main contrast is decided, by the real command and from Python."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

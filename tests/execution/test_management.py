@@ -1,7 +1,5 @@
 """``h2h list``, ``h2h show`` and ``h2h clean`` on trained runs; commands delete only files that headtohead wrote."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Plugin code that is not built in is checked before a study trains: at build, and by the quick invariants."""
 
-from __future__ import annotations
-
 import pytest
 
 from made import case_table

@@ -1,7 +1,5 @@
 """What Python users read from finished runs: training curves and loaded runs, with the decoding of their evaluation."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A slow, locked or unresponsive store delays neither the answer nor the report."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import socket

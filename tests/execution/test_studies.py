@@ -1,7 +1,5 @@
 """Whole studies by the real command: tuning, draws of data, margins, edited files, and what MLflow and loggers get."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

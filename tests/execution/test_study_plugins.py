@@ -1,7 +1,5 @@
 """Plugins that an experiment file names: files, folders and modules, also in workers."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

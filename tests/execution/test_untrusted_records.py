@@ -1,7 +1,5 @@
 """Run directories can be untrusted: no command executes code that their files name."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import shutil

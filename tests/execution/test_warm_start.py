@@ -1,7 +1,5 @@
 """``init_from`` starts training from the weights of a finished run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Hostile and damaged data files and caches: one line that names the file, soon and in little memory, and no trace."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

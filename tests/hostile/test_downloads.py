@@ -1,7 +1,5 @@
 """Hostile, broken and slow servers: one line that names the URL, soon, and no file that is taken for complete."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Hostile experiment files: each is refused in one line, with little time and memory; every number has limits."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

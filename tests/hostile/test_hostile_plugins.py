@@ -1,7 +1,5 @@
 """Faulty plugins: each is named in one line, with its distribution or file."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

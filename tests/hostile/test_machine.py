@@ -1,7 +1,5 @@
 """Limits of the machine, read-only folders, a killed fork server and wrong clocks: a helpful line, and nothing lost."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

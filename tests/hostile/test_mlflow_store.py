@@ -1,7 +1,5 @@
 """A damaged, locked, full, read-only or newer MLflow store: one line, nothing lost, and later every run is logged."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

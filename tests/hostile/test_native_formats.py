@@ -1,7 +1,5 @@
 """Files of native libraries: a crash, a hang and unlimited growth are errors of one line."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

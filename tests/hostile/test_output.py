@@ -3,8 +3,6 @@
 The texts are planted into a made-up study, a plugin and a server; the real command makes each output once.
 """
 
-from __future__ import annotations
-
 import csv
 import html.parser
 import io

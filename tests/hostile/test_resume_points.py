@@ -1,7 +1,5 @@
 """Training continues from the newest intact resume point, with the results of an undisturbed training."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

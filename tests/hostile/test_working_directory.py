@@ -1,7 +1,5 @@
 """Commands in a folder with a Python file of every module that headtohead or a library of it can import."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """A tiny study with two stacks, and its results without a cluster."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress

@@ -3,8 +3,6 @@
 The factors are attention, positional, masking, mask value, and the role of the positional encoding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any

@@ -1,7 +1,5 @@
 """The default test of a contrast in loops, independent of `headtohead.statistics`."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Equality of two configurations: the same function, or the same training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

@@ -3,8 +3,6 @@
 Scores are sampled around known effects, so that tests know the correct report.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """What a browser sees of a page."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

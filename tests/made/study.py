@@ -1,7 +1,5 @@
 """A tiny experiment that the real command trains in a folder of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

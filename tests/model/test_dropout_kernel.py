@@ -1,7 +1,5 @@
 """The dropout kernel of CUDA, run by Triton's interpreter, has the numbers of the CPU bit for bit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

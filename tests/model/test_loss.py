@@ -1,7 +1,5 @@
 """The chunked loss and its gradients equal those of torch with autograd; aligned products equal plain products."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """bfloat16 products: float32 weights and losses near those of float32, and the measured speed of the processor."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 from typing import Any

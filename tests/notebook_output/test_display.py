@@ -1,7 +1,5 @@
 """Output in Jupyter: tables of the right numbers, escaped, and limited to the size of a cell."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Editions are the experiment files, and the quick form lists its changes."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The page: five rows, every pitfall with its effect, and no network access."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The constraints file pins every package of an installation to an exact version."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib import metadata

@@ -1,7 +1,5 @@
 """The commands of the Makefile, without a network."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The wheel: its files in site-packages, and an installed copy without the repository."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """Measure a pitfall of a recipe or of a small configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

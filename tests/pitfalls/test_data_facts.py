@@ -1,7 +1,5 @@
 """Effects of pitfalls on the data, counted again in loops over the sentences."""
 
-from __future__ import annotations
-
 import lzma
 import random
 import re

@@ -1,7 +1,5 @@
 """Every pitfall has a measurement and a text."""
 
-from __future__ import annotations
-
 from headtohead.planning.pitfalls import CONSEQUENCES
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page.descriptions import PITFALL_TEXTS

@@ -1,7 +1,5 @@
 """Effects of pitfalls on the model, each compared with a configuration without the pitfall."""
 
-from __future__ import annotations
-
 import math
 
 import torch

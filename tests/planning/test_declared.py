@@ -1,7 +1,5 @@
 """Declared contrasts of an experiment file: the variants that they select, expected results, and all their errors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

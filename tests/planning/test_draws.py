@@ -1,7 +1,5 @@
 """``data.seed: per-run``: every seed of a study has its own draw of the data."""
 
-from __future__ import annotations
-
 import pytest
 
 from headtohead.errors import HeadToHeadError

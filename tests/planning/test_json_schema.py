@@ -1,7 +1,5 @@
 """The JSON Schema of experiment files is current, accepts valid files, and rejects mistakes."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A design is counted before it is expanded; too many runs are refused in one line."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path

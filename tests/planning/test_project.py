@@ -1,7 +1,5 @@
 """The root folder of a project."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

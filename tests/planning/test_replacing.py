@@ -1,7 +1,5 @@
 """Overrides never replace the results of an experiment; further seeds and variants are added."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

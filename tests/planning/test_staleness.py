@@ -1,7 +1,5 @@
 """What has changed since an experiment was trained: fields of its file and sources of its plugins."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

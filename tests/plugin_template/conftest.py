@@ -1,7 +1,5 @@
 """Packages written by the command and installed into a folder, without a network."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """``h2h new-plugin`` writes a package and prints the next commands, or an error in one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

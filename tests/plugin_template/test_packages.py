@@ -1,7 +1,5 @@
 """A package written by ``h2h new-plugin`` can be installed, tested, planned and trained without changes."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The steps of docs/how-to/own-plugin.md, and every way to load external plugins."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -1,7 +1,5 @@
 """Registration of plugins: atomic, and repeatable in a notebook."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Validity gates: cautions that appear if, and only if, a study does not carry its verdicts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reference points in reports: computed once, kept beside the runs, printed and drawn."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``h2h report --format`` prints the table of variants; bold follows the tests."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

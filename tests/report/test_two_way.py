@@ -1,7 +1,5 @@
 """Two crossed axes give a table with the means of the runs."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product

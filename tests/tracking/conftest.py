@@ -1,7 +1,5 @@
 """Studies written without training, and stores for them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attention maps as images: MLflow's own format, and every weight as a square of a single colour."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages that compare the attention of all variants."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

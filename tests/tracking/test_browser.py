@@ -1,7 +1,5 @@
 """The charts of the saved view and the attention page in a browser, with the oldest and the newest supported MLflow."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """The commands ``h2h sync`` and ``h2h ui``."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The sample of docs/how-to/mlflow.md runs, and its views, states and pictures exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A shipper that is killed before any kind of call and restarted creates each run once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

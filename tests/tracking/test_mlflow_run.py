@@ -1,7 +1,5 @@
 """One run directory is one MLflow run, whatever happens to the shipper or to the directory."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

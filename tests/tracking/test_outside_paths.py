@@ -1,7 +1,5 @@
 """Records of untrusted studies contain paths: no path is followed out of its folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A real MLflow server, and scores of any code for ``h2h judge``."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import urllib.request

@@ -1,7 +1,5 @@
 """Reading of run directories, including those of killed runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A team's server: PostgreSQL, users with passwords, artifacts through the server, experiments in a folder."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

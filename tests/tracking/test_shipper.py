@@ -1,7 +1,5 @@
 """The shipper beside training: it follows new metrics, backs off, and loses nothing."""
 
-from __future__ import annotations
-
 import math
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """A single module creates and opens stores: completely or not at all, and every error is one line."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

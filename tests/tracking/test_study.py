@@ -1,7 +1,5 @@
 """A study in MLflow: its runs flat in one experiment, its own run in the index."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

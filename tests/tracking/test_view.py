@@ -1,7 +1,5 @@
 """The saved views: the tags that MLflow's page reads, and the charts that answer the question."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -7,8 +7,6 @@ that copy numbers to the host raise, as CUDA does. A replay executes the operati
 recorded tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

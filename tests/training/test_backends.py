@@ -1,7 +1,5 @@
 """Replayed steps equal eager steps, and failures of a backend do not change a training."""
 
-from __future__ import annotations
-
 import gc
 import itertools
 import weakref

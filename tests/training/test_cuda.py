@@ -1,7 +1,5 @@
 """Layouts and kernels of CUDA, forced on the CPU: padding and kernels change no result."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import warnings

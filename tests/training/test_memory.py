@@ -1,7 +1,5 @@
 """Recognition of out-of-memory errors."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """The notebooks' batches, labels and trainable parts, in complete tiny trainings."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A resumed training equals an uninterrupted training, bit for bit on a CPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures: corpora by name, and a server of files."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Tasks with sources and computed targets: targets computed independently, disjoint parts."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable

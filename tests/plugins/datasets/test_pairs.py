@@ -1,7 +1,5 @@
 """pairs: every format gives the same pairs, files keep their part, malformed rows are named."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

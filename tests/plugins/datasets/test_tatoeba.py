@@ -1,7 +1,5 @@
 """tatoeba: file formats, invalid files and downloads."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """toy-grammar, compared with a translator that is written from the grammar rules, not from the generator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

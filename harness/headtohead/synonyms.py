@@ -124,6 +124,7 @@ _OTHER_NAMES = {
     "qk-norm": "qk_layernorm qknorm query_key_norm",
     "gated": "attention_gate attn_output_gate gated_attention output_gate",
     "exclusive": "exclusive_self_attention xsa",
+    "value-embedding": "token_value_embedding value_embed value_embeddings value_embeds",
     "value-residual": "res_former resformer v_residual",
     "soft-cap": "attn_logit_softcapping score_cap softcap softcapping",
     "sinks": "attention_sink attention_sinks off_by_one sink softmax1",

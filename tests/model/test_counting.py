@@ -51,6 +51,12 @@ def test_parameters_equal_a_count_by_hand(attention):
     assert found.inner_width == q
 
 
+def test_embeddings_of_values_count_as_embeddings():
+    plain, found = counted("split-heads"), counted("value-embedding")
+    assert found.non_embedding == plain.non_embedding
+    assert found.total == plain.total + 3 * 2 + (SOURCE_WORDS + 2 * TARGET_WORDS) * D
+
+
 @pytest.mark.parametrize("attention", GEOMETRY)
 def test_flops_equal_a_count_by_hand(attention):
     """A product of [a, b] and [b, c] has 2abc FLOPs; only products are counted."""

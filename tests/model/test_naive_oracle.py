@@ -45,6 +45,12 @@ CHOICES = {
         "architecture": "decoder-only",
         "attention": {"name": "smear", "gate_width": 4},
     },
+    "value embeddings": {"attention": "value-embedding", "encoder_layers": 2},
+    "value embeddings in the first and last layer, decoder only": {
+        "architecture": "decoder-only",
+        "decoder_layers": 3,
+        "attention": {"name": "value-embedding", "ends": 1},
+    },
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
     "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
 }
@@ -126,6 +132,7 @@ class Oracle:
         return self.final(x, "encoder_norm")
 
     def embed(self, ids, table, role):
+        self.ids = ids
         by_row = self.config.positional.role(role).name == "sinusoidal-by-row"
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
@@ -184,6 +191,12 @@ class Oracle:
         d = self.model.d_model
         joint = f"{name}.queries_keys_values"
         q, k, v = ([self.linear(row, joint, s * d, (s + 1) * d) for row in x] for s in range(3))
+        if f"{name}.style.table" in self.weights:
+            table, (a, b) = self.weights[f"{name}.style.table"], self.weights[f"{name}.style.shares"]
+            v = [
+                [a * x + b * y for x, y in zip(row, table[id_], strict=True)]
+                for row, id_ in zip(v, self.ids, strict=True)
+            ]
         return self.attend(q, k, v, name, mask)
 
     def cross(self, x, memory, name, mask):

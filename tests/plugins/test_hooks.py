@@ -22,8 +22,8 @@ def register_{family}s():
 """
 pytestmark = pytest.mark.usefixtures("own_registry")
 STYLE = (
-    "geometry, mix_embeddings, mix_tokens, project, transform, mix_values, scores, mix_scores, normalise, mix, "
-    "fast_path, post_heads, read"
+    "geometry, mix_embeddings, mix_tokens, project, transform, mix_values, embed_values, scores, mix_scores, "
+    "normalise, mix, fast_path, post_heads, read"
 )
 
 

@@ -243,6 +243,10 @@ class MultiHeadAttention(nn.Module):
             mixed = self.style.mix_values(v, ctx.first_values[0])
             require_like(self.style, "mix_values", mixed, v, "member batch kv_head time value_width")
             v = mixed
+        if "embed_values" in self._overridden and ctx.ids is not None:
+            mixed = self.style.embed_values(v, ctx.ids)
+            require_like(self.style, "embed_values", mixed, v, "member batch kv_head time value_width")
+            v = mixed
         if cache is not None:
             k, v = cache.append("keys", k), cache.append("values", v)
         return q, k, v

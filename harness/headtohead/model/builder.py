@@ -10,7 +10,7 @@ from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
-from headtohead.model.geometry import Bound, find_bound, find_geometry
+from headtohead.model.geometry import Bound, VocabSizes, find_bound, find_geometry
 from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward
 from headtohead.model.members import (
     MaskValue,
@@ -71,6 +71,7 @@ class Builder:
         self.dropout_rng = DropoutRNG(keys, self.device)
         self._sites = 0
         self.positionals: nn.ModuleDict
+        self.vocab_sizes = VocabSizes(1, 1)
         self.shared: dict[str, nn.Module] = {}
         self.registry = current()
 
@@ -85,6 +86,7 @@ class Builder:
             generators=[self.generators[member] for member in own],
             layer=layer,
             model=model,
+            words=self.vocab_sizes.source if role == "encoder" else self.vocab_sizes.target,
         )
 
     def positional(self, role: str) -> Positional:

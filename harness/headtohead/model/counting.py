@@ -19,8 +19,10 @@ from torch.utils.flop_counter import flop_registry
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import entries_of
+from headtohead.model.attention import overrides
 from headtohead.model.precision import one_thread
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import Component, require_members
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -78,7 +80,8 @@ def _count(
             require_members(part, attributes=False)  # a hook may have assigned another parameter
     total = sum(parameter.numel() for parameter in model.parameters())
     positions = (part for part in map(model.positional, model.roles) if "embed" in part.mechanisms)
-    tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions)
+    values = (part.style for part in model.attentions if overrides(part.style, Attention, "embed_values"))
+    tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions, *values)
     geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
     return ModelCounts(
         total=total,

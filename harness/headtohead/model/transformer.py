@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -72,7 +73,7 @@ class Transformer(nn.Module):
         build = Builder(configs or [config] * len(seeds or [1]), seeds)
         model = config.model
         self.members = len(build.generators)
-        self.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
+        self.vocab_sizes = build.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
         """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
         self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
@@ -195,7 +196,7 @@ class Transformer(nn.Module):
         time = source.shape[-1]
         self._check("encoder", source.shape[1], time)
         sampled = self._sample_positions("encoder", source)
-        ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled)
+        ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled, source)
         embedding = self.source_embedding or self.target_embedding
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         for index, layer in enumerate(self.encoder):
@@ -223,7 +224,7 @@ class Transformer(nn.Module):
         span = (0, target.shape[-1])
         self._check("decoder", target.shape[1] // beam_size, span[1])
         sampled = self._sample_positions("decoder", target)
-        own = self._attention_context("decoder", span, span, lengths, sampled)
+        own = self._attention_context("decoder", span, span, lengths, sampled, target)
         cross = None
         if memory is not None and memory_lengths is not None:
             cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
@@ -272,7 +273,7 @@ class Transformer(nn.Module):
         self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
-        own, cross = self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths), None
+        own, cross = self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths, tokens), None
         if memory is not None:
             keys = memory.shape[2] if self.attends_to_source else length
             self._check("cross", rows, max(length, keys))
@@ -286,13 +287,13 @@ class Transformer(nn.Module):
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
-        self, role: str, position: int, count: int, keys: tuple[int, int], lengths: Tensor
+        self, role: str, position: int, count: int, keys: tuple[int, int], lengths: Tensor, ids: Tensor | None = None
     ) -> list[AttentionContext]:
         """Return the contexts of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
-        contexts = self._attention_context(role, (position, count), keys, lengths)
+        contexts = self._attention_context(role, (position, count), keys, lengths, ids=ids)
         # On CUDA, the test would wait for the device.
         return [
-            AttentionContext(ctx.query_positions, ctx.key_positions, None, first_values=ctx.first_values)
+            replace(ctx, mask=None, declared=frozenset())
             if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all())
             else ctx
             for ctx in contexts
@@ -436,7 +437,13 @@ class Transformer(nn.Module):
         return self._ranges[key]
 
     def _attention_context(
-        self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, sampled: Tensor | None = None
+        self,
+        role: str,
+        queries: tuple[int, int],
+        keys: tuple[int, int],
+        lengths: Tensor,
+        sampled: Tensor | None = None,
+        ids: Tensor | None = None,
     ) -> list[AttentionContext]:
         """Return the context of all layers, or those of the first layers if maskings alternate."""
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
@@ -450,7 +457,7 @@ class Transformer(nn.Module):
             declared = part.role_properties(role) or frozenset()
             at = (query.row, key.row) if sampled is None else (sampled, sampled)
             is_sampled = sampled is not None
-            contexts.append(AttentionContext(*at, mask, is_sampled, declared, first_values=first_values))
+            contexts.append(AttentionContext(*at, mask, is_sampled, declared, first_values, ids))
         return contexts
 
     def _cross_context(

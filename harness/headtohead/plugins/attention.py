@@ -39,7 +39,8 @@ class Attention(Component):
 
     1. ``mix_tokens(x)`` in self-attention, then the projections, or ``project(x)`` in self-attention; before the first
        layer ``mix_embeddings(x)``
-    2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)``
+    2. ``transform(q, k)``, then the encoding's ``rotate``; ``mix_values(values, first)`` and
+       ``embed_values(values, ids)``
     3. ``scores(q, k, ...)``, then the encoding's ``score``, ``bias`` and ``content_bias`` are added
     4. ``mix_scores(scores)``, then masked entries are set to the mask value
     5. ``normalise(scores, mask)``
@@ -47,15 +48,15 @@ class Attention(Component):
     7. ``post_heads(heads, x, values)``, then the output projection
 
     Training uses torch's fused kernel as long as a style overrides at most ``geometry``, ``mix_embeddings``,
-    ``mix_tokens``, ``project``, ``transform``, ``mix_values`` and ``post_heads``. A style that overrides ``scores``,
-    ``mix_scores``, ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
-    matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
+    ``mix_tokens``, ``project``, ``transform``, ``mix_values``, ``embed_values`` and ``post_heads``. A style that
+    overrides ``scores``, ``mix_scores``, ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes
+    the weights as a matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
     invariants verify that both paths agree.
     """
 
     hooks = (
-        *("geometry", "mix_embeddings", "mix_tokens", "project", "transform", "mix_values", "scores", "mix_scores"),
-        *("normalise", "mix", "fast_path", "post_heads", "read"),
+        *("geometry", "mix_embeddings", "mix_tokens", "project", "transform", "mix_values", "embed_values", "scores"),
+        *("mix_scores", "normalise", "mix", "fast_path", "post_heads", "read"),
     )
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
@@ -227,6 +228,18 @@ class Attention(Component):
         Args:
             values: The projected values.
             first: The projected values of the first layer of the role with ``mix_values``; in this layer, ``values``.
+        """
+        return values
+
+    def embed_values(self, values: Tensor, ids: Tensor) -> Tensor:
+        """Return changed values that depend on token ids, ``[member, batch, key and value head, key, value width]``.
+
+        Called in self-attention only, after ``mix_values``. In cached decoding, the core passes the values and ids of
+        new tokens. The parameters of a style with this hook count as embeddings.
+
+        Args:
+            values: The values so far.
+            ids: ``[member, batch, key]``, smaller than ``context.words``.
         """
         return values
 

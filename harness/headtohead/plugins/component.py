@@ -73,6 +73,7 @@ class BuildContext:
             is None on torch's device ``meta``, where tensors have shapes but no data.
         layer: Index of the layer, from 0; None for a component that all layers of a role share.
         model: The section ``model`` of the configuration.
+        words: Rows of the embedding table of the role's tokens.
     """
 
     role: str
@@ -82,6 +83,7 @@ class BuildContext:
     generators: Sequence[torch.Generator | None]
     layer: int | None = None
     model: ModelConfig = field(default_factory=ModelConfig)
+    words: int = 1
 
     @property
     def members(self) -> int:

@@ -83,6 +83,7 @@ BUILT_IN = (
     "headtohead_plugins.attention.smear",
     "headtohead_plugins.attention.multi_head_latent",
     "headtohead_plugins.attention.gated_delta",
+    "headtohead_plugins.attention.value_embedding",
     "headtohead_plugins.attention.combined",
     "headtohead_plugins.masking.none",
     "headtohead_plugins.masking.padding",

@@ -37,6 +37,7 @@ EXPECTED = {
     "short-convolution": ({}, (4, 4, 6, 6, 6), SPLIT),
     "smear": ({}, (4, 4, 6, 6, 6), SPLIT),
     "combined": ({}, (4, 4, 6, 6, 6), SPLIT),
+    "value-embedding": ({}, (4, 4, 6, 6, 6), SPLIT),
     "gated-delta": ({}, (4, 4, 8, 6, 6), None),
     "multi-head-latent": ({"rotary_width": 3}, (4, 4, 9, 6, 9), None),
 }

@@ -1,0 +1,64 @@
+"""An embedding of each token for each layer, mixed into the values of the first and last layers.
+
+Source: K. Jordan et al. "modded-nanogpt", github.com/KellerJordan/modded-nanogpt, value embeddings:
+V'_t = λ_1 V_t + λ_2 E[id_t] in the first and in the last three layers, where E is a table of the vocabulary with the
+width of all values. Both λ, numbers per layer, start at 1/2, and E normally with standard deviation 1.
+Departs from the source: every layer has its own table; there, the first and the last three layers share three tables.
+The other layers keep their values; there, λ_1 multiplies them.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
+from headtohead.plugin import Options as BaseOptions
+
+
+class ValueEmbeddingOptions(HeadOptions):
+    """Number of layers with value embeddings, and key/value heads."""
+
+    ends: int = Field(3, ge=1, le=1024, description="layers from the first, and from the last, that have a table")
+
+
+class ValueEmbedding(Attention):
+    """Split heads with values that are sums of their own and an embedding of the token."""
+
+    Options = ValueEmbeddingOptions
+    options: ValueEmbeddingOptions
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
+
+    @classmethod
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Exclude cross-attention."""
+        if setting.role != "cross":
+            return None
+        return "value-embedding is defined for self-attention; use another attention.cross"
+
+    def build(self) -> None:
+        layer, ends = self.context.layer or 0, self.options.ends
+        self.embeds = layer < ends or layer >= self.context.layers - ends
+        if self.embeds:
+            geometry = self.context.geometry
+            self.table = self.parameter(self.context.words, geometry.value_heads * geometry.value_width)
+            self.shares = self.parameter(2, std=0.0, mean=0.5)
+
+    def formula(self) -> str:
+        return "V'_t = λ_1 V_t + λ_2 E[id_t]"
+
+    def embed_values(self, values: Tensor, ids: Tensor) -> Tensor:
+        """Return the weighted sum of values and embeddings."""
+        if not self.embeds:
+            return values
+        first_rows = torch.arange(len(ids), device=ids.device)[:, None, None] * self.table.shape[1]
+        embedded = torch.embedding(self.table.flatten(0, 1), ids + first_rows)
+        of_values, of_tokens = self.shares[:, :, None, None, None, None].unbind(1)
+        return of_values * values + of_tokens * embedded.unflatten(-1, (values.shape[2], -1)).transpose(2, 3)
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    return {"value-embedding": ValueEmbedding}

@@ -6,6 +6,7 @@ and values, scaled_dot_product_attention with boolean masks, nn.CrossEntropyLoss
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import torch
@@ -36,44 +37,40 @@ class Attention(nn.Module):
         self.output = nn.Linear(size.d_model, size.d_model)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        q = self.split(self.queries(x))
-        k, v = map(self.split, self.keys_values(memory).chunk(2, dim=-1))
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.output(out.transpose(1, 2).flatten(2))
+        return self.attend(self.queries(x), *self.keys_values(memory).chunk(2, dim=-1), mask)
 
-    def split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = (x.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for x in (queries, keys, values))
+        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return self.output(out.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 class SelfAttention(Attention):
     def __init__(self, size: Size) -> None:
         super().__init__(size)
         del self.queries, self.keys_values
-        self.projection = nn.Linear(size.d_model, 3 * size.d_model)
+        self.queries_keys_values = nn.Linear(size.d_model, 3 * size.d_model)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = map(self.split, self.projection(x).chunk(3, dim=-1))
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return self.output(out.transpose(1, 2).flatten(2))
+        return self.attend(*self.queries_keys_values(x).chunk(3, dim=-1), mask)
 
 
 class Layer(nn.Module):
     def __init__(self, size: Size, cross: bool) -> None:
         super().__init__()
-        self.own = SelfAttention(size)
-        self.cross = Attention(size) if cross else None
-        self.inner = nn.Linear(size.d_model, size.d_ff)
-        self.outer = nn.Linear(size.d_ff, size.d_model)
-        self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
+        d = size.d_model
+        self.attention, self.cross = SelfAttention(size), Attention(size) if cross else None
+        maps = OrderedDict(inner=nn.Linear(d, size.d_ff), relu=nn.ReLU(), outer=nn.Linear(size.d_ff, d))
+        self.feed_forward = nn.Sequential(maps)
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.cross_norm = nn.LayerNorm(d) if cross else None
 
-    def forward(
-        self, x: Tensor, mask: Tensor, memory: Tensor | None = None, source_mask: Tensor | None = None
-    ) -> Tensor:
-        h = self.norms[0](x)
-        x = x + self.own(h, h, mask)
-        if self.cross is not None:
-            x = x + self.cross(self.norms[1](x), memory, source_mask)
-        return x + self.outer(functional.relu(self.inner(self.norms[-1](x))))
+    def forward(self, x: Tensor, mask: Tensor, *memory: Tensor) -> Tensor:
+        h = self.attention_norm(x)
+        x = x + self.attention(h, h, mask)
+        if self.cross is not None and self.cross_norm is not None:
+            x = x + self.cross(self.cross_norm(x), *memory)
+        return x + self.feed_forward(self.feed_forward_norm(x))  # type: ignore[no-any-return]
 
 
 class PlainTransformer(nn.Module):
@@ -83,8 +80,8 @@ class PlainTransformer(nn.Module):
         super().__init__()
         d = size.d_model
         self.scale = d**0.5
-        self.source = nn.Embedding(size.source_words, d)
-        self.target = nn.Embedding(size.target_words, d)
+        self.source_embedding = nn.Embedding(size.source_words, d)
+        self.target_embedding = nn.Embedding(size.target_words, d)
         even = torch.arange(0, d, 2)
         angles = torch.arange(512)[:, None] * 10000.0 ** (-even / d)
         table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :d]
@@ -92,21 +89,21 @@ class PlainTransformer(nn.Module):
         self.encoder = nn.ModuleList(Layer(size, cross=False) for _ in range(size.layers))
         self.decoder = nn.ModuleList(Layer(size, cross=True) for _ in range(size.layers))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.words = nn.Linear(d, size.target_words)
+        self.lm_head = nn.Linear(d, size.target_words)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         source_mask = (source != 0)[:, None, None, :]
         time = target.shape[1]
         causal = torch.ones(time, time, dtype=torch.bool, device=target.device).tril()
         mask = causal & (target != 0)[:, None, None, :]
-        memory = self.source(source) * self.scale + self.positions[: source.shape[1]]
+        memory = self.source_embedding(source) * self.scale + self.positions[: source.shape[1]]
         for layer in self.encoder:
             memory = layer(memory, source_mask)
         memory = self.encoder_norm(memory)
-        x = self.target(target) * self.scale + self.positions[:time]
+        x = self.target_embedding(target) * self.scale + self.positions[:time]
         for layer in self.decoder:
             x = layer(x, mask, memory, source_mask)
-        return self.words(self.decoder_norm(x))
+        return self.lm_head(self.decoder_norm(x))  # type: ignore[no-any-return]
 
 
 class PlainTraining:

@@ -1,6 +1,6 @@
 """Cost and gain of stacking, as ratios; both sides alternate in one process.
 
-    python benchmarks/stacks.py [--device cuda] [--rounds 30] [--out FILE]
+    python benchmarks/stacks.py [--device cuda] [--rounds 30]
 
 1. A stack of one member against the same model in plain torch modules (plain.py): step times.
 2. A stack of n members against n runs in sequence, each a stack of one member: runs per second.
@@ -68,7 +68,6 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--formula", action="store_true")
     parser.add_argument("--size", action="append", choices=[size.name for size in SIZES], help="default: all")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -91,11 +90,7 @@ def main() -> None:
     for size in sizes:
         lines.append(row(size, device, options.rounds, options.members))
         print(lines[-1], flush=True)
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+    print("\n".join(lines))
 
 
 def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> str:

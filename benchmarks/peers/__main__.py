@@ -1,7 +1,6 @@
-"""Speed of a single run compared with other libraries, and equality of the trained model.
+"""Speed of a single run compared with plain torch, and equality of the trained model.
 
     python benchmarks/peers speed --file PAIRS [--size 128/4/2/512] [--turns 5] [--steps 8]
-    python benchmarks/peers losses --file PAIRS [--steps 300] [--seeds 3]
     python benchmarks/peers proof --file PAIRS [--steps 5]
 
 `--own-precision bfloat16` compares headtohead in bfloat16 with the other sides in float32; `--precision bfloat16`
@@ -13,35 +12,31 @@ same pairs and vocabulary, with the same dropout and torch's Adam.
 - headtohead: a stack of one member in its own training loop;
 - notebook: as in the teaching notebooks: random pairs padded to their longest sentence, attention
   by scores and masks, logits at every position, ``.item()`` after each step;
-- torch.nn.Transformer, x-transformers: an efficient loop on headtohead's batches: sentences of
-  similar lengths, fused Adam, losses read once per turn;
-- transformers: its Trainer with a Marian model, on sentences of similar lengths.
+- torch.nn.Transformer: an efficient loop on headtohead's batches: sentences of similar lengths,
+  fused Adam, losses read once per turn.
 
-In ``speed`` the sides train in alternating turns. In ``losses`` all sides train on the same batches
-with dropout, in ``proof`` without dropout in float64. Speeds count target tokens that are predicted,
-with <eos> and without padding.
+In ``speed`` the sides train in alternating turns. In ``proof`` all train on the same batches in
+float64 without dropout. Speeds count target tokens that are predicted, with <eos> and without padding.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import warnings
 from pathlib import Path
 
 import ours
 import tables
 import torch
-from sides import NAMES, Setting, Sides
+from sides import Setting, Sides
 from sizes import SIZES
 from turns import Turned
 
 from headtohead.errors import HeadToHeadError
 from headtohead.training.memory import keep_freed_memory
 
-AGAIN = "headtohead, other dropout"
-STEPS = {"speed": 8, "losses": 300, "proof": 5}
+STEPS = {"speed": 8, "proof": 5}
 
 
 def main() -> None:
@@ -49,11 +44,9 @@ def main() -> None:
     parser.add_argument("comparison", choices=list(STEPS))
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
     parser.add_argument("--size", choices=[size.name for size in SIZES], default=SIZES[0].name)
-    parser.add_argument("--turns", type=count, default=5, help="turns of each side after a first, uncounted turn")
-    parser.add_argument("--steps", type=count, help="steps of a turn, or of a training")
-    parser.add_argument("--seeds", type=count, default=3, help="trainings of each side")
-    parser.add_argument("--last", type=count, default=50, help="number of last steps in the mean loss")
-    parser.add_argument("--batch-tokens", type=count, help="tokens per batch; default: those of the size")
+    parser.add_argument("--turns", type=int, default=5, help="turns of each side after a first, uncounted turn")
+    parser.add_argument("--steps", type=int, help="steps of a turn, or of a training")
+    parser.add_argument("--batch-tokens", type=int, help="tokens per batch; default: those of the size")
     parser.add_argument(
         "--length-buckets", choices=["coarse", "exact"], default="exact", help="value of train.length_buckets"
     )
@@ -64,15 +57,13 @@ def main() -> None:
         choices=["float32", "bfloat16"],
         help="precision of headtohead; default: that of the other sides",
     )
-    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
         "--clock",
         choices=["wall", "processor"],
         default="wall",
         help="processor: total seconds of all cores, for a machine with other processes",
     )
-    parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="sides to compare with headtohead; default: all")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if not options.file.is_file():
         parser.error(f"'{options.file}' is not a file")
@@ -81,21 +72,11 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    measure = {"speed": speed, "losses": losses, "proof": proof}[options.comparison]
+    measure = {"speed": speed, "proof": proof}[options.comparison]
     try:
-        text = measure(options, setting_of(options))
+        print(measure(options, setting_of(options)))
     except HeadToHeadError as error:
         parser.error(str(error))
-    print(text)
-    if options.out:
-        options.out.write_text(text, encoding="utf-8")
-
-
-def count(text: str) -> int:
-    """Return a positive integer."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
-    return int(text)
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
@@ -114,17 +95,13 @@ def setting_of(options: argparse.Namespace) -> Setting:
     )
 
 
-def names_of(options: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(name for name in NAMES if name in (NAMES[0], *(options.only or NAMES)))
-
-
 def speed(options: argparse.Namespace, setting: Setting) -> str:
     """Return the speeds of the sides, trained in alternating turns; the first turn does not count."""
     steps = setting.steps
     setting = dataclasses.replace(setting, steps=steps * (options.turns + 1), alike=False)
     sides = Sides(setting)
     found: dict[str, list[Turned]] = {}
-    made = dict(sides.make(names_of(options)))
+    made = {name: make() for name, make in sides.makers.items()}
     print(tables.data(sides.training), flush=True)
     for turn in range(options.turns + 1):
         for name, side in made.items():
@@ -138,34 +115,10 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
     )
 
 
-def losses(options: argparse.Namespace, setting: Setting) -> str:
-    """Return the losses of the sides, trained on the same batches from the same weights."""
-    found: dict[str, list[list[float]]] = {}
-    for seed in range(1, options.seeds + 1):
-        for name, side in trained(dataclasses.replace(setting, seed=seed), names_of(options)):
-            found.setdefault(name, []).append(side.losses)
-            last = statistics.mean(side.losses[-options.last :])
-            print(f"seed {seed}, {name}: {last:.4f}, {side.seconds:.0f} s", flush=True)
-    pairs = ours.pairs_a_step(setting.training())
-    return tables.losses(
-        found, options.last, f"{setting.size.name}, {tables.machine(setting)}; {setting.steps} steps of {pairs} pairs"
-    )
-
-
-def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]]:
-    """Train all sides from the same seed, and headtohead a second time with other dropout masks."""
-    found = [(name, side(setting.steps)) for name, side in Sides(setting).make(names)]
-    if setting.dropout:
-        again = Sides(setting)
-        again.training.model.dropout_rng.get_buffer("keys").add_(1)
-        found.insert(1, (AGAIN, dict(again.make(NAMES[:1]))[NAMES[0]](setting.steps)))
-    return found
-
-
 def proof(options: argparse.Namespace, setting: Setting) -> str:
     """Return the losses of the sides in float64 without dropout, where all must be equal."""
     setting = dataclasses.replace(setting, precision="float64", own_precision=None, dropout=0.0)
-    found = {name: side.losses for name, side in trained(setting, names_of(options))}
+    found = {name: make()(setting.steps).losses for name, make in Sides(setting).makers.items()}
     return tables.proof(found, f"{setting.size.name}, {tables.machine(setting)}")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import hugging
 import loops
 import ours
 import torch
@@ -16,9 +14,7 @@ from sizes import DROPOUT, Size
 from torch import nn
 from turns import Side, in_turns
 from weights import initial_weights
-from xtransformer import XTransformer
 
-NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers")
 CPU = torch.device("cpu")
 
 
@@ -26,8 +22,7 @@ CPU = torch.device("cpu")
 class Setting:
     """Settings of all sides.
 
-    With ``alike``, notebook and transformers train on headtohead's batches; otherwise on random
-    pairs, and on pairs of similar lengths.
+    With ``alike``, the notebook trains on headtohead's batches; otherwise on random pairs.
     """
 
     size: Size
@@ -59,18 +54,8 @@ class Sides:
         self.makers: dict[str, Callable[[], Side]] = {
             "headtohead": self._headtohead,
             "notebook": self._notebook,
-            "torch.nn.Transformer": lambda: self._good(TorchTransformer),
-            "x-transformers": lambda: self._good(XTransformer),
-            "transformers": self._transformers,
+            "torch.nn.Transformer": self._torch_transformer,
         }
-
-    def make(self, names: tuple[str, ...]) -> Iterator[tuple[str, Side]]:
-        """Yield the available sides, and print those with a missing package."""
-        for name in names:
-            try:
-                yield name, self.makers[name]()
-            except ImportError as error:
-                print(f"{name} is skipped: {error}", flush=True)
 
     def _headtohead(self) -> Side:
         return in_turns(ours.own_step(self.training), self.setting.device)
@@ -87,23 +72,13 @@ class Sides:
         step = loops.notebook_loop(self._on_device(model), setting.size.lr, batches)
         return in_turns(step, setting.device)
 
-    def _good(self, kind: type[TorchTransformer] | type[XTransformer]) -> Side:
+    def _torch_transformer(self) -> Side:
         setting = self.setting
-        model = kind(setting.size, self.words, setting.dropout)
+        model = TorchTransformer(setting.size, self.words, setting.dropout)
         model.load(self.weights)
         step = loops.good_loop(
             self._on_device(model), setting.size.lr, ours.batches(self.training), setting.device, setting.precision
         )
-        return in_turns(step, setting.device)
-
-    def _transformers(self) -> Side:
-        setting, training = self.setting, self.training
-        if setting.alike:
-            arguments = hugging.of_batches(itertools.islice(ours.batches(training), setting.steps + 1))
-        else:
-            arguments = hugging.of_pairs(ours.pairs(training), ours.pairs_a_step(training))
-        model = self._on_device(hugging.marian(setting.size, self.words, self.weights, setting.dropout))
-        step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **arguments)
         return in_turns(step, setting.device)
 
     def _on_device(self, model: nn.Module) -> nn.Module:

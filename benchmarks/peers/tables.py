@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
@@ -32,23 +31,6 @@ def speed(turns_by_side: Mapping[str, Sequence[Turned]], clock: str, caption: st
             f"| {name} | {statistics.median(side):,.0f} | {statistics.median(ratios):.2f} | "
             f"{ratios[0]:.2f} to {ratios[-1]:.2f} |"
         )
-    return "\n".join(lines) + "\n"
-
-
-def losses(losses_by_side: Mapping[str, Sequence[Sequence[float]]], last: int, caption: str) -> str:
-    """Return the mean loss of each side over the last steps, and its difference from headtohead."""
-    means = {name: [statistics.mean(run[-last:]) for run in runs] for name, runs in losses_by_side.items()}
-    own = means["headtohead"]
-    lines = [
-        f"{caption}, {len(own)} seeds",
-        "",
-        f"| side | mean loss of the last {last} steps | difference from headtohead, by seed |",
-        "|---|---:|---:|",
-    ]
-    for name, side in means.items():
-        differences = [loss - own_loss for loss, own_loss in zip(side, own, strict=True)]
-        difference = "" if name == "headtohead" else _with_error(differences, "+")
-        lines.append(f"| {name} | {_with_error(side)} | {difference} |")
     return "\n".join(lines) + "\n"
 
 
@@ -85,11 +67,3 @@ def machine(setting: Setting) -> str:
     own = setting.own_precision or setting.precision
     precisions = setting.precision if own == setting.precision else f"{own} (others {setting.precision})"
     return f"{name}, torch {torch.__version__}, {precisions}"
-
-
-def _with_error(values: Sequence[float], sign: str = "") -> str:
-    """Return the mean, ± its standard error if there is more than one value."""
-    mean = f"{statistics.mean(values):{sign}.4f}"
-    if len(values) == 1:
-        return mean
-    return f"{mean} ± {statistics.stdev(values) / math.sqrt(len(values)):.4f}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
-EXACT = ("notebook", "torch.nn.Transformer", "transformers")
+EXACT = ("notebook", "torch.nn.Transformer")
 STEPS = 5
 
 
@@ -52,10 +51,7 @@ def losses(sides: ModuleType, file: Path) -> dict[str, list[float]]:
 
     size = sizes.Size(16, 2, 2, 48, lr=1e-2, batch_tokens=96, data={"valid": 20, "test": 20})
     setting = sides.Setting(size, file, STEPS, dropout=0.0, precision="float64")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the other libraries
-        made = sides.Sides(setting).make(sides.NAMES)
-        return {name: side(STEPS).losses for name, side in made}
+    return {name: make()(STEPS).losses for name, make in sides.Sides(setting).makers.items()}
 
 
 @pytest.mark.parametrize("name", EXACT)

@@ -211,7 +211,8 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
     compute = torch.vmap(grad_and_value(loss), randomness="different")
 
     def step(batch: Batch) -> Tensor:
-        with sdpa_kernel(SDPBackend.MATH):  # the others are computed run by run under vmap
+        # vmap computes the other kernels run by run; without no_grad, torch stores a graph of the gradients.
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
             gradients, losses = compute(parameters, batch)
         if train.clip_norm:
             norms = torch.stack([own.flatten(1).norm(dim=1) for own in gradients.values()]).norm(dim=0)
@@ -219,10 +220,10 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
         for name, gradient in gradients.items():
             if train.clip_norm:
                 gradient *= factors.view(-1, *[1] * (gradient.dim() - 1))
-            parameters[name].grad = gradient
+            parameters[name].grad = gradient.contiguous()  # fused AdamW does not compare strides
         optimizer.param_groups[0]["lr"] = learning_rate(train, next(steps), training.steps)
         optimizer.step()
-        return losses.detach()  # type: ignore[no-any-return]
+        return losses  # type: ignore[no-any-return]
 
     return step
 

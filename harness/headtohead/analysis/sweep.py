@@ -46,7 +46,7 @@ class Sweep:
 def sweep(scores: Scores) -> Sweep | None:
     """Return the sweep of ``tune``, else of the axis ``train.lr``; None without two numbers of a single field."""
     frames, record = scores.frames, scores.frames.record.tuning
-    others = [axis for axis in frames.axes if axis not in (LEARNING_RATE, SIZE_AXIS)]
+    others = [axis for axis in frames.record.axes if axis not in (LEARNING_RATE, SIZE_AXIS)]
     field, metric, rows = LEARNING_RATE, scores.metric, []
     for slug, variant in frames.by_slug.items():
         panel = title_part(SIZE_AXIS, variant.axes[SIZE_AXIS]) if SIZE_AXIS in variant.axes else ""

@@ -6,6 +6,7 @@ _OTHER_NAMES = {
     # Sections and fields of an experiment file
     "design": "ablation ablations axes compare grid search_space sweep variants",
     "product": "cartesian combinations factorial full_factorial grid",
+    "train": "optimization trainer training training_args training_arguments",
     "seeds": "n_seeds num_seeds random_seed repeats replicates seed",
     "tune": "hparams hyperparameters tuning",
     "positional": "pe pos_emb pos_embed pos_enc pos_encoding position_embedding position_embedding_type "
@@ -25,6 +26,7 @@ _OTHER_NAMES = {
     "data.test": "test_size test_split",
     "data.tokens": "tokenization tokenizer",
     "data.normalise": "lowercase normalization normalize",
+    "data.block": "data.block_size data.context_length data.max_seq_len data.seq_len data.sequence_length",
     "data.truncate_tokens": "block_size context_length data.max_length max_len max_position_embeddings max_seq_len "
     "max_seq_length max_source_length max_source_positions max_target_length seq_len seq_length",
     "data.vocabulary.file": "tokenizer_file tokenizer_name",
@@ -88,8 +90,10 @@ _OTHER_NAMES = {
     "evaluate.max_length": "generation_max_length max_decode_length max_new_tokens",
     # Options of components, and values
     "theta": "base rope_base rope_theta rotary_base",
-    "bfloat16": "bf16",
-    "float32": "fp32 full",
+    "bfloat16": "bf16 bf16_mixed bf16_true",
+    "float32": "32 32_true fp32 full",
+    "decoder-only": "causal causal_lm decoder gpt gpt2 language_model llama lm",
+    "encoder-decoder": "seq2seq t5 transformer",
     "pre": "pre_layernorm pre_ln pre_norm prenorm",
     "wsd": "trapezoid trapezoidal warmup_stable_decay",
     "inverse-sqrt": "inv_sqrt invsqrt noam rsqrt",
@@ -134,11 +138,14 @@ _OTHER_NAMES = {
     "rotary-scaled": "ntk pi position_interpolation rope_scaling yarn",
     "padding-causal": "autoregressive causal_padding standard vanilla",
     "window": "band local local_attention sliding sliding_window swa",
-    "pairs": "csv file hf huggingface json jsonl own text tsv",
+    "pairs": "csv file hf huggingface iwslt json jsonl multi30k opus own tsv wmt wmt14 wmt16",
+    "text": "char character_level enwik8 language_modeling lm openwebtext plain_text shakespeare shakespeare_char "
+    "tiny_shakespeare tinyshakespeare txt wikitext",
     # Commands and options
     "run": "fit launch start train",
     "plan": "dry_run explain preview validate",
     "list": "experiments ls runs",
+    "report": "eval evaluate results summarize",
     "clean": "delete gc prune remove rm",
     "check": "lint test verify",
     "ui": "dashboard mlflow",
@@ -160,12 +167,21 @@ _REASONS = {
     "use_swiglu",
     "type positional: {name: rotary, theta: N}": "rope rope_base rope_theta rotary rotary_base use_rope",
     "headtohead chooses the attention kernel; h2h plan prints it in the column path": "attn_flash "
-    "attn_implementation flash flash_attention flash_attn use_flash_attention use_sdpa",
+    "attn_implementation flash flash_attention flash_attention_2 flash_attn use_flash_attention use_sdpa",
     "heads have the width model.d_model / model.heads; h2h plugins lists attention styles with others": "d_head "
     "d_k d_v dim_head head_dim head_size kv_channels",
     "type attention: {name: grouped-query, kv_heads: N}": "attn_kv_heads kv_heads n_kv_heads num_key_value_heads "
     "num_kv_heads",
-    "float16 does not exist here; train.precision is float32, tf32, bfloat16 or float64": "float16 fp16 half",
+    "float16 does not exist here; train.precision is float32, tf32, bfloat16 or float64": "16_mixed float16 fp16 half",
+    "mixtures of experts do not exist here": "experts moe n_experts num_experts num_experts_per_tok num_local_experts",
+    "one file holds the experiment: base has the shared settings, design what is compared, tune what is selected": ""
+    "defaults hydra method parameters sweeper",
+    "merge keys do not exist; repeat the fields": "<<",
+    "the file is an argument: h2h run FILE": "config config_file config_name config_path",
+    "several values are an axis of the design": "multirun",
+    "h2h -v prints a log; h2h run --launcher inline trains in one process, for debuggers": "debug pdb verbose",
+    "type h2h --help": "help",
+    "type h2h --version": "version",
     "the device is an option of h2h run: --device cuda or --device cpu": "accelerator cpu cuda device devices gpu "
     "gpus n_gpus no_cuda num_gpus use_cuda",
     "loggers are an option of h2h run: --logger wandb": "log_wandb logger loggers report_to tensorboard use_wandb "

@@ -22,6 +22,7 @@ from made import refused
 
 LAYER_NORM = "; type norm: NAME; h2h plugins norm lists them; model.norm is their position: pre, post or sandwich"
 GATED = "; type feed_forward: NAME; h2h plugins feed_forward lists them"
+SIZES = "; for example, sizes: [{model.d_model: 32}, {model.d_model: 64}]"
 DEVICE = "; the device is an option of h2h run: --device cuda or --device cpu"
 
 
@@ -43,6 +44,8 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("model.decoder_only", "; did you mean 'architecture'?"),
         ("model.num_kv_heads", "; type attention: {name: grouped-query, kv_heads: N}"),
         ("hidden_size", "; did you mean 'model.d_model'?"),
+        ("model.num_experts", "; mixtures of experts do not exist here"),
+        ("model.<<", "; merge keys do not exist; repeat the fields"),
     ],
 )
 def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
@@ -61,6 +64,15 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ("feed_forward", "silu", "unknown feed_forward 'silu'; did you mean 'swiglu'?"),
         ("train.optimizer", "AdamW", "expected 'adam', 'adamw' or 'muon', got 'AdamW'; did you mean 'adamw'?"),
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
+        *(("model.architecture", name, "did you mean 'decoder-only'?") for name in ("gpt", "decoder", "llama")),
+        ("model.architecture", "encoder_decoder", "did you mean 'encoder-decoder'?"),
+        ("model.bias", "no", "expected a valid boolean, got 'no'; type false"),
+        ("model.d_ff", "4*d", "got '4*d'; for example, d_ff: 256, or d_ff: 4x for four times d_model"),
+        ("train.lr", "1e-3", "expected a valid number, got '1e-3'; type 0.001"),
+        ("train.steps", "1_000", "expected a valid integer, got '1_000'; type 1000"),
+        ("train.precision", "bf16-mixed", "; did you mean 'bfloat16'?"),
+        ("data", {"dataset": "text", "block_size": 8}, "field 'block_size' of dataset 'text'; did you mean 'block'?"),
+        ("data.dataset", "shakespeare_char", "unknown dataset 'shakespeare_char'; did you mean 'text'?"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
         ("train.lr", [0.1], "type design: [{product: {train.lr: [...]}}]; to select the best, tune: {train.lr: [...]}"),
@@ -80,7 +92,33 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
             "metrics: {margin: 1}",
             "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
         ),
-        ("design: {product: {}}", "design: expected a list, got {'product': {}}; begin each item with a hyphen"),
+        (
+            "design: {product: {}}",
+            "design: expected a list, got {'product': {}}; for example, "
+            "design: [{product: {positional: [rotary, alibi]}}]",
+        ),
+        (
+            "design: [{zip: {positional: rotary}}]",
+            "design[0].zip.positional: expected a list, got 'rotary'; for example, "
+            "zip: {model.d_model: [32, 64], model.d_ff: [64, 128]}",
+        ),
+        ("sizes: {model.d_model: [32, 64]}", f"sizes: expected a list, got {{'model.d_model': [32, 64]}}{SIZES}"),
+        ("sizes: [32, 64]", f"sizes[0]: expected a mapping, got 32{SIZES}"),
+        ("sizes: [{}]", f"sizes: expected at least 2 items, got [{{}}]{SIZES}"),
+        ("trainer: {max_epochs: 1}", "trainer: unknown field 'trainer'; did you mean 'base.train'?"),
+        (
+            "hydra: {}",
+            "hydra: unknown field 'hydra'; one file holds the experiment: base has the shared settings, design "
+            "what is compared, tune what is selected",
+        ),
+        (
+            "base: {train: {lr: ${lr}}}",
+            "not valid YAML: references such as ${model.d_model} do not exist; type the value",
+        ),
+        (
+            "description: a: b",
+            "not valid YAML: an unexpected colon; the line above may lack one, or a text with a colon lacks quotes",
+        ),
         (
             "design: [{positional: [rotary]}]",
             "design[0].positional: 'positional' is an axis; write product: {positional: [...]}, or one_at_a_time",
@@ -96,6 +134,9 @@ def test_fields_outside_base_lead_to_their_place(text, message):
     [
         ("run x.yaml --epochs 3", "no such option '--epochs'; type --set train.epochs=VALUE"),
         ("run x.yaml --gpu", f"no such option '--gpu'{DEVICE}"),
+        ("run x.yaml --dry-run", "no such option '--dry-run'; type h2h plan"),
+        ("run x.yaml lr=1", "got unexpected extra argument (lr=1); to set a field, type --set PATH=VALUE"),
+        ("run --config x.yaml", "no such option '--config'; the file is an argument: h2h run FILE"),
         ("run x.yaml --num-workers 2", "no such option '--num-workers'; did you mean '--workers'?"),
         ("status x --epochs 2", "no such option '--epochs'"),
     ],
@@ -107,7 +148,12 @@ def test_options_of_other_tools_lead_to_ours(words, line):
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("train", "; did you mean 'run'?"), ("a.yaml", "; type h2h run a.yaml"), ("ls", "; did you mean 'list'?")],
+    [
+        ("train", "; did you mean 'run'?"),
+        ("a.yaml", "; type h2h run a.yaml"),
+        ("eval", "; did you mean 'report'?"),
+        ("help", "; type h2h --help"),
+    ],
 )
 def test_commands_of_other_tools_lead_to_ours(word, hint):
     assert CliRunner().invoke(main, [word]).output == f"h2h: unknown command '{word}'{hint}\n"
@@ -165,6 +211,8 @@ def test_the_table_names_only_what_exists(registry):
         "pre",
         "post",
         "wsd",
+        "decoder-only",
+        "encoder-decoder",
         "inverse-sqrt",
         "constant",
         "beam",
@@ -182,7 +230,11 @@ def test_the_table_names_only_what_exists(registry):
             *summaries(),
             *options,
             *values,
-            *(f"data.{name}" for name in registry.dataset("pairs").Options.model_fields),
+            *(
+                f"data.{name}"
+                for dataset in ("pairs", "text")
+                for name in registry.dataset(dataset).Options.model_fields
+            ),
             *data.command.commands,
         ),
     }

@@ -36,7 +36,7 @@ def command(name: str | None) -> None:
         return
     matching = [entry for entry in registry.all() if name in (entry.name, f"{entry.family}/{entry.name}")]
     if not matching:
-        known = [entry.name for entry in registry.all()]
+        known = [*registry.entries, *(entry.name for entry in registry.all())]
         raise HeadToHeadError(f"unknown plugin '{name}'{nearest(name, known)}")
     for index, entry in enumerate(matching):
         if index:

@@ -25,17 +25,19 @@ def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> 
     name, text = card.experiment_of(write("idea, new.py", family))
     path = Path(f"card-{name}.yaml")
     path.write_text(text, encoding="utf-8")
+    Path("card-text.txt").write_text(card.english_text(), encoding="utf-8")
     plan = api.plan(path)
-    assert (len(plan.variants), plan.design.excluded) == (16, ())
+    assert (len(plan.variants), plan.design.excluded) == (20, ())
     pairs = [contrast.pairs[0] for contrast in plan.contrasts if contrast.kind == "declared"]
-    assert len(pairs) == len({*pairs}) == 12
+    assert len(pairs) == len({*pairs}) == 15
     assert all(name in variant and name not in against for variant, against in pairs)
 
 
 def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     h2h, monkeypatch: pytest.MonkeyPatch, without_figures: None
 ) -> None:
-    monkeypatch.setattr(card, "TASKS", {"copy": "longest: 4, size: 100", "parity": "longest: 7, size: 100"})
+    monkeypatch.setattr(card, "TASKS", {"copy": "longest: 4, size: 100", "text": "file: card-text.txt, block: 8"})
+    Path("card-text.txt").write_text("to be or not to be, " * 40, encoding="utf-8")
     plugin = write("idea.py", "positional")
     name, text = card.experiment_of(plugin)
     small = {"d_model: 64": "d_model: 8", "steps: 600": "steps: 3", "steps: 60": "steps: 1", "exact_match": "loss"}
@@ -47,12 +49,13 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     assert code == 0, output
     assert "card-my-idea.yaml exists and is used" in output
     page = Path("my-idea.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| parity |"))]
-    assert [row[0] for row in rows] == ["copy", "parity"]
-    means = api.results("card-my-idea").groupby(["positional", "data"])["test/loss"].mean()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text ("))]
+    assert [row[0] for row in rows] == ["copy", "text (bits per byte)"]
+    means = api.results("card-my-idea").groupby(["positional", "data"])[["test/loss", "test/bits_per_byte"]].mean()
     for task, _, *differences in rows:
-        (data,) = {data for _, data in means.index if data.startswith(task)}
-        expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
+        (data,) = {data for _, data in means.index if data.startswith(task.split()[0])}
+        scores = means["test/bits_per_byte" if "bits" in task else "test/loss"]
+        expected = [scores["my-idea", data] - scores[other, data] for other in card.BASELINES["positional"]]
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
         assert shown == pytest.approx(expected, abs=5e-4)

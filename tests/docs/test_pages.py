@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
 PAGES.append(ROOT / "harness" / "headtohead" / "SKILL.md")
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
-EXPERIMENTS = sorted((ROOT / "experiments").glob("*.yaml"))
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
 
 
 def text_of(page: str) -> str:
@@ -119,6 +119,26 @@ def test_pages_hold_sample_experiments() -> None:
     assert any("contrasts" in content for content in designs)
 
 
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_an_experiment_of_the_repository_has_a_valid_design(path: Path, registry: Registry) -> None:
+    loaded = load_file(path)
+    assert loaded.file.question.endswith("?")
+    assert expand(loaded, registry).variants
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_an_experiment_of_the_repository_plans_if_its_data_are_here(
+    path: Path, registry: Registry, tmp_path: Path, cache: Path
+) -> None:
+    try:
+        assert make_plan(load_file(path), registry, tmp_path / "runs", cache).remaining
+    except HeadToHeadError as error:
+        if "does not exist" not in str(error) and "download" not in str(error):
+            raise
+        pytest.skip(str(error))
+
+
 @pytest.mark.parametrize("page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")])
 def test_every_command_that_a_page_names_exists_with_its_options(page: str) -> None:
     """Commands are lines of shell blocks and pieces of inline code."""
@@ -181,7 +201,7 @@ def test_no_page_names_a_path_of_a_machine() -> None:
         assert not re.search(r"(?<![\w.~])/(root|home|Users|work|tmp)/", text_of(page)), page
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_an_experiment_names_no_file_outside_the_project(path: Path) -> None:
     names = re.findall(r"^\s*(?:- )?(?:data\.)?file: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert [name for name in names if not Path(os.path.normpath(path.parent / name)).is_relative_to(ROOT)] == []

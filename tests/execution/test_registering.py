@@ -26,10 +26,16 @@ def test_the_best_run_is_registered_and_translates_like_the_run(
 ) -> None:
     monkeypatch.setenv("H2H_CACHE", str(undisturbed.cache))
     uri = f"sqlite:///{shutil.copyfile(store_template, tmp_path / 'mlflow.db')}"
-    command = ("sync", str(undisturbed.experiment), "--runs", str(undisturbed.runs), "--uri", uri, "--register", "toy")
-    for version in (1, 2):
-        done = h2h_here(tmp_path, *command, H2H_CACHE=str(undisturbed.cache))
+    options = ("--runs", str(shutil.copytree(undisturbed.runs, tmp_path / "runs")), "--register", "toy")
+    for version, command in enumerate(("sync", "run"), 1):
+        done = h2h_here(
+            *(tmp_path, command, str(undisturbed.file), *options),
+            H2H_CACHE=str(undisturbed.cache),
+            MLFLOW_TRACKING_URI=uri,
+        )
         assert f"registered: models:/toy/{version}\n" in done.stdout, done.stderr
+    done = h2h_here(tmp_path, "run", str(undisturbed.file), *options, "--no-tracking")
+    assert done.stderr == "h2h: --register requires MLflow; leave out --no-tracking\n"
     mlflow.set_tracking_uri(uri)
     mlflow.set_registry_uri(uri)
     model = mlflow.pyfunc.load_model("models:/toy/1")

@@ -31,7 +31,7 @@ COMMANDS = {
     "check": "Check the invariants of plugins.",
     "plugins": "List plugins, or describe a plugin.",
     "new-plugin": "Create a plugin package from a template.",
-    "card": "Judge the component of a plugin file on four tasks, on one page.",
+    "card": "Judge the component of a plugin file on five tasks, on one page.",
     "new-experiment": "Write a commented experiment file for a dataset.",
     "generate": "Translate sentences, or continue a text, with a trained run.",
     "ablate-heads": "Measure the effect of masking each attention head.",

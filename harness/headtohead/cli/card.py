@@ -1,4 +1,4 @@
-"""``h2h card``: judge the component of a plugin file against three others on four tasks, on one page."""
+"""``h2h card``: judge the component of a plugin file against three others on five tasks, on one page."""
 
 from __future__ import annotations
 
@@ -27,14 +27,19 @@ TASKS = {
     "induction": "longest: 24",
     "copy": "split: length, longest: 10, test_lengths: [1, 15], size: 4000",
     "stack-manipulation": "size: 4000",
+    "text": "file: card-text.txt, unit: byte, block: 32",
 }
-"""The datasets, all generated, with their options."""
+"""The datasets, none of which is downloaded, with their options."""
+
+METRICS = {"text": "test/bits_per_byte"}
+"""Metrics of tasks that have no exact match."""
 
 FILE = Template("""\
 # h2h card $component trains this file if it exists; h2h plan $name.yaml shows the cost.
-question: Is the $family '$entry' better than three others on four small tasks?
+question: Is the $family '$entry' better than three others on five small tasks?
 description: |
-  Translation, induction, copying of sequences longer than those of training, and operations on a stack. All variants
+  Translation, induction, copying of sequences longer than those of training, operations on a stack, and the next byte
+  of an English text: the language reference that comes with Python, in bits per byte, less is better. All variants
   have equal data, steps, batches and learning rate, and as many parameters as the largest (without embeddings).
   `tune: {train.lr: auto}` selects a rate for each variant; it takes about four times as long.
 plugins: [$component]
@@ -65,10 +70,11 @@ metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}
 @runs_option
 @reports_option
 def command(file: Path, seeds: int | None, output: Path | None, runs: Path, reports: Path | None) -> None:
-    """Train the component NAME of the plugin FILE and three others of its family on four tasks, and write a page.
+    """Train the component NAME of the plugin FILE and three others of its family on five tasks, and write a page.
 
     The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
-    written to card-NAME.yaml; an existing file is not changed. The plugin is checked first.
+    written to card-NAME.yaml, and the text of a task to card-text.txt; existing files are not changed. The plugin is
+    checked first.
     """
     from headtohead import api
     from headtohead.cli.run import recorded_command
@@ -78,12 +84,12 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
 
     name, text = experiment_of(file)
     path = Path(f"card-{name}.yaml")
-    try:
-        with path.open("x", encoding="utf-8") as new:
-            new.write(text)
-        echo(f"wrote {path}")
-    except FileExistsError:
-        echo(f"{path} exists and is used; delete it for the default design")
+    for new, content in ((path, text), (Path("card-text.txt"), english_text())):
+        if new.exists():
+            echo(f"{new} exists and is used; delete it for the default")
+        else:
+            write_text(new, content)
+            echo(f"wrote {new}")
     result = api.run(
         path, seeds=seeds, runs=runs, reports=reports, tracking=False, command=recorded_command(file, runs), log=echo
     )
@@ -93,6 +99,13 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     with output_file("--output", page):
         write_text(page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8")))
     echo(f"page: {page}")
+
+
+def english_text() -> str:
+    """Return the topics of Python's ``help``, about 450 kB; Python versions differ in them."""
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[name] for name in sorted(topics))
 
 
 def experiment_of(file: Path) -> tuple[str, str]:
@@ -121,7 +134,8 @@ def experiment_of(file: Path) -> tuple[str, str]:
         data="\n".join(f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()),
         contrasts="\n".join(
             f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"
-            f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}}}"
+            f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}"
+            f"{f', metric: {METRICS[task]}' if task in METRICS else ''}}}"
             for task in TASKS
             for other in others
             for label in [other.strip("{}").removeprefix("name: ")]

@@ -63,6 +63,7 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
 @logger_option
+@click.option("--register", "model", metavar="NAME", help="Register the best run's model in MLflow by this name.")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
@@ -70,6 +71,7 @@ def command(
     launcher_options: dict[str, Any],
     no_tracking: bool,
     no_report: bool,
+    model: str | None,
     **options: Any,
 ) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
@@ -84,13 +86,15 @@ def command(
     from headtohead.errors import HeadToHeadError
 
     answer = StoredAnswer(options["runs"])
-    if not any(options[name] for name in RETRAINING) and answer.print():
+    if model is None and not any(options[name] for name in RETRAINING) and answer.print():
         return
 
     from headtohead import api
 
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
+    if model is not None and no_tracking:
+        raise HeadToHeadError("--register requires MLflow; leave out --no-tracking")
     answer.record()
     load_plugins()
     result = api.run(
@@ -102,6 +106,8 @@ def command(
         log=echo,
         **options,
     )
+    if result.complete and model is not None:
+        echo(f"registered: {api.register_model(result.experiment, model)}")
     # Whether a server still has the study is only known by asking it.
     if result.complete and result.shipped and (no_tracking or default_uri(options["runs"]).startswith("sqlite:")):
         answer.store()

@@ -10,7 +10,7 @@ from headtohead.report.render import markdown
 from headtohead.report.section import Section, leveled, score, table
 from headtohead.report.setup import reproduction_section
 from headtohead.report.variants import variant_section
-from headtohead.storage.metrics import counted, show
+from headtohead.storage.metrics import counted, readable, show
 
 
 def card(report: Report, component: str) -> str:
@@ -42,7 +42,7 @@ def differences_section(report: Report) -> Section:
         row = rows.setdefault(
             str(variant.axes[DATA_AXIS]),
             {
-                "task": variant.config.data.dataset,
+                "task": variant.config.data.dataset + f" ({readable(metric)})" * (metric != analysis.metric),
                 str(variant.axes[axis]): score(analysis.summaries[variant.slug], metric),
             },
         )

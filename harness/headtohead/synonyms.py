@@ -178,10 +178,8 @@ _REASONS = {
     "defaults hydra method parameters sweeper",
     "merge keys do not exist; repeat the fields": "<<",
     "the file is an argument: h2h run FILE": "config config_file config_name config_path",
-    "several values are an axis of the design": "multirun",
     "h2h -v prints a log; h2h run --launcher inline trains in one process, for debuggers": "debug pdb verbose",
     "type h2h --help": "help",
-    "type h2h --version": "version",
     "the device is an option of h2h run: --device cuda or --device cpu": "accelerator cpu cuda device devices gpu "
     "gpus n_gpus no_cuda num_gpus use_cuda",
     "loggers are an option of h2h run: --logger wandb": "log_wandb logger loggers report_to tensorboard use_wandb "

@@ -36,7 +36,6 @@ def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> 
 def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     h2h, monkeypatch: pytest.MonkeyPatch, without_figures: None
 ) -> None:
-    monkeypatch.setattr(card, "METRICS", {"text": "valid/loss"})  # below, the metric of the other task is a loss, too
     monkeypatch.setattr(card, "TASKS", {"copy": "longest: 4, size: 100", "text": "file: card-text.txt, block: 8"})
     Path("card-text.txt").write_text("to be or not to be, " * 40, encoding="utf-8")
     plugin = write("idea.py", "positional")
@@ -50,13 +49,12 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     assert code == 0, output
     assert "card-my-idea.yaml exists and is used" in output
     page = Path("my-idea.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text ("))]
-    assert [row[0] for row in rows] == ["copy", "text (validation loss)"]
-    means = api.results("card-my-idea").groupby(["positional", "data"])[["test/loss", "valid/loss"]].mean()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text |"))]
+    assert [row[0] for row in rows] == ["copy", "text"]
+    means = api.results("card-my-idea").groupby(["positional", "data"])["test/loss"].mean()
     for task, _, *differences in rows:
-        (data,) = {data for _, data in means.index if data.startswith(task.split()[0])}
-        scores = means["valid/loss" if "valid" in task else "test/loss"]
-        expected = [scores["my-idea", data] - scores[other, data] for other in card.BASELINES["positional"]]
+        (data,) = {data for _, data in means.index if data.startswith(task)}
+        expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
         assert shown == pytest.approx(expected, abs=5e-4)

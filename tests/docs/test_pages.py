@@ -14,7 +14,7 @@ import yaml
 
 from headtohead import HeadToHeadError
 from headtohead.cli import main
-from headtohead.config.loading import load_text
+from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
@@ -124,19 +124,6 @@ def test_an_experiment_of_the_repository_has_a_valid_design(path: Path, registry
     loaded = load_file(path)
     assert loaded.file.question.endswith("?")
     assert expand(loaded, registry).variants
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_an_experiment_of_the_repository_plans_if_its_data_are_here(
-    path: Path, registry: Registry, tmp_path: Path, cache: Path
-) -> None:
-    try:
-        assert make_plan(load_file(path), registry, tmp_path / "runs", cache).remaining
-    except HeadToHeadError as error:
-        if "does not exist" not in str(error) and "download" not in str(error):
-            raise
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")])

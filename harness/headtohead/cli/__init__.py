@@ -62,7 +62,7 @@ def stop_with_usage_error(error: click.UsageError) -> NoReturn:
     message = single_line(error.format_message()).removesuffix(".")  # may quote a file name
     if isinstance(error, click.NoSuchOption) and error.ctx:
         message = f"no such option '{error.option_name}'{_suggest_option(error.option_name, error.ctx.command)}"
-    elif "unexpected extra argument" in message and error.ctx and _takes_fields(error.ctx.command):
+    elif "unexpected extra argument" in message and "=" in message:
         message += "; to set a field, type --set PATH=VALUE"
     command = error.ctx.command_path if error.ctx else "h2h"
     echo(f"h2h: {message[0].lower()}{message[1:]} (options: {command} --help)", err=True)
@@ -74,17 +74,13 @@ def _suggest_option(name: str, command: click.Command) -> str:
     options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
     if other := next((other for other in synonyms(name) if other in COMMANDS and other != command.name), None):
         return f"; type h2h {other}"
-    if _takes_fields(command) and not set(synonyms(name)) & set(options):
+    if "--set" in options and not set(synonyms(name)) & set(options):
         from headtohead.config.validation_errors import find_field
 
         field = find_field(name.lstrip("-").replace("-", "_"))
         if field is not None:
             return f"; type --set {field}=VALUE"
     return suggestion(name, options)
-
-
-def _takes_fields(command: click.Command) -> bool:
-    return any("--set" in parameter.opts for parameter in command.params)
 
 
 class SuggestingGroup(click.Group):

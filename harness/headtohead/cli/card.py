@@ -31,9 +31,6 @@ TASKS = {
 }
 """The datasets, none of which is downloaded, with their options."""
 
-METRICS = {"text": "test/loss"}
-"""Metrics of tasks that have no exact match."""
-
 FILE = Template("""\
 # h2h card $component trains this file if it exists; h2h plan $name.yaml shows the cost.
 question: Is the $family '$entry' better than three others on five small tasks?
@@ -135,7 +132,7 @@ def experiment_of(file: Path) -> tuple[str, str]:
         contrasts="\n".join(
             f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"
             f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}"
-            f"{f', metric: {METRICS[task]}' if task in METRICS else ''}}}"
+            f"{', metric: test/loss' * (task == 'text')}}}"
             for task in TASKS
             for other in others
             for label in [other.strip("{}").removeprefix("name: ")]

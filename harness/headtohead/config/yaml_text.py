@@ -94,8 +94,8 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
             problem = "a tab; indent with spaces"
         elif "${" in "".join(rest[:1]):
             problem = "references such as ${model.d_model} do not exist; type the value"
-        else:
-            problem = _REMEDIES.get(problem, problem)
+        elif problem.startswith("mapping values"):
+            problem = "a colon in a text without quotes, or no colon in the line above"
         raise HeadToHeadError(f"{label}:{mark.line + 1 if mark else 1}: not valid YAML: {problem}") from error
     except (yaml.reader.ReaderError, UnicodeEncodeError) as error:
         is_encoding = isinstance(error, UnicodeEncodeError)
@@ -103,16 +103,6 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         line = len(before.split(b"\n"))
         raise HeadToHeadError(f"{label}:{line}: not valid YAML: a character that is not allowed") from error
 
-
-_REMEDIES = {
-    "mapping values are not allowed in this context": "an unexpected colon; the line above may lack one, or a text "
-    "with a colon lacks quotes",
-    "did not find expected key": "the indentation differs from that of the lines around, or a text lacks quotes",
-    "did not find expected ',' or '}'": "a comma or a closing brace is missing, here or above",
-    "did not find expected ',' or ']'": "a comma or a closing bracket is missing, here or above",
-    "but found another document": "a second document; remove the line ---, one file holds one experiment",
-}
-"""Messages of the YAML reader, and what they mean."""
 
 _TOO_MANY = f"more than {MAX_NODES:,} values and keys or {MAX_BYTES:,} characters, aliases expanded"
 _TOO_DEEP = f"more than {MAX_DEPTH} nested lists and mappings"

@@ -137,9 +137,7 @@ def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
             )
         return path.open("rb")
     except FileNotFoundError as error:
-        is_address = path.parts[0] in ("http:", "https:", "s3:", "gs:")
-        hint = "; it is an address: download it and give the path" if is_address else similar_file(path)
-        raise HeadToHeadError(f"file '{path}' does not exist{hint}") from error
+        raise HeadToHeadError(f"file '{path}' does not exist{similar_file(path)}") from error
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.component import Component, Geometry
-from headtohead.plugins.entry import Options, Setting
+from headtohead.plugins.entry import Options
 
 if TYPE_CHECKING:
     from headtohead.schema.run_config import ModelConfig
@@ -125,18 +125,8 @@ class Attention(Component):
     @classmethod
     def depends_on_order(cls, options: Options) -> bool:
         """Return whether outputs depend on the order of tokens without any encoding."""
-        return cls.position_dependent or cls._mixes_tokens()
-
-    @classmethod
-    def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
-        """Exclude cross-attention for styles with ``mix_tokens`` or ``mix_embeddings``, which it does not call."""
-        if setting.role != "cross" or not cls._mixes_tokens():
-            return None
-        return f"{cls.entry_name} is defined for self-attention; use another attention.cross"
-
-    @classmethod
-    def _mixes_tokens(cls) -> bool:
-        return cls.mix_tokens is not Attention.mix_tokens or cls.mix_embeddings is not Attention.mix_embeddings
+        mixes = cls.mix_tokens is not Attention.mix_tokens or cls.mix_embeddings is not Attention.mix_embeddings
+        return cls.position_dependent or mixes
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:

@@ -7,12 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headtohead.children import run_program as run_program
-    from headtohead.children import without_working_directory as without_working_directory
+    from headtohead.config.project import cache_root as cache_root
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
-    from headtohead.execution.cluster import RemoteJob as RemoteJob
-    from headtohead.execution.cluster import exchange_folder as exchange_folder
     from headtohead.execution.local import InlineLauncher as InlineLauncher
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.model.geometry import find_geometry as find_geometry
@@ -45,9 +42,9 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import NotHashed as NotHashed
 
 _NAMES = {
-    "headtohead.children": "run_program without_working_directory",
+    "headtohead.config.project": "cache_root",
     "headtohead.errors": "HeadToHeadError",
-    "headtohead.execution.cluster": "ClusterLauncher RemoteJob exchange_folder",
+    "headtohead.execution.cluster": "ClusterLauncher",
     "headtohead.execution.local": "InlineLauncher LocalLauncher",
     "headtohead.model.geometry": "find_geometry",
     "headtohead.plugins.attention": "Attention HeadOptions MaskPattern",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.execution.cluster import FOLDER_TOKEN
+from headtohead.execution.cluster import FOLDER_TOKEN, ClusterLauncher
 from headtohead.execution.launching import find_device, make_launcher
-from headtohead.plugin import Job, RemoteJob
+from headtohead.plugin import Job
 from made import case_table
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def test_missing_slurm_commands_are_one_line(
 ) -> None:
     pytest.importorskip("submitit", reason="submitit is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refused(study, "--launcher", "slurm").startswith("h2h: launcher 'slurm' cannot find srun")
+    assert refused(study, "--launcher", "slurm").startswith('h2h: cannot submit to Slurm: Could not detect "srun"')
 
 
 def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(study: ClusterStudy) -> None:
@@ -91,17 +90,18 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.mark.parametrize("content", ["a copy from last week", None])
 def test_a_folder_with_the_same_path_and_another_token_is_another_folder(job: Job, content: str | None) -> None:
-    sent = RemoteJob.of(job)
+    sent = ClusterLauncher.arguments(job)
     if content is None:
         (job.stack / FOLDER_TOKEN).unlink()
     else:
         (job.stack / FOLDER_TOKEN).write_text(content)
-    refused = sent.train()
+    refused = ClusterLauncher.train(*sent)
     assert isinstance(refused, str)
     assert f"folder '{job.stack.parents[2]}'; choose a folder that all machines share with --runs" in refused
 
 
 def test_another_code_version_on_the_other_machine_is_refused(job: Job) -> None:
-    refused = replace(RemoteJob.of(job), code="0.1.0 (code 12345678)").train()
+    job, token, _ = ClusterLauncher.arguments(job)
+    refused = ClusterLauncher.train(job, token, "0.1.0 (code 12345678)")
     assert isinstance(refused, str)
     assert refused.endswith("this machine 0.1.0 (code 12345678); install the same version on both")

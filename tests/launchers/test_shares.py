@@ -42,7 +42,7 @@ def test_cores_and_gpus_are_divided(
 def clustered(*nodes: dict[str, float]) -> Launcher:
     """Return the launcher of a fictitious cluster: only Ray's description of the nodes matters here."""
     launcher = make_launcher("ray", {})
-    launcher._nodes = lambda: list(nodes)  # type: ignore[attr-defined]
+    launcher._per_node = lambda name: [int(node.get(name, 0)) for node in nodes]  # type: ignore[attr-defined]
     return launcher
 
 

@@ -123,6 +123,6 @@ def test_a_job_rejected_by_slurm_is_one_line(study: ClusterStudy) -> None:
         output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2
     assert output.splitlines()[-1] == (
-        "h2h: Slurm rejected the job: sbatch: error: Batch job submission failed: Invalid partition name specified"
+        "h2h: cannot submit to Slurm: sbatch: error: Batch job submission failed: Invalid partition name specified"
     )
     assert "sbatch" not in "".join(output.splitlines()[:-1])

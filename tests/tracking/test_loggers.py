@@ -357,8 +357,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HeadToHeadError) as error:
         logger.require()
     assert str(error.value) == (
-        "logger 'tensorboard' requires the package no_such_package; pip install 'headtohead[tensorboard]', or leave "
-        "out --logger tensorboard"
+        "'tensorboard' requires the package no_such_package; run pip install 'headtohead[tensorboard]'"
     )
 
 

@@ -16,9 +16,11 @@ def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
     """Return the launcher of that name with validated options.
 
     Raises:
-        HeadToHeadError: If the name or an option is unknown, with a suggestion, or a value is invalid.
+        HeadToHeadError: If the name or an option is unknown, with a suggestion, a package is missing, or a value is
+            invalid.
     """
     entry = current().launcher(name)
+    entry.require()
     return entry(parse_options(entry.Options, values, f"launcher '{name}'"))
 
 

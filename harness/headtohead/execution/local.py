@@ -176,21 +176,14 @@ def _environment(device: str, slot: int) -> dict[str, str]:
 
         count = torch.cuda.device_count()
         if not count:
-            raise HeadToHeadError(f"node {no_gpu()}")
+            raise HeadToHeadError(
+                f"'{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
+                "install torch with CUDA there, or use --device cpu"
+            )
         visible = environment.get("CUDA_VISIBLE_DEVICES")
         names = visible.split(",") if visible else [str(number) for number in range(count)]
         environment["CUDA_VISIBLE_DEVICES"] = names[slot % count].strip()
     return environment
-
-
-def no_gpu() -> str:
-    """Return the error text for a stack that requires a GPU on a machine without GPU."""
-    import torch
-
-    return (
-        f"'{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
-        "install torch with CUDA there, or use --device cpu"
-    )
 
 
 def _main(stack: Path, device: str, plugins: WorkerPlugins, environment: dict[str, str], alive: Connection) -> None:

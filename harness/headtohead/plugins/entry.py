@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from headtohead.errors import HeadToHeadError
 from headtohead.schema.sections import Options as Options
 
 if TYPE_CHECKING:
@@ -55,6 +57,18 @@ class Entry:
     # Methods by which entries of the family act, and names that the attribute properties of an entry can contain.
     hooks: ClassVar[tuple[str, ...]] = ()
     known_properties: ClassVar[frozenset[str]] = frozenset()
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Import names of the packages that a launcher or logger requires. The extra of a built-in entry has its name."""
+
+    @classmethod
+    def require(cls) -> None:
+        """Raise HeadToHeadError if a package is missing. Called before training."""
+        for package in cls.packages:
+            if importlib.util.find_spec(package) is None:
+                is_built_in = cls.__module__.startswith("headtohead_plugins.")
+                named = f"'headtohead[{cls.entry_name}]'" if is_built_in else package
+                raise HeadToHeadError(f"'{cls.entry_name}' requires the package {package}; run pip install {named}")
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:

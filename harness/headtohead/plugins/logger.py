@@ -6,13 +6,11 @@ unreachable tracker neither delays nor loses a run.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Entry
 
 
@@ -51,12 +49,6 @@ class Logger(Entry):
     what an earlier object has written and returns -1.
     """
 
-    packages: ClassVar[tuple[str, ...]] = ()
-    """Import names of the packages that the logger requires."""
-
-    extra: ClassVar[str] = ""
-    """Extra of headtohead that installs them, for messages."""
-
     def __init__(self, run: LoggedRun) -> None:
         self.run = run
 
@@ -80,14 +72,3 @@ class Logger(Entry):
 
     def abort(self) -> None:
         """Release what ``begin`` has opened. Called after an exception of another call, before a new object begins."""
-
-    @classmethod
-    def require(cls) -> None:
-        """Raise HeadToHeadError if a package is missing. Called before training."""
-        for package in cls.packages:
-            if importlib.util.find_spec(package) is None:
-                named = f"'headtohead[{cls.extra}]'" if cls.extra else package
-                raise HeadToHeadError(
-                    f"logger '{cls.entry_name}' requires the package {package}; pip install {named}, or leave out "
-                    f"--logger {cls.entry_name}"
-                )

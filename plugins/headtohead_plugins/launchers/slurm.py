@@ -1,4 +1,4 @@
-"""Trains stacks as Slurm jobs, submitted as arrays by submitit. The runs folder must be shared.
+"""Trains stacks as Slurm jobs, submitted by submitit. The runs folder must be shared.
 
 ``h2h run`` waits for its jobs and cancels them if it is interrupted. If ``h2h run`` is killed, its jobs continue. The
 same command finds them by the job id in each stack's folder and waits for them.
@@ -9,44 +9,31 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import redirect_stderr
+from collections.abc import Generator
+from contextlib import redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from headtohead.plugin import (
-    ClusterLauncher,
-    HeadToHeadError,
-    Job,
-    Launcher,
-    Options,
-    RemoteJob,
-    exchange_folder,
-    hookimpl,
-    run_program,
-    without_working_directory,
-)
+from headtohead.plugin import ClusterLauncher, HeadToHeadError, Job, Launcher, Options, cache_root, hookimpl
 
 QUEUE_SECONDS = 10.0
 """Time between queries of Slurm's queue."""
 
 
 class SlurmOptions(Options):
-    """Resources of a job, and options of sbatch."""
+    """Resources of a job. Other names are options of sbatch, such as ``partition`` or ``account``."""
+
+    model_config = ConfigDict(extra="allow")
 
     executor: Literal["slurm", "local"] = Field(default="slurm", description="local: processes on this machine")
-    partition: str | None = Field(default=None, description="partition of the jobs")
     minutes: int = Field(default=1440, ge=1, le=10**6, description="time limit of a job in minutes")
     cpus: int = Field(default=1, ge=1, le=1024, description="CPU cores of a job, with a thread each")
     gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job; 1 trains on the GPU")
     memory_gb: float | None = Field(default=None, gt=0, le=10**6, description="memory of a job in GB")
     setup: list[str] = Field(default_factory=list, description="shell commands before the job: [module load cuda]")
-    extra: dict[str, str] = Field(
-        default_factory=dict, description="further options of sbatch by long name, such as account"
-    )
 
 
 class SlurmLauncher(ClusterLauncher):
@@ -54,12 +41,12 @@ class SlurmLauncher(ClusterLauncher):
 
     Options = SlurmOptions
     options: SlurmOptions
+    packages = ("submitit",)
 
-    _queued: set[str] | None = None
-    _last_query = -QUEUE_SECONDS
+    _queue: list[str] | None = None
+    _query_time = -QUEUE_SECONDS
 
     def gpus(self) -> int:
-        """Return 1 if each job has a GPU."""
         return self.options.gpus
 
     def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
@@ -75,91 +62,65 @@ class SlurmLauncher(ClusterLauncher):
         # Otherwise assume a node like this machine, whose cores share its memory.
         return super().memory(device, 1 if device == "cuda" else os.cpu_count() or 1)
 
-    def submit(self, jobs: Sequence[Job], workers: int) -> list[Any]:
-        """Find jobs that Slurm already has, and submit an array of the others for each number of threads."""
-        try:
-            import submitit
-        except ModuleNotFoundError as error:
-            raise HeadToHeadError("launcher 'slurm' requires submitit; run pip install 'headtohead[slurm]'") from error
-        folder = exchange_folder(jobs[0])
-        handles: dict[Job, Any] = {}
-        new: dict[int, list[Job]] = {}
-        for job in jobs:
-            job_id = job.stack / self.job_file
-            if job_id.exists() and job_id.read_text() in (self.queued() or ()):
-                handles[job] = submitit.SlurmJob(folder=folder, job_id=job_id.read_text())
-            else:
-                new.setdefault(job.threads, []).append(job)
-        for threads, group in new.items():
-            executor = self._executor(submitit, folder, threads, len(group))
-            try:
-                # The error contains the output of sbatch too.
-                with redirect_stderr(StringIO()), without_working_directory(), executor.batch():
-                    submitted = [executor.submit(RemoteJob.of(job).train) for job in group]
-            except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
-                reason = str(error).strip().splitlines()[-1]
-                raise HeadToHeadError(f"Slurm rejected the job: {reason}") from error
-            for job, handle in zip(group, submitted, strict=True):
-                handles[job] = handle
-                (job.stack / self.job_file).write_text(handle.job_id)
-        for handle in handles.values():
-            handle.last_seen = time.monotonic()
-        return [handles[job] for job in jobs]
+    def run(self, job: Job, workers: int) -> Generator[int | str | None]:
+        """Submit a job, or find the job that Slurm already has."""
+        import submitit
 
-    def end(self, job: Job, handle: Any) -> int | str | None:
-        """Return the result of a job, and remove its files in the exchange folder."""
-        name, log = f"job {handle.job_id}", handle.paths.stderr
+        is_local = self.options.executor == "local"
+        folder, job_file = cache_root() / "launchers", job.stack / "slurm-job"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if job_file.exists() and not is_local and self._is_queued(job_file.read_text()):
+            handle = submitit.SlurmJob(folder, job_file.read_text())
+        else:
+            handle = self._submit(submitit, folder, job)
+            job_file.write_text(handle.job_id)
+        name, last_seen = f"job {handle.job_id} (log: {handle.paths.stderr})", time.monotonic()
+        try:
+            # The result may appear after the job has left the queue.
+            while not handle.paths.result_pickle.exists() and time.monotonic() - last_seen < 2 * QUEUE_SECONDS:
+                if not handle.done() if is_local else self._is_queued(handle.job_id):
+                    last_seen = time.monotonic()
+                yield None
+        except BaseException:
+            handle.cancel(check=False)
+            raise
+        finally:
+            job_file.unlink(missing_ok=True)
         if not handle.paths.result_pickle.exists():
-            return self.ended(job, f"{name} ended without a result; see {log}") if self._gone(handle) else None
-        if (error := handle.exception()) is not None:
-            return self.ended(job, f"{name} failed: {str(error).strip().partition(chr(10))[0]}; see {log}", lost=False)
-        result: int | str = handle.result()
-        for path in handle.paths.folder.glob(f"{handle.job_id}_*"):
-            path.unlink(missing_ok=True)
-        return result
+            yield self.lost(job, f"{name} ended without a result")
+        elif handle.exception() is not None:
+            yield f"of {name} cannot run headtohead"
+        else:
+            result = handle.result()
+            for path in folder.glob(f"{handle.job_id}_*"):
+                path.unlink(missing_ok=True)
+            yield result
 
-    def _gone(self, handle: Any) -> bool:
-        """Return whether the last queries did not find the job; more than one, since a result file may appear late."""
-        if self.options.executor == "local":
-            return bool(handle.done() and not handle.paths.result_pickle.exists())
-        queued = self.queued()
-        if queued is None or handle.job_id in queued:
-            handle.last_seen = time.monotonic()
-        return bool(time.monotonic() - handle.last_seen > 2 * QUEUE_SECONDS)
-
-    def cancel(self, handle: Any) -> None:
-        """Cancel a job."""
-        handle.cancel(check=False)
-
-    def queued(self) -> set[str] | None:
-        """Return the ids of the user's jobs in Slurm's queue, queried every ``QUEUE_SECONDS``; None if unknown."""
-        if self.options.executor == "slurm" and time.monotonic() - self._last_query >= QUEUE_SECONDS:
-            self._last_query = time.monotonic()
-            command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
-            try:
-                self._queued = set(run_program(command, timeout=60, check=True).stdout.split())
-            except (OSError, subprocess.SubprocessError):
-                self._queued = None
-        return self._queued
-
-    def _executor(self, submitit: Any, folder: Path, threads: int, jobs: int) -> Any:
-        options = self.options
+    def _submit(self, submitit: Any, folder: Path, job: Job) -> Any:
         try:
-            executor = submitit.AutoExecutor(folder=folder, cluster=options.executor)
-        except RuntimeError as error:
-            raise HeadToHeadError("launcher 'slurm' cannot find srun; start h2h where Slurm is installed") from error
-        partition = {"partition": options.partition} if options.partition else {}
-        executor.update_parameters(
-            name="h2h",
-            timeout_min=options.minutes,
-            cpus_per_task=threads,
-            gpus_per_node=options.gpus,
-            **({"mem_gb": options.memory_gb} if options.memory_gb else {}),
-            slurm_array_parallelism=jobs,
-            slurm_setup=options.setup,
-            slurm_additional_parameters=partition | options.extra,
-        )
-        return executor
+            executor = submitit.AutoExecutor(folder, cluster=self.options.executor)
+            executor.update_parameters(
+                name="h2h",
+                timeout_min=self.options.minutes,
+                cpus_per_task=job.threads,
+                gpus_per_node=self.options.gpus,
+                mem_gb=self.options.memory_gb,
+                slurm_setup=self.options.setup,
+                slurm_additional_parameters=self.options.model_extra,
+            )
+            with redirect_stderr(StringIO()):  # the error contains the output of sbatch too
+                return executor.submit(self.train, *self.arguments(job))
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            raise HeadToHeadError(f"cannot submit to Slurm: {str(error).strip().splitlines()[-1]}") from error
+
+    def _is_queued(self, job_id: str) -> bool:
+        """Return whether Slurm's queue, read every ``QUEUE_SECONDS``, has a job; True while squeue fails."""
+        if time.monotonic() - self._query_time >= QUEUE_SECONDS:
+            self._query_time, self._queue = time.monotonic(), None
+            command = ["squeue", "--me", "--noheader", "--format=%i"]
+            with suppress(OSError, subprocess.SubprocessError):
+                self._queue = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=60).split()
+        return self._queue is None or job_id in self._queue
 
 
 @hookimpl

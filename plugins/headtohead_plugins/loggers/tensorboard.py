@@ -14,7 +14,6 @@ class TensorBoardLogger(Logger):
     """Writes TensorBoard event files: a scalar per metric, and the results at the last step."""
 
     packages = ("tensorboard",)
-    extra = "tensorboard"
 
     def begin(self) -> int:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter

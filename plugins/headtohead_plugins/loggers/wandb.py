@@ -18,7 +18,6 @@ class WandbLogger(Logger):
     """Logs to Weights & Biases, online or offline: metrics by step, and the results as the summary."""
 
     packages = ("wandb",)
-    extra = "wandb"
 
     def begin(self) -> int:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")

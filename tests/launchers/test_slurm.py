@@ -80,7 +80,8 @@ def test_no_job_outlives_an_interrupted_command(
         request.getfixturevalue("slurm")
     study.write(base={"train": {"steps": 1_000_000}})
     with study.started(*launcher, "--workers", "2") as parent:
-        wait_for(lambda: len(study.holders_of_stacks()) == 2, parent=parent)
+        # While it lays out the study, the command itself holds the leases.
+        wait_for(lambda: len(numbers(study)) == 2 == len(study.holders_of_stacks()), parent=parent)
         workers = list(study.holders_of_stacks().values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=150)
@@ -92,7 +93,7 @@ def test_slurm_gives_the_same_results_and_keeps_jobs_of_a_killed_command(
     study: ClusterStudy, here: ClusterStudy
 ) -> None:
     with study.started("--launcher", "slurm", "--workers", "2") as parent:
-        wait_for(lambda: bool(study.holders_of_stacks()), parent=parent)
+        wait_for(lambda: len(numbers(study)) == 2 and study.holders_of_stacks(), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
     before = numbers(study)

@@ -48,6 +48,7 @@ class Node:
             command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
         # Ray's tasks have low priority (nice 15): beside other tests they would starve.
         environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
+        environment["RAY_raylet_start_wait_time_s"] = "120"  # for a busy machine
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         output = b""
         assert process.stdout is not None

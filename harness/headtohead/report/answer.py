@@ -57,8 +57,8 @@ def answer(analysis: Analysis) -> str:
     ]
     found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
     if found and len(metrics) == 1:
-        seeds, effect = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
-        sentences.append(f"With {seeds} this study finds differences of {effect} or more (80 % power).")
+        seeds, least = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
+        sentences.append(f"With {seeds} this study finds differences of {least} or more (80 % power).")
     named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
     return opening + " ".join(sentences).replace("against baseline", named, 1)
 

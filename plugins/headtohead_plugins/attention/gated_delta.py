@@ -63,7 +63,7 @@ class GatedDelta(Attention):
         for entry in setting.config.masking.decoder.pattern:
             declared = registered("masking", entry.name)(entry.options).role_properties("decoder") or frozenset()
             if not {"hides-future", "shows-the-rest"} <= declared:
-                return f"gated-delta reads all earlier tokens and no later one; masking {entry.name} shows others"
+                return f"gated-delta reads all tokens up to the query's; use padding-causal or causal, not {entry.name}"
         return None
 
     def build(self) -> None:

@@ -9,8 +9,8 @@ frequencies, those that turn at most ``alpha`` times are divided by s, and a ram
 multiplied by 0.1 ln(s) + 1, so that scores grow by its square. As in the authors' code, the ramp is linear in the index
 of the pair and begins and ends at whole numbers.
 Training is that of ``rotary``. Every evaluation is scaled, of validation data and of short sequences, too: a rotation
-depends on its position alone, because cached keys are not rotated again when a sequence grows beyond L. To measure
-longer sequences alone, choose ``test_lengths`` above the training length.
+depends on its position alone, because cached keys are not rotated again when a sequence grows beyond L. A contrast with
+``lengths`` above the training length compares longer sequences alone.
 Departs from the papers: no fine-tuning with the changed frequencies.
 """
 

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ import yaml
 
 import headtohead as h2h
 from headtohead.cli.run import recorded_command
-
-H2h = Callable[..., object]
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 

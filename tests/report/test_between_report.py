@@ -18,7 +18,6 @@ from made.block_oracle import expected_test, scores_of
 
 ENDS = {"model.norm": ["pre", "post"], "model.mask_value": ["-inf", "-1e9"], "train.lr": [0.001, 0.002]}
 NAMES = tuple(ENDS)
-SEEDS = (1, 2, 3, 4, 5, 6)
 
 
 def score(axes: Mapping[str, Any], seed: int) -> float:

@@ -91,7 +91,7 @@ class GatedDelta(Attention):
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return W."""
         products, system, beta = self._factors(q, k)
-        inner = torch.linalg.solve_triangular(system, products, upper=False, left=False, unitriangular=True)
+        inner: Tensor = torch.linalg.solve_triangular(system, products, upper=False, left=False, unitriangular=True)
         return inner * beta.transpose(-2, -1)
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -104,7 +104,8 @@ class GatedDelta(Attention):
             return (weights @ v.to(weights.dtype)).to(v.dtype)
         products, system, beta = self._factors(q, k)
         values = beta * (v if mask is None else v * mask.any(-2).unsqueeze(-1))
-        return (products @ torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)).to(v.dtype)
+        inner: Tensor = torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)
+        return (products @ inner).to(v.dtype)
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return the normalised heads times their gates."""

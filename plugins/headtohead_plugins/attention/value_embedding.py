@@ -54,9 +54,10 @@ class ValueEmbedding(Attention):
         if not self.embeds:
             return values
         first_rows = torch.arange(len(ids), device=ids.device)[:, None, None] * self.table.shape[1]
-        embedded = torch.embedding(self.table.flatten(0, 1), ids + first_rows)
-        of_values, of_tokens = self.shares[:, :, None, None, None, None].unbind(1)
-        return of_values * values + of_tokens * embedded.unflatten(-1, (values.shape[2], -1)).transpose(2, 3)
+        embedded: Tensor = torch.embedding(self.table.flatten(0, 1), ids + first_rows)
+        embedded = embedded.unflatten(-1, (values.shape[2], -1)).transpose(2, 3)
+        shares = self.shares[:, :, None, None, None, None]
+        return shares[:, 0] * values + shares[:, 1] * embedded
 
 
 @hookimpl

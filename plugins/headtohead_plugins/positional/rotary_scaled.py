@@ -84,7 +84,7 @@ class RotaryScaled(Positional):
 
     def build(self) -> None:
         entry: type[Positional] = registered("positional", "rotary")
-        self.plain = entry(entry.Options(theta=self.options.theta), self.context)
+        self.plain = entry(entry.Options.model_validate({"theta": self.options.theta}), self.context)
 
     def formula(self) -> str:
         scaled = {"linear": "θ_i / s", "ntk": "(θ s^{d/(d−2)})^{−2i/d}", "yarn": "θ_i (1 − r_i + r_i / s)"}

@@ -18,7 +18,7 @@ from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDI
 from headtohead.storage.metrics import counted, higher_is_better, readable, show
 from headtohead.storage.states import RESULTS
 
-MAX_ROWS = 6
+MAX_ROWS = 12
 """Maximum number of contrasts with a row; the tables of the contrasts have all."""
 
 MAX_NAMED = 4
@@ -187,7 +187,7 @@ def with_ends(summary: Summary, metric: str) -> str:
 
 
 def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
+    return ", ".join(f"{count} {name if count == 1 else name.removesuffix('s')}" for name, count in counts.items())
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:

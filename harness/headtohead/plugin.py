@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headtohead.children import run_program as run_program
     from headtohead.config.project import cache_root as cache_root
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.cluster import ClusterLauncher as ClusterLauncher
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import NotHashed as NotHashed
 
 _NAMES = {
+    "headtohead.children": "run_program",
     "headtohead.config.project": "cache_root",
     "headtohead.errors": "HeadToHeadError",
     "headtohead.execution.cluster": "ClusterLauncher",

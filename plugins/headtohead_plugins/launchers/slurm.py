@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from headtohead.plugin import ClusterLauncher, HeadToHeadError, Job, Launcher, Options, cache_root, hookimpl
+from headtohead.plugin import ClusterLauncher, HeadToHeadError, Job, Options, cache_root, hookimpl, run_program
 
 QUEUE_SECONDS = 10.0
 """Time between queries of Slurm's queue."""
@@ -119,10 +119,10 @@ class SlurmLauncher(ClusterLauncher):
             self._query_time, self._queue = time.monotonic(), None
             command = ["squeue", "--me", "--noheader", "--format=%i"]
             with suppress(OSError, subprocess.SubprocessError):
-                self._queue = subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, timeout=60).split()
+                self._queue = run_program(command, check=True, timeout=60).stdout.split()
         return self._queue is None or job_id in self._queue
 
 
 @hookimpl
-def register_launchers() -> dict[str, type[Launcher]]:
+def register_launchers() -> dict[str, type[ClusterLauncher]]:
     return {"slurm": SlurmLauncher}

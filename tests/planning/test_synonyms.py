@@ -36,7 +36,7 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("train.min_lr", "; did you mean 'final_lr'?"),
         ("model.final_logit_softcapping", "; did you mean 'logit_softcap'?"),
         ("train.grad_clip", "; did you mean 'clip_norm'?"),
-        ("train.seed", "; did you mean 'seeds', a field of the experiment file outside base?"),
+        ("train.seed", "; write 'seeds' at the top level of the experiment file, outside base"),
         ("train.device", DEVICE),
         ("model.vocab_size", "; did you mean 'data.vocabulary.max_size'?"),
         ("model.attention", "; did you mean 'attention', a field of base?"),

@@ -47,7 +47,7 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
             of_base = "" if head else ", a field of base"
             return f"; did you mean 'base.{wanted}'?" if section == "file" else f"; did you mean '{wanted}'{of_base}?"
         if wanted in ExperimentFile.model_fields:
-            return f"; did you mean '{wanted}', a field of the experiment file outside base?"
+            return f"; write '{wanted}' at the top level of the experiment file, outside base"
     return nearest(name, fields)
 
 

@@ -9,6 +9,7 @@ from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.planner import make_plan
 from headtohead.planning.power import Power
 from headtohead.planning.stacking import local_stacks, processors
+from headtohead.plugins.attention import Attention
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import load_registry
@@ -397,3 +398,20 @@ def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     }
     assert all(entry.summary for entry in entries)
     assert plan("", seeds=1).record().entries == ()
+
+
+@pytest.mark.parametrize("hook", ["mix_embeddings", "mix_tokens", "project", "embed_values"])
+def test_a_style_with_a_hook_of_self_attention_is_excluded_from_cross_attention(hook):
+    style = type("Own", (Attention,), {hook: lambda self, *arguments: arguments[0]})
+
+    class Planted:
+        @hookimpl
+        def register_attentions(self):
+            return {"own": style}
+
+    registry = load_registry(objects=[Planted()])
+    reasons = [
+        find_incompatibility(resolve({"train": {"epochs": 1}, "attention": attention}, registry), {}, registry)
+        for attention in ("own", {"cross": "own"}, {"encoder": "own", "decoder": "own"})
+    ]
+    assert reasons == ["own is defined for self-attention; use another attention.cross"] * 2 + [None]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.component import Component, Geometry
-from headtohead.plugins.entry import Options
+from headtohead.plugins.entry import Options, Setting
 
 if TYPE_CHECKING:
     from headtohead.schema.run_config import ModelConfig
@@ -121,6 +121,14 @@ class Attention(Component):
             raise HeadToHeadError(f"{cls.entry_name} needs kv_heads to divide heads, got {kv_heads} and {model.heads}")
         width = model.d_model // model.heads
         return Geometry(model.heads, kv_heads, width, width, width**-0.5)
+
+    @classmethod
+    def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
+        """Exclude cross-attention if the style overrides a hook of self-attention, which would not be called there."""
+        hooks = ("mix_embeddings", "mix_tokens", "project", "embed_values")
+        if setting.role != "cross" or all(getattr(cls, hook) is getattr(Attention, hook) for hook in hooks):
+            return None
+        return f"{cls.entry_name} is defined for self-attention; use another attention.cross"
 
     @classmethod
     def depends_on_order(cls, options: Options) -> bool:

@@ -18,7 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Attention, Geometry, ModelConfig, Setting, hookimpl
+from headtohead.plugin import Attention, Geometry, ModelConfig, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 EPS = 1e-6
@@ -60,13 +60,6 @@ class MultiHeadLatent(Attention):
         shared = options.rotary_width
         width = split.key_width + (max(2, split.key_width // 4 * 2) if shared is None else shared)
         return Geometry(split.heads, split.heads, width, split.value_width, width**-0.5)
-
-    @classmethod
-    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Exclude cross-attention."""
-        if setting.role != "cross":
-            return None
-        return "multi-head-latent is defined for self-attention; use another attention.cross"
 
     def build(self) -> None:
         geometry, d_model, options = self.context.geometry, self.context.d_model, self.options

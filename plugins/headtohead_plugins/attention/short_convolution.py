@@ -15,8 +15,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
-from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Attention, HeadOptions, hookimpl
 
 
 class ShortConvolutionOptions(HeadOptions):
@@ -31,13 +30,6 @@ class ShortConvolution(Attention):
     Options = ShortConvolutionOptions
     options: ShortConvolutionOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
-
-    @classmethod
-    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Exclude cross-attention."""
-        if setting.role != "cross":
-            return None
-        return "short-convolution is defined for self-attention; use another attention.cross"
 
     def build(self) -> None:
         kernel = self.options.kernel

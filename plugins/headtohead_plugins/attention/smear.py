@@ -15,8 +15,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
-from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Attention, HeadOptions, hookimpl
 
 
 class SmearOptions(HeadOptions):
@@ -31,13 +30,6 @@ class Smear(Attention):
     Options = SmearOptions
     options: SmearOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
-
-    @classmethod
-    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Exclude cross-attention."""
-        if setting.role != "cross":
-            return None
-        return "smear is defined for self-attention; use another attention.cross"
 
     def build(self) -> None:
         if self.context.layer == 0:

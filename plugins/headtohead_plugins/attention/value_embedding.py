@@ -14,8 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead.plugin import Attention, HeadOptions, Setting, hookimpl
-from headtohead.plugin import Options as BaseOptions
+from headtohead.plugin import Attention, HeadOptions, hookimpl
 
 
 class ValueEmbeddingOptions(HeadOptions):
@@ -30,13 +29,6 @@ class ValueEmbedding(Attention):
     Options = ValueEmbeddingOptions
     options: ValueEmbeddingOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "split-heads"}
-
-    @classmethod
-    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Exclude cross-attention."""
-        if setting.role != "cross":
-            return None
-        return "value-embedding is defined for self-attention; use another attention.cross"
 
     def build(self) -> None:
         layer, ends = self.context.layer or 0, self.options.ends

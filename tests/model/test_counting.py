@@ -74,6 +74,15 @@ def test_flops_equal_a_count_by_hand(attention):
     assert counted(attention).flops_per_token == total / T
 
 
+def test_flops_of_a_triangular_system_are_counted():
+    heads, plain = 4, counted("split-heads").flops_per_token
+    projections = 2 * D * (3 * D + 2 * heads) + 2 * D * D  # queries, keys, values, two numbers per head; gates
+    products = 3 * 2 * T * D  # queries and keys, keys and keys, results
+    solution = T * D
+    extra = projections + products + solution - 2 * D * 3 * D - 2 * 2 * T * D
+    assert counted({"decoder": "gated-delta"}).flops_per_token == plain + 2 * extra
+
+
 NORM, FEED_FORWARD = 2 * D, linear(D, FF) + linear(FF, D)
 ATTENTION = 4 * linear(D, D)
 

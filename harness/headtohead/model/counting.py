@@ -31,6 +31,12 @@ from headtohead.storage.experiment import ModelCounts
 MAX_CPU_FLOPS = 2**34
 """Most FLOPs of a pass on the CPU; larger models are counted on the device ``meta``."""
 
+FORMULAS: Mapping[Any, Callable[..., int]] = {
+    **flop_registry,
+    torch.ops.aten.linalg_solve_triangular: lambda system, right, **_: right.numel() * system.shape[-1],
+}
+"""FLOPs of operations: torch's formulas, and forward substitution, which torch has none for."""
+
 _COUNTED: dict[tuple[object, ...], ModelCounts] = {}
 
 
@@ -101,7 +107,7 @@ def _is_small(config: RunConfig, words: int, length: int) -> bool:
 
 
 class Operations(TorchDispatchMode):
-    """Counts the FLOPs of matrix products, using torch's formulas."""
+    """Counts the FLOPs of matrix products and triangular systems."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -118,8 +124,7 @@ class Operations(TorchDispatchMode):
         """Execute an operation and count its FLOPs."""
         named = kwargs or {}
         out = func(*args, **named)
-        formula: Callable[..., int] | None = flop_registry.get(func.overloadpacket)
-        if formula is not None:
+        if formula := FORMULAS.get(func.overloadpacket):
             self.flops += formula(*args, **named, out_val=out)
         return out
 

@@ -73,7 +73,7 @@ site: .venv/installed-dev | $(filter docs,$(MAKECMDGOALS))
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
-	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,700 \
+	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,905 \
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
 
 clean:

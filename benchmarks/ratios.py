@@ -31,8 +31,8 @@ def main(words: list[str] | None = None) -> None:
     torch.set_num_threads(1)
     loaded, device = load_file(options.experiment, options.set), torch.device("cpu")
     design = expand(loaded, loaded.load_plugins())
-    trainings = [StackTraining(own.config, [1], prepare(own.config.data, cache_root()), device)
-                 for own in design.variants]  # fmt: skip
+    configs = [variant.config for variant in design.variants]
+    trainings = [StackTraining(config, [1], prepare(config.data, cache_root()), device) for config in configs]
     batches = [training._batches() for training in trainings]
     steps = [
         lambda own=own, batch=batch: own._step(batch) for own, batch in zip(trainings, map(next, batches), strict=True)

@@ -124,7 +124,7 @@ class Attention(Component):
 
     @classmethod
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
-        """Exclude cross-attention if the style overrides a hook of self-attention, which would not be called there."""
+        """Return a reason for cross-attention if the style overrides a hook that the core calls in self-attention only."""
         hooks = ("mix_embeddings", "mix_tokens", "project", "embed_values")
         if setting.role != "cross" or all(getattr(cls, hook) is getattr(Attention, hook) for hook in hooks):
             return None
@@ -216,7 +216,7 @@ class Attention(Component):
         return x
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values of a style with projections of its own in self-attention.
+        """Return queries, keys and values of self-attention, for a style that replaces the projections.
 
         The core then creates no projections of queries, keys and values. A result may depend on its token only.
 

@@ -124,7 +124,7 @@ class Attention(Component):
 
     @classmethod
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
-        """Return a reason for cross-attention if the style overrides a hook that the core calls in self-attention only."""
+        """Return a reason for cross-attention if the style overrides a hook that is called in self-attention only."""
         hooks = ("mix_embeddings", "mix_tokens", "project", "embed_values")
         if setting.role != "cross" or all(getattr(cls, hook) is getattr(Attention, hook) for hook in hooks):
             return None

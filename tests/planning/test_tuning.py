@@ -207,6 +207,7 @@ def test_a_sweep_that_never_gets_worse_ends_at_the_edge(finished):
     found, sweeps = finished("tune: {train.lr: auto}", lambda name, lr, dropout, seed: lr)
     assert (sweeps, len(found.tuning.settings["baseline"])) == (4, 7)
     assert found.tuning.variants["baseline"].at_the_edge == ("train.lr",)
+    assert "the best value is at the edge of the sweep" in overview(found).sections["tuned"][0]
 
 
 def test_a_coarse_sweep_is_noted(plan):

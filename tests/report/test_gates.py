@@ -23,14 +23,31 @@ GATES = {
     "control": "known to be worse",
     "variance": "times as much over seeds",
     "collapse": "1 of rotary",
+    "edge": "best value of train.lr for sinusoidal is at the edge",
+    "coarse": "may have missed the best setting of a variant: 3 values of train.lr",
 }
+
+
+def tuning(at_the_edge: list[str], coarse: str = "") -> dict[str, Any]:
+    """Return the record of a sweep with the chosen value of the baseline at its edge, or inside."""
+    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
+    variant = {"chosen": {"train.lr": 0.001}, "at_the_edge": at_the_edge, "tried": tried}
+    sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001, 1002]}
+    return {**sweep, "coarse": coarse, "variants": {"sinusoidal": variant}}
+
+
 Study = Callable[..., Report]
 
 
 @pytest.fixture
 def study(made: ModuleType, tmp_path: Path) -> Study:
     def write(
-        level: float, effect: float, sds: Mapping[str, float] = {}, lost: tuple[Any, ...] = (), **changes: Any
+        level: float,
+        effect: float,
+        sds: Mapping[str, float] = {},
+        lost: tuple[Any, ...] = (),
+        tuned: dict[str, Any] | None = None,
+        **changes: Any,
     ) -> Report:
         def score(axes: Mapping[str, Any], seed: int) -> float:
             name = str(axes["positional"])
@@ -43,7 +60,7 @@ def study(made: ModuleType, tmp_path: Path) -> Study:
         options = {"axes": AXES, "one_at_a_time": True} | changes
         folder = made.write_study(tmp_path, made.Study(maps=False, score=score, **options))
         margin = {"value": 0.03, "since": "2026-01-01T00:00:00Z", "late": False}
-        made.edit(folder, margins={"test/exact_match": margin})
+        made.edit(folder, margins={"test/exact_match": margin}, tuning=tuned)
         return Report(Analysis(load_frames(folder)))
 
     return write
@@ -64,6 +81,8 @@ def study(made: ModuleType, tmp_path: Path) -> Study:
             id="two variants",
         ),
         pytest.param(0.8, -0.3, {"lost": (("rotary", 3),)}, {"collapse"}, id="a collapsed run"),
+        pytest.param(0.8, -0.3, {"tuned": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"),
+        pytest.param(0.8, -0.3, {"tuned": tuning([], "3 values of train.lr")}, {"coarse"}, id="a coarse sweep"),
         pytest.param(0.98, -0.3, {"lost": (("rotary", 2), ("sinusoidal", 3))}, {"collapse", "room"}, id="both"),
     ],
 )

@@ -60,17 +60,15 @@ def compare_with_best(
     if min(variants, seeds) < 2:
         raise ValueError(f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}")
     scale = float(np.nanmax(np.abs(x)))
-    others = [np.delete(x, own, axis=0) for own in range(variants)]
+    differences, others = x - x[:, None], ~np.eye(variants, dtype=bool)  # [own, other, seed]: other minus own
 
     def over_looks(p: float) -> float:
         return looks.adjusted(p, sides=1) if looks else p
 
-    worse = [
-        (variants - 1) * over_looks(float(one_sided_p(rest - row, 0.0, scale).min()))
-        for row, rest in zip(x, others, strict=True)
-    ]
+    smallest = one_sided_p(differences, 0.0, scale).min(axis=1, initial=1.0, where=others)
+    worse = [(variants - 1) * over_looks(float(p)) for p in smallest]
     equivalence = [math.nan] * variants
     if margin:
-        largest = (float(one_sided_p(row - rest, -margin, scale).max()) for row, rest in zip(x, others, strict=True))
-        equivalence = holm([over_looks(p) for p in largest])
+        largest = one_sided_p(-differences, -margin, scale).max(axis=1, initial=0.0, where=others)
+        equivalence = holm([over_looks(float(p)) for p in largest])
     return [BestComparison(min(1.0, p), q) for p, q in zip(worse, equivalence, strict=True)]

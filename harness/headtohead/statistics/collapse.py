@@ -11,7 +11,7 @@ from scipy.special import betaincinv, gammaln
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
-DEVIATIONS = 10.0
+DEVIATIONS = 20.0
 """Distance of a collapsed run from its variant's median, in median absolute deviations of the log of the loss."""
 
 
@@ -24,8 +24,8 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
       of its variant or of all runs (the larger ones), and
     - its loss is above that of every other variant's run that is not as far from its own median.
 
-    The second rule flags at most 1 % of healthy runs whose losses are normal, heavy-tailed or lognormal, from six
-    seeds on (``benchmarks/simulation.py``). Without a second variant, only the first rule applies.
+    From six seeds on, the rule flags at most 1 % of healthy runs with normal, heavy-tailed, lognormal or bounded log
+    losses (``benchmarks/simulation.py``). Without a second variant, only the first condition applies.
 
     Args:
         losses: Final validation losses ``[variant][seed]``.

@@ -4,7 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
+
+from headtohead.report.writing import write_report
 
 REPORTS = Path(__file__).parents[2] / "reports"
 
@@ -12,6 +15,28 @@ REPORTS = Path(__file__).parents[2] / "reports"
 def test_committed_reports_are_recomputed(benchmark, capsys):
     folders = sorted(str(file.parent) for file in REPORTS.rglob("answer.json"))
     assert benchmark("recompute").main(folders) == 0, capsys.readouterr().out
+
+
+def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none"]},
+        score=lambda axes, seed: 0.6 + 0.1 * (axes["positional"] == "rotary") + 0.01 * ((seed * 5) % 7),
+        maps=False,
+    )
+    folder = made.write_study(tmp_path, study)
+    sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+    own = {"name": "long", "lengths": [9, 14]}, {"name": "short", "lengths": [9, 14], "against_lengths": [1, 8]}
+    record = json.loads((folder / "experiment.json").read_text())
+    made.edit(folder, contrasts=[*record["contrasts"], *(sides | lengths for lengths in own)])
+    written = write_report(folder, tmp_path / "reports")
+    answer = json.loads(written.json.read_text())
+    assert [found["against_lengths"] for found in answer["contrasts"] if found["lengths"]] == [None, [1, 8]]
+    assert benchmark("recompute").main([str(written.folder)]) == 0
+    assert "0 different, 0 skipped" in capsys.readouterr().out
+    table = pd.read_csv(written.csv)
+    table.loc[0, "test/exact_match/9-14"] += 0.001
+    table.to_csv(written.csv, index=False)
+    assert benchmark("recompute").main([str(written.folder)]) == 1
 
 
 @pytest.mark.parametrize("field", ["difference", "holm_p", "paired_p"])

@@ -13,6 +13,7 @@ from shutil import get_terminal_size
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
+from headtohead.analysis.contrasts import sides
 from headtohead.analysis.study import Analysis
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
@@ -155,6 +156,11 @@ def _table(analysis: Analysis) -> str:
         for name in ("steps", "seconds"):
             found = {slug: getattr(variant, name) for slug, variant in target.variants.items()}
             table[f"{name}_to_target/{target.metric}"] = [found[slug].get(seed, math.nan) for slug, seed in keys]
+    declared = (side for contrast in analysis.families.declared.contrasts for pair in sides(contrast) for side in pair)
+    for side in dict.fromkeys(side._replace(slug="") for side in declared if side.lengths):
+        by_slug = {slug: side._replace(slug=slug).scores(analysis.frames) for slug, _ in keys}
+        name = f"{side.metric}/{side.lengths[0]}-{side.lengths[1]}"
+        table[name] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -159,8 +159,8 @@ def _table(analysis: Analysis) -> str:
     declared = (side for contrast in analysis.families.declared.contrasts for pair in sides(contrast) for side in pair)
     for side in dict.fromkeys(side._replace(slug="") for side in declared if side.lengths):
         by_slug = {slug: side._replace(slug=slug).scores(analysis.frames) for slug, _ in keys}
-        name = f"{side.metric}/{side.lengths[0]}-{side.lengths[1]}"
-        table[name] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
+        name = "-".join(map(str, side.lengths or ()))
+        table[f"{side.metric}/{name}"] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

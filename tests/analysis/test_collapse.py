@@ -1,8 +1,10 @@
 """Collapsed runs: the rule, the exact interval and the exact test."""
 
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -25,6 +27,20 @@ HEALTHY = [1.00, 1.01, 1.02, 0.99, 0.98, 1.03]
 def test_the_rule_flags(losses: list[list[float]], flagged: set[tuple[int, int]]) -> None:
     found = collapsed(losses)
     assert {(v, s) for v, row in enumerate(found) for s, is_flagged in enumerate(row) if is_flagged} == flagged
+
+
+def test_runs_of_committed_reports_are_flagged_only_with_a_planted_loss() -> None:
+    found = []
+    for file in sorted((Path(__file__).parents[2] / "reports").rglob("results.csv")):
+        runs = pd.read_csv(file).dropna(subset="valid/loss").groupby("variant")["valid/loss"]
+        losses = [own.to_numpy() for _, own in runs]
+        assert not np.concatenate(collapsed(losses)).any(), file
+        for variant in range(len(losses) if len(losses) > 1 else 0):
+            planted = [own.copy() for own in losses]
+            planted[variant][0] = 8.0
+            found.append(collapsed(planted)[variant][0])
+    assert len(found) > 20
+    assert np.mean(found) > 0.9
 
 
 @pytest.mark.parametrize(("count", "total"), [(0, 6), (1, 6), (3, 12), (6, 6)])

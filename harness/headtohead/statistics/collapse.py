@@ -11,8 +11,8 @@ from scipy.special import betaincinv, gammaln
 
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
-DEVIATIONS = 20.0
-"""Distance of a collapsed run from its variant's median, in median absolute deviations of the log of the loss."""
+DEVIATIONS, LOG_DEVIATIONS = 25.0, 10.0
+"""Distance of a collapsed run from its variant's median, in median absolute deviations of the loss and of its log."""
 
 
 def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
@@ -20,35 +20,40 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
 
     A run collapsed if its loss is not finite, or if
 
-    - the log of its loss is further above its variant's median than `DEVIATIONS` median absolute deviations, those
-      of its variant or of all runs (the larger ones), and
+    - its loss is further above its variant's median than `DEVIATIONS` median absolute deviations, and its log than
+      `LOG_DEVIATIONS`; the deviations are those of its variant or of all runs (the larger ones), and
     - its loss is above that of every other variant's run that is not as far from its own median.
 
-    From six seeds on, the rule flags at most 1 % of healthy runs with normal, heavy-tailed, lognormal or bounded log
-    losses (``benchmarks/simulation.py``). Without a second variant, only the first condition applies.
+    From six seeds on, the rule flags at most 1 % of healthy runs with normal, heavy-tailed, lognormal or bounded losses
+    (``benchmarks/simulation.py``). Without a second variant, only a run whose loss is not finite collapsed.
 
     Args:
         losses: Final validation losses ``[variant][seed]``.
     """
     values = [np.asarray(own, dtype=np.float64) for own in losses]
-    hopeless = [~np.isfinite(own) for own in values]
-    logs = [np.log(np.maximum(own, np.finfo(np.float64).tiny)) for own in values]
-    trained = [own[~bad] for own, bad in zip(logs, hopeless, strict=True)]
-    medians = [float(np.median(own)) if len(own) else math.nan for own in trained]
-    deviations = [np.abs(own - median) for own, median in zip(trained, medians, strict=True)]
-    common = float(np.median(np.concatenate(deviations))) if any(map(len, deviations)) else math.nan
+    trained = [np.maximum(own[np.isfinite(own)], np.finfo(np.float64).tiny) for own in values]
+    logs = [np.log(own) for own in trained]
     limits = [
-        median + DEVIATIONS * max(float(np.median(own)), common) if len(own) else math.nan
+        max(limit, math.exp(min(log_limit, 700.0)))
+        for limit, log_limit in zip(_limits(trained, DEVIATIONS), _limits(logs, LOG_DEVIATIONS), strict=True)
+    ]
+    worst = [float(own[own <= limit].max(initial=-math.inf)) for own, limit in zip(trained, limits, strict=True)]
+    result = []
+    for index, own in enumerate(values):
+        others = max(worst[:index] + worst[index + 1 :], default=math.inf)
+        result.append([bool(found) for found in ~np.isfinite(own) | ((own > limits[index]) & (own > others))])
+    return result
+
+
+def _limits(samples: Sequence[np.ndarray], most: float) -> list[float]:
+    """Return the median of each sample plus ``most`` median absolute deviations; NaN for an empty sample."""
+    medians = [float(np.median(own)) if len(own) else math.nan for own in samples]
+    deviations = [np.abs(own - median) for own, median in zip(samples, medians, strict=True)]
+    common = float(np.median(np.concatenate(deviations))) if any(map(len, deviations)) else math.nan
+    return [
+        median + most * max(float(np.median(own)), common) if len(own) else math.nan
         for median, own in zip(medians, deviations, strict=True)
     ]
-    worst = [
-        float(own[own <= limit].max()) if len(own) else -math.inf for own, limit in zip(trained, limits, strict=True)
-    ]
-    result = []
-    for index, (own, bad) in enumerate(zip(logs, hopeless, strict=True)):
-        others = max(worst[:index] + worst[index + 1 :], default=math.inf)
-        result.append([bool(found) for found in bad | ((own > limits[index]) & (own > others))])
-    return result
 
 
 def rate_interval(count: int, total: int) -> Interval:

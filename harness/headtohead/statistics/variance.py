@@ -29,8 +29,7 @@ class CrossedEstimate:
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the interval of Graybill and Wang (1980), which is never narrower than that over seeds alone.
 
-        Each variance has its own t-quantile. With few seeds, Satterthwaite's degrees of freedom give intervals that
-        cover too rarely.
+        Each variance has its own t-quantile.
         """
         variance = t_quantile(self.seeds - 1, confidence) ** 2 * self.seed_variance / self.seeds
         if self.sentence_variance > 0:  # without it, a single sample has no quantile

@@ -28,7 +28,7 @@ def test_a_sound_installation_passes_and_no_file_is_left(diagnose, tmp_path):
     ("arguments", "subject", "text"),
     [
         (("--plugin", "mine.py"), "plugins", "plugin 'mine.py' (file) failed to import"),
-        (("--runs", "store/runs"), "mlflow", "is not an MLflow store"),
+        (("--runs", "store/runs"), "mlflow", "is damaged (file is not a database)"),
         (("--runs", "/proc/runs"), "runs folder", "cannot write to '/proc'"),
     ],
 )

@@ -59,7 +59,7 @@ def _full(database: Path) -> Iterator[None]:
 
 NOISE = random.Random(1).randbytes(50_000)
 CASES = (
-    ("damage", "empty", _written(lambda content: b""), f"MLflow store (no such table: alembic_version); {MOVE}"),
+    ("damage", "empty", _written(lambda content: b""), f"is not an MLflow store; {MOVE}"),
     (
         "damage",
         "pages",

@@ -30,7 +30,7 @@ COMMANDS = {
     "reproduce": "Retrain a finished run and compare weights and scores.",
     "check": "Check the invariants of plugins.",
     "plugins": "List plugins, or describe a plugin.",
-    "new-plugin": "Create a plugin package from a template.",
+    "new-plugin": "Create a plugin package from a copy of a built-in plugin.",
     "card": "Judge the component of a plugin file on five tasks, on one page.",
     "new-experiment": "Write a commented experiment file for a dataset.",
     "generate": "Translate sentences, or continue a text, with a trained run.",

@@ -26,8 +26,8 @@ INSTALL = "pip install -e '.[test]'"
 def command(family: str, name: str, folder: Path | None) -> None:
     """Create a package that registers NAME in FAMILY: positional, attention, masking, feed_forward, norm or dataset.
 
-    The package contains a small working plugin to replace with your own idea, a test of every invariant,
-    a pyproject.toml, a README, and an experiment that compares the plugin.
+    The package contains a built-in plugin under the name NAME to change into your own idea, a test of every
+    invariant, a pyproject.toml, a README, and an experiment that compares the plugin.
     """
     from headtohead.plugins.template import write_package
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headtohead import files
 from headtohead.config.project import URI_VARIABLE, readable
@@ -182,7 +183,8 @@ def locked(uri: str) -> Iterator[None]:
 
 def _prepare(uri: str, database: Path, create: bool) -> None:
     """Create the store if it is missing, and check that the installed mlflow supports its schema."""
-    from mlflow.store.db.utils import _get_latest_schema_revision
+    from mlflow.store.db.utils import _get_latest_schema_revision, _get_schema_version
+    from sqlalchemy import NullPool, create_engine
 
     if not create and not database.exists():
         raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
@@ -190,16 +192,10 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
         with locked(uri):
             if not database.exists():
                 _create(database)
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
-                raise
-            raise HeadToHeadError(
-                f"{database} is not an MLflow store ({error}); {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
-            ) from error
-    found, expected = row[0] if row else None, str(_get_latest_schema_revision())  # type: ignore[no-untyped-call]
+    engine = create_engine(f"sqlite:///file:{quote(str(database))}?mode=ro&uri=true", poolclass=NullPool)
+    found, expected = _get_schema_version(engine), _get_latest_schema_revision()  # type: ignore[no-untyped-call]
+    if found is None:
+        raise HeadToHeadError(f"{database} is not an MLflow store; {MOVE_AWAY}, or set {URI_VARIABLE} to another store")
     if found != expected:  # MLflow would add tables to an older store
         raise HeadToHeadError(
             f"MLflow store {database} has schema '{found}', but this mlflow has '{expected}'; if the store is older, "

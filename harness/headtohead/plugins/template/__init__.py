@@ -1,8 +1,13 @@
-"""``h2h new-plugin``: write an installable package with a working plugin, its test, a README and a small experiment."""
+"""``h2h new-plugin``: write an installable package with a working plugin, its test, a README and a small experiment.
+
+The plugin is the source of a built-in entry under another name.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+import sys
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -11,14 +16,14 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registry
 
 FAMILIES = {
-    "positional": "Does {} translate better than sinusoids?",
-    "attention": "Does {} translate better than split heads?",
-    "masking": "Does {} translate better than a causal mask?",
-    "feed_forward": "Does {} translate better than ReLU?",
-    "norm": "Does {} translate better than layer normalisation?",
-    "dataset": "Which positional encoding generalises to longer sentences of {} than those in training?",
+    "positional": ("alibi", "Does {} translate better than sinusoids?"),
+    "attention": ("sigmoid", "Does {} translate better than split heads?"),
+    "masking": ("window", "Does {} translate better than a causal mask?"),
+    "feed_forward": ("relu2", "Does {} translate better than ReLU?"),
+    "norm": ("rmsnorm", "Does {} translate better than layer normalisation?"),
+    "dataset": ("parity", "Which positional encoding generalises to longer sequences of {} than those in training?"),
 }
-"""The families of templates, each with the question of its experiment."""
+"""The families, each with the built-in entry that a package begins with and the question of its experiment."""
 
 
 def write_package(family: str, name: str, folder: Path, registry: Registry) -> list[Path]:
@@ -48,7 +53,7 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
         )
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' already exists; choose another name or --folder")
-    texts = _package_files(family, name)
+    texts = _package_files(family, name, registry)
     try:
         folder.mkdir(parents=True)
         for file, text in texts.items():
@@ -58,33 +63,34 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     return [folder / file for file in texts]
 
 
-def _package_files(family: str, name: str) -> dict[str, str]:
+def _package_files(family: str, name: str, registry: Registry) -> dict[str, str]:
     """Return the text of every file by its name."""
-    is_dataset = family == "dataset"
+    is_dataset, (example, question) = family == "dataset", FAMILIES[family]
+    entry = registry.find(family, example).entry
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
     class_name = "".join(part.capitalize() for part in (*name.split("-"), *family.split("_")))
     fields = {
         "entry": name,
+        "example": example,
         "family": family,
         "module": module,
         "distribution": f"h2h-{name}",
         "class_name": class_name,
         "contract": f"{family.title().replace('_', '')}Contract",
-        "question": FAMILIES[family].format(name),
+        "question": question.format(name),
         "data": f"dataset: {name}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{name}]",
         "check_command": f"h2h data stats {name}" if is_dataset else f"h2h check {family}/{name}",
     }
-
     templates = {
-        f"{module}.py": f"{family}.py",
-        f"test_{module}.py": "test_dataset.txt" if is_dataset else "test.txt",
+        f"test_{module}.py": "test.txt",
         "pyproject.toml": "pyproject.txt",
         "README.md": "readme.txt",
         "experiment.yaml": "experiment.txt",
     }
-    folder = files("headtohead.plugins.template.templates")
+    folder = files("headtohead.plugins.template") / "templates"
     texts = {file: (folder / template).read_text(encoding="utf-8") for file, template in templates.items()}
-    texts[f"{module}.py"] = texts[f"{module}.py"].replace("my-idea", name).replace("MyIdea", class_name)
-    return {file: Template(text).substitute(fields) for file, text in texts.items()}
+    source = re.sub(rf"\b{entry.__name__}\b", class_name, inspect.getsource(sys.modules[entry.__module__]))
+    plugin = source.replace(f'"{example}"', f'"{name}"')
+    return {f"{module}.py": plugin} | {file: Template(text).substitute(fields) for file, text in texts.items()}

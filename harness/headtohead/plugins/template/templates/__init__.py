@@ -1,1 +1,0 @@
-"""Templates of a plugin package: a working plugin for each family, and the other files of the package."""

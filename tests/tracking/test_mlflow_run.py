@@ -1,11 +1,13 @@
 """One run directory is one MLflow run, whatever happens to the shipper or to the directory."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from urllib.parse import unquote
 
 import pytest
 from mlflow import MlflowClient
@@ -103,6 +105,10 @@ def test_histories_and_final_values_arrive(delivered: Place) -> None:
 def test_the_run_directory_arrives_unchanged_and_its_maps_as_images(delivered: Place) -> None:
     maps = [(role, probe) for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
     names = {path.name.partition("+timestamp")[0] for path in delivered.artifact("images").iterdir()}
+    note = delivered.shipped().data.tags["mlflow.note.content"]
+    shown = re.findall(r"!\[attention/\w+\]\(get-artifact\?path=(\S+)&run_uuid=(\w+)\)", note)
+    assert [delivered.artifact(unquote(path)).suffix for path, run_id in shown] == [".png"] * 3
+    assert {run_id for path, run_id in shown} == {delivered.shipped().info.run_id}
     assert names == {f"attention~{role}+step+{probe}" for role, probe in maps}
     assert delivered.shipped().data.tags["mlflow.loggedImages"] == "True"
     there = delivered.artifact("run")

@@ -60,7 +60,7 @@ def test_the_study_its_variants_each_axis_and_attention_have_a_view(plan: Experi
         "train/loss": "log",
         "valid/token_accuracy": "linear",
     }
-    assert states["runs"]["selectedColumns"][0] == "tags.`h2h.verdict`"
+    assert states["runs"]["columnOrder"][0] == states["runs"]["selectedColumns"][0] == "tags.`h2h.verdict`"
     images = [chart for chart in states["attention"]["compareRunCharts"] if chart["type"] == "IMAGE"]
     assert [chart["imageKeys"] for chart in images] == [
         [f"attention/{role}"] for role in ("cross", "decoder", "encoder")

@@ -31,8 +31,10 @@ MAX_SIDE = 1024
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
-def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
-    """Write the artifacts of a run below a folder; return the tags that make MLflow display images and tables.
+def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Write the artifacts of a run below a folder.
+
+    Return the tags that make MLflow display images and tables, and the images of the first probe by name.
 
     ``moment`` is the images' timestamp in milliseconds.
     """
@@ -42,21 +44,22 @@ def stage(run: TrackedRun, into: Path, moment: int) -> dict[str, str]:
         if path.is_file():
             (into / RAW / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, into / RAW / name)
-    tags = {}
+    tags, images = dict[str, str](), dict[str, str]()
     for probe in load_maps(run.path):
         tags["mlflow.loggedImages"] = "True"
         for role, maps in probe.weights.items():
             sheet = contact_sheet(maps, *probe.tokens(role))
-            write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
+            file = write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
+            images.setdefault(f"attention/{role}", f"images/{file}")
     if translations := read_translations(run.path):
         rows = [[row.source, joined_references(row.references), row.hypothesis, int(row.exact)] for row in translations]
         (into / TABLE).write_text(json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8")
         tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
-    return tags
+    return tags, images
 
 
-def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
-    """Write an image with a step in the format of ``MlflowClient.log_image``.
+def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> str:
+    """Write an image with a step in the format of ``MlflowClient.log_image``; return its file name.
 
     The file name depends only on run, key and step, so a repeated upload overwrites the image.
     """
@@ -66,6 +69,7 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
     image.save(folder / f"{stem}.png", compress_level=1)
     small = image.convert("RGB")
     small.save(folder / f"{stem}+compressed.webp", lossless=True, quality=0, method=0)
+    return f"{stem}.png"
 
 
 def contact_sheet(maps: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Image.Image:

@@ -50,6 +50,7 @@ class MlflowLogger(Logger):
         self.last: dict[str, tuple[int, int, float]] = {}
         self.fresh: dict[tuple[str, int], tuple[int, float]] = {}
         """Time and value of the next batch, by metric and step."""
+        self.figures = ""
 
     def begin(self) -> int:
         """Find or create the MLflow run; all steps are requested, and `log` skips those that MLflow has."""
@@ -101,9 +102,10 @@ class MlflowLogger(Logger):
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with self.study.scratch() as folder:
             # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
-            tags = stage(directory, folder, self.mlflow_run.info.start_time)
+            tags, images = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
         client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
+        self.figures = "\n".join(run_page.image(name, path, self.run_id) for name, path in images.items())
         self._send(state, status.reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 
@@ -139,7 +141,7 @@ class MlflowLogger(Logger):
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
             page = run_page.run_link(self.to.index, self.to.parent)
-            tags = run_page.tags(self.study.study, self.directory, record, state, reason, page) | tags
+            tags = run_page.tags(self.study.study, self.directory, record, state, reason, page, self.figures) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
             if REASON_TAG in existing.tags and REASON_TAG not in tags:
                 client.delete_tag(self.run_id, REASON_TAG)

@@ -39,7 +39,11 @@ NOTE_TAG = "mlflow.note.content"
 # Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
 REPORT_FILES = ("index.html", "report.md", "answer.json", "results.csv")
-FIGURE = "figures/contrasts.svg"
+FIGURES = {
+    "contrasts": "Differences with their intervals",
+    "scores": "Scores with their intervals and a point per seed",
+    "attention": "Attention of each variant",
+}
 CONTRASTS = ("diff", "low", "high", "p")
 """Beginnings of the names of metrics of main contrasts."""
 
@@ -178,24 +182,31 @@ class MlflowStudy(StudyLogger):
         store.analyze()
         return untested()
 
-    @property
-    def _figure(self) -> str:
-        """The address of the figure of the differences, relative to the page of the server; empty without a figure."""
-        is_drawn = self.report and (self.report / FIGURE).is_file()
-        return f"get-artifact?path={FIGURE}&run_uuid={self.to.parent}" if is_drawn else ""
+    def _figures(self) -> str:
+        """Return the figures of the report in Markdown, with addresses relative to the page of the server."""
+        paths = {f"figures/{name}.svg": caption for name, caption in FIGURES.items()}
+        return "\n".join(
+            run_page.image(caption, path, self.to.parent)
+            for path, caption in paths.items()
+            if self.report and (self.report / path).is_file()
+        )
 
-    def _note(self) -> str:
-        """Return the description of the summary run, with addresses relative to the page of the server."""
-        index, parent, best = self.to.index, self.to.parent, self.page.best
+    def _links(self) -> str:
+        """Return links to the report and to other pages in Markdown."""
+        index, parent = self.to.index, self.to.parent
         links = {"all runs": link(self.to.experiment_id), "all studies": link(index, index=True)}
-        links = {name: page.lstrip("/") for name, page in links.items()}
         if self.report and (self.report / "index.html").is_file():
             links = {"full report": run_page.run_link(index, parent, "report/index.html"), **links}
         if self.probes:
             links["attention of every variant"] = self.probes[0]
+        return " · ".join(f"[{name}]({page.lstrip('/')})" for name, page in links.items())
+
+    def _note(self) -> str:
+        """Return the description of the summary run, with addresses relative to the page of the server."""
+        best = self.page.best
         run_id = best and self.to.run_ids.get(best.run_hash)
         address = run_page.run_link(self.to.experiment_id, run_id) if run_id else ""
-        paragraphs = self.page.note(links, self._figure, address)
+        paragraphs = self.page.note(self._links(), self._figures(), address)
         return "\n\n".join(filter(None, paragraphs))[: run_page.TAG_LIMIT]
 
     def _description(self, answer: str) -> str:
@@ -208,9 +219,10 @@ class MlflowStudy(StudyLogger):
         )
         paragraphs = [
             f"**{markdown_escape(plan.question)}** {answer}",
-            f"![Differences with their intervals]({self._figure})" * bool(self._figure),
+            self._links(),
+            self._figures(),
             safe_markdown(plan.description or ""),
-            f"[Open the charts]({link(self.to.experiment_id)}); the list above the runs has further views.",
+            "The list above the runs has further views.",
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
         return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[: run_page.TAG_LIMIT]

@@ -9,6 +9,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
@@ -74,7 +75,13 @@ def mlflow_name(name: str) -> str:
 
 
 def tags(
-    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, study_link: str
+    study: TrackedStudy,
+    run: TrackedRun,
+    record: RunRecord,
+    state: str,
+    reason: str | None,
+    study_link: str,
+    figures: str,
 ) -> dict[str, str]:
     """Return MLflow's tags and ours; writing them repeatedly is safe."""
     status = run.status
@@ -82,7 +89,7 @@ def tags(
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
-        "mlflow.note.content": note(study, run, record, state, reason, study_link),
+        "mlflow.note.content": note(study, run, record, state, reason, study_link, figures),
         RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
         "mlflow.runColor": study.colours.get(run.variant.slug),
@@ -103,7 +110,13 @@ def tags(
 
 
 def note(
-    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, study_link: str
+    study: TrackedStudy,
+    run: TrackedRun,
+    record: RunRecord,
+    state: str,
+    reason: str | None,
+    study_link: str,
+    figures: str,
 ) -> str:
     """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
     escape, data = markdown_escape, record.data
@@ -113,6 +126,7 @@ def note(
     lines = [
         f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
         f"**Variant:** {escape(run.variant.title)}{baseline}, seed {run.seed}",
+        figures,
         *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
         f"**{state}:** {escape(reason)}" if reason else "",
         f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there" if run.reused_from else "",
@@ -164,6 +178,11 @@ def run_link(experiment_id: str, run_id: str, artifact: str = "") -> str:
     """Return the address of a run's page or of one of its artifacts, relative to the page of the server."""
     page = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment_id}/runs/{run_id}{page}?workflowType=machine_learning"
+
+
+def image(caption: str, path: str, run_id: str) -> str:
+    """Return an image in Markdown: an artifact of a run, with an address relative to the page of the server."""
+    return f"![{caption}](get-artifact?path={quote(path)}&run_uuid={run_id})"
 
 
 def user() -> str:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headtohead import files
@@ -94,7 +94,7 @@ class Shipper:
         """Log the changes since the last poll; after failures, pause for increasing times."""
         if time.monotonic() < self.next_poll:
             return
-        began, reason, is_first = time.process_time(), None, self.tracker is None
+        began, reason, opened = time.process_time(), None, {*self.runs}
         try:
             study = TrackedStudy.read(self.folder)
             is_live = time.monotonic() >= self.next_live
@@ -105,7 +105,8 @@ class Shipper:
                 log.info(report.line())
                 reason = report.failures[-1] if report.failures else None
                 if is_live:
-                    cost = 0.0 if is_first else time.process_time() - began  # imports are no cost of later passes
+                    # Imports, and beginning and ending runs, are no cost of later passes.
+                    cost = time.process_time() - began if opened == {*self.runs} else 0.0
                     self.next_live = time.monotonic() + max(LIVE_SECONDS, cost / LIVE_SHARE)
         except HeadToHeadError as error:
             reason = str(error)
@@ -201,7 +202,8 @@ class Shipper:
         is_final, content_hash = state not in states.PENDING, run.content_hash()
         if tracker.received.get(run.run_hash) == content_hash if is_final else state != states.RUNNING:
             return False
-        steps = run.steps()
+        directory = replace(run, known=status)  # so that each file of results does not read the status again
+        steps = directory.steps()
         opened = self.runs.get(run.run_hash)
         if opened is not None and opened.attempt != status.attempt:  # which may begin at step 0
             self._abort(run.run_hash)
@@ -225,7 +227,7 @@ class Shipper:
         if not is_final:
             opened.logger.flush()
             return True
-        final = run.final_metrics if state in states.RESULTS else {}
+        final = directory.final_metrics if state in states.RESULTS else {}
         finite = {name: float(value) for name, value in final.items() if value is not None and math.isfinite(value)}
         # With early stopping, the test metrics have an earlier step than the last one, so they are logged here.
         opened.logger.end(state, {name: value for name, value in finite.items() if name not in opened.names})

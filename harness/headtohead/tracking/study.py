@@ -31,7 +31,7 @@ from headtohead.tracking.groups import group_names
 
 FOLDER = ".loggers"
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 4
+SHIPPING_FORMAT = 5
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 

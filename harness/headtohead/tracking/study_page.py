@@ -169,22 +169,22 @@ class StudyPage:
         }
         return {name: value for name, value in tags.items() if value}
 
-    def note(self, links: Mapping[str, str], figure: str, best: str) -> Iterator[str]:
+    def note(self, links: str, figures: str, best: str) -> Iterator[str]:
         """Yield the paragraphs of the description: what was asked, the answer, how sure it is, and the best run.
 
         Args:
-            links: Addresses of further pages by name.
-            figure: Address of the figure of the differences, or nothing.
+            links: Links to further pages, in Markdown.
+            figures: The figures of the report in Markdown, or nothing.
             best: Address of the page of the best run, or nothing.
         """
         plan, answer = self.study.record, self.answer
         yield f"**{markdown_escape(plan.question)}** {markdown_escape(self.headline)}"
-        yield f"![Differences with their intervals]({figure})" * bool(figure)
+        yield links
+        yield figures
         if rows := answer["differences"] if answer else ():
             table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
             cells = ([markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table)
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        yield " · ".join(f"[{name}]({address})" for name, address in links.items())
         if self.best is not None and best:
             metrics = self.best.final_metrics
             shown = (f"{name} {metrics[name]:.4g}" for name in (BEST_BY, plan.metrics.primary) if metrics.get(name))

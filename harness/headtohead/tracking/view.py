@@ -7,6 +7,7 @@ MLflow stores a view as an experiment tag: JSON with the deflated state of the p
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.metadata
 import json
 import zlib
@@ -32,8 +33,8 @@ COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 STUDY_COLUMNS = [
-    *("attributes.`Created`", "tags.`h2h.question`", "tags.`h2h.answer`", "tags.`h2h.verdicts`", "tags.`h2h.metric`"),
-    *("metrics.`study/baseline`", "metrics.`study/runs`", "tags.`h2h.states`", "metrics.`study/hours`"),
+    *("attributes.`Created`", "tags.`h2h.question`", "tags.`h2h.answer`", "tags.`h2h.verdicts`"),
+    *("metrics.`study/baseline`", "tags.`h2h.states`", "metrics.`study/hours`"),
 ]
 
 Charts = dict[str, list[dict[str, Any]]]
@@ -46,6 +47,7 @@ def untested() -> list[str]:
     return [] if _release() in TESTED else [f"{tested}; the experiment's page shows the same runs"]
 
 
+@functools.cache
 def _release() -> str:
     return importlib.metadata.version("mlflow").rpartition(".")[0]
 
@@ -106,7 +108,9 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
 def index_view(plan: ExperimentRecord) -> dict[str, str]:
     """Return the experiment tag of the view of the list of studies, the newest first."""
     order = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": STUDY_COLUMNS}
-    order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": {"tags.`h2h.question`": 260, "tags.`h2h.answer`": 420}}
+    # On a screen of 1,280 pixels, question, answer and verdicts are visible.
+    widths = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 270, "tags.`h2h.verdicts`": 130}
+    order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": widths}
     return {} if untested() else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
 
 
@@ -134,7 +138,7 @@ def _state(
     columns = [f"tags.`{VERDICT_TAG}`", *(f"params.`{param}`" for param in (*plan.axes, "seed", "parameters"))]
     columns += [*(f"metrics.`{metric}`" for metric in metrics), "tags.`h2h.state`", "attributes.`Duration`"]
     mode, key, values = group or ("", "", ())
-    state: dict[str, Any] = {"datasetsFilter": [], "columnOrder": [], "runsPinned": [], "runsHidden": []}
+    state: dict[str, Any] = {"datasetsFilter": [], "columnOrder": columns, "runsPinned": [], "runsHidden": []}
     state |= {"columnWidths": {}, "runsExpanded": {}, "runsVisibilityMap": {}, "runListHidden": False}
     state |= {"startTime": "ALL", "lifecycleFilter": "Active", "modelVersionFilter": "All Runs"}
     state |= {"searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True, "selectedColumns": columns}

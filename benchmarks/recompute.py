@@ -179,6 +179,8 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
     for found in tested:
         found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
+    declared: dict[str, dict[str, Any]] = {}  # their verdicts hold for the same scores in every family
+    tested.sort(key=lambda found: found["family"] != "declared")
     for family, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
         has_all = all(
@@ -191,7 +193,9 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
         margins = [(answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts]
-        for found, numbers in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
+        for found, own in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
+            key = json.dumps([found["pairs"], found["metric"], found.get("against_metric")])
+            numbers = declared.setdefault(key, own) if family == "declared" else declared.get(key, own)
             words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
             if found["metric"].startswith("heads/") or found.get("against_metric"):
                 words = ("larger", "smaller")

@@ -203,3 +203,13 @@ def test_a_contrast_that_is_the_same_by_construction_has_an_agreement(
     monkeypatch.setattr(Frames, "trained", lambda self, slug: "sinusoidal")
     found = contrast_of(plant({"expect": expect(direction, 0.1)}))
     assert (found.verdict, found.agreement and found.agreement.verdict) == ("same by construction", verdict)
+
+
+def test_a_difference_has_one_verdict_in_all_families(plant: Plant) -> None:
+    """Of three declared contrasts, Holm's factor is another than of the two variants."""
+    others = [{"name": f"{k}", "variant": "none", "metric": k, "expect": None} for k in ("test/loss", "valid/loss")]
+    found = Analysis(plant({"expect": None}, *others, gap=0.008)).families
+    declared, variant = found.declared.contrasts[0], found.variants.contrasts[0]
+    assert (declared.left, variant.left) == ("rotary", "rotary")
+    assert variant.judgement == declared.judgement
+    assert found.variants.contrasts[1].judgement.holm_p != declared.judgement.holm_p

@@ -40,8 +40,8 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     text, rows = answer(analysis), differences(analysis)
     assert text.startswith(
         "Better in exact match: rotary against sinusoidal. Worse: positional none against sinusoidal; causal against "
-        "padding-causal. No difference detected: independent-heads against split-heads. With 6 seeds this study finds "
-        "differences of 0.00"
+        "padding-causal. No difference detected: independent-heads against split-heads. With 6 seeds, a difference "
+        "of 0.00"
     )
     names = [row["contrast"].split(" against ")[0] for row in rows]
     assert names == ["positional none", "causal", "rotary", "independent-heads"]
@@ -54,7 +54,7 @@ def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studi
     noise = np.array([-3, 3, -1, 1, -2, 2]) / 100
     axes = {"positional": ["sinusoidal", "none"]}
     text = answered(study(axes=axes, score=lambda a, seed: 0.5 + (a["positional"] == "none") * noise[seed - 1]))
-    (effect,) = map(float, re.findall(r"With 6 seeds this study finds differences of (0\.\d+) or more", text))
+    (effect,) = map(float, re.findall(r"With 6 seeds, a difference of (0\.\d+) or more", text))
     draws = np.random.default_rng(5).normal(effect, noise.std(ddof=1), size=(20_000, 6))
     statistics = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(6))
     assert np.mean(np.abs(statistics) > 2.5706) == pytest.approx(0.8, abs=0.02)
@@ -83,7 +83,7 @@ def test_of_many_contrasts_the_largest_have_a_row(study):
     folder = study(
         axes={"train.lr": rates}, one_at_a_time=True, score=lambda a, s: 0.5 + a["train.lr"] * (1 + 0.001 * s)
     )
-    assert answered(folder) == "Better in exact match: 0.15, 0.14, 0.13, 0.12 and 10 more against the baseline (0.01)."
+    assert answered(folder) == "Better in exact match: 0.15, 0.14, 0.13, 0.12, 0.11, 0.1 and 8 more against the baseline (0.01)."
     rows = differences(Analysis(load_frames(folder)))
     assert len(rows) == MAX_ROWS + 1
     assert rows[-1]["contrast"] == f"{len(rates) - 1 - MAX_ROWS} more in the tables"

@@ -19,7 +19,7 @@ from headtohead.storage.frames import load_frames
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
-    "room": "exceeds the room",
+    "room": "so no size is judged",
     "control": "known to be worse",
     "variance": "times as much over seeds",
     "collapse": "1 of rotary",

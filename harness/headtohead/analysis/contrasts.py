@@ -233,13 +233,24 @@ class Families(NamedTuple):
 
 
 def families(scores: Scores) -> Families:
-    """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family."""
+    """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family.
+
+    A contrast of the same scores as a declared one has its verdict: no difference has two verdicts.
+    """
     frames = scores.frames
     expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
     tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
-    return Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
+    found = Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
+    declared = {_scores_of(scores, own): own.judgement for own in found.declared.contrasts if own.paired is not None}
+
+    def with_declared(family: Family) -> Family:
+        judgements = [declared.get(_scores_of(scores, own), own.judgement) for own in family.contrasts]
+        pairs = zip(family.contrasts, judgements, strict=True)
+        return replace(family, contrasts=tuple(replace(own, judgement=judgement) for own, judgement in pairs))
+
+    return Families(*map(with_declared, found))
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
@@ -379,18 +390,18 @@ def agreement(
     return Agreement(verdict, direction, size, published, Interval(1 - level, difference.low, difference.high))
 
 
+def _scores_of(scores: Scores, contrast: Contrast) -> object:
+    """Return the scores that a contrast uses; contrasts without pairs are all different."""
+    trained = scores.frames.trained
+    pairs = [tuple(side._replace(slug=trained(side.slug)) for side in pair) for pair in sides(contrast)]
+    return tuple(pairs) or contrast.name
+
+
 def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     """Judge contrasts as a family; contrasts of the same scores are a single test with a single verdict."""
-
-    def tested_scores(contrast: Contrast) -> object:
-        """Return the scores that a contrast uses; contrasts without pairs are all different."""
-        trained = scores.frames.trained
-        pairs = [tuple(side._replace(slug=trained(side.slug)) for side in pair) for pair in sides(contrast)]
-        return tuple(pairs) or contrast.name
-
     first: dict[object, Contrast] = {}
     for contrast in contrasts:
-        first.setdefault(tested_scores(contrast), contrast)
+        first.setdefault(_scores_of(scores, contrast), contrast)
     unique, margins, looks = list(first.values()), scores.frames.record.margins, scores.frames.looks
     judgements = judge(
         [contrast.paired for contrast in unique],
@@ -401,7 +412,7 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     judgement_of = dict(zip(first, judgements, strict=True))
     judged = []
     for contrast in contrasts:
-        own = tested_scores(contrast)
+        own = _scores_of(scores, contrast)
         if contrast.paired is not None:
             judgement, total = judgement_of[own], contrast.num_excluded + len(contrast.pairs)
             notes = [

@@ -21,8 +21,15 @@ from headtohead.storage.states import RESULTS
 MAX_ROWS = 12
 """Maximum number of contrasts with a row; the tables of the contrasts have all."""
 
-MAX_NAMED = 4
+MAX_NAMED = 6
 """Maximum number of contrasts or variants that a sentence names."""
+
+EXPECTED = {
+    "agrees": ", as expected",
+    "disagrees": ", unlike the expected result",
+    "undecided": ", which leaves the expected result open",
+}
+"""What the sentence of a contrast says of its expected result."""
 
 MAX_VALUES = 4
 """Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
@@ -31,34 +38,32 @@ MAX_VALUES = 4
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
 
-    Expected results come first. Undetected contrasts are followed by the difference that the study can detect.
+    Undetected contrasts are followed by the difference that the study can detect.
     """
     contrasts = analysis.main_contrasts
-    agreements = Counter[str](contrast.agreement.verdict for contrast in contrasts if contrast.agreement)
-    opening = f"Expected results: {_counts(agreements)}. " if agreements else ""
     if all(contrast.paired is None for contrast in contrasts):
-        return opening + _no_answer(analysis, contrasts)
-    if analysis.allow_partial and analysis.missing_seeds:
-        opening = f"On the finished seeds: {opening}"
+        return _no_answer(analysis, contrasts)
+    opening = "On the finished seeds: " if analysis.allow_partial and analysis.missing_seeds else ""
     if _ranks_pairs(analysis) and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
     metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[str]]()
     for contrast in sorted(_largest_first(contrasts), key=_rank):
         size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
+        expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
         undetected = "equivalent" if contrast.size == WITHIN else "no difference detected"
         word = undetected if contrast.direction == UNDETECTED else contrast.direction
         dependence = _settings(analysis, contrast).partition(":")[0]
         name = contrast_name(analysis, contrast) + f" ({dependence})" * bool(dependence)
-        groups.setdefault((word.capitalize(), size), []).append(name)
+        groups.setdefault((word.capitalize(), size + expected), []).append(name)
     unit = f" in {readable(contrasts[0].metric)}" * (len(metrics) == 1)
     sentences = [
-        f"{word}{unit * (number == 0)}{size}: {_names(names)}."
-        for number, ((word, size), names) in enumerate(groups.items())
+        f"{word}{unit * (number == 0)}{notes}: {_names(names)}."
+        for number, ((word, notes), names) in enumerate(groups.items())
     ]
     found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
     if found and len(metrics) == 1:
         seeds, least = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
-        sentences.append(f"With {seeds} this study finds differences of {least} or more (80 % power).")
+        sentences.append(f"With {seeds}, a difference of {least} or more would be detected with 80 % power.")
     named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
     return opening + " ".join(sentences).replace("against baseline", named, 1)
 
@@ -78,10 +83,11 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     for contrast in _largest_first(contrasts)[:MAX_ROWS]:
         name, test = contrast_name(analysis, contrast), contrast.judgement.size_test
         unit = f" ({readable(contrast.metric)})" * (contrast.metric != analysis.metric)
-        notes = [_settings(analysis, contrast), _agreement(analysis, contrast), contrast.reason]
+        texts = [describe(analysis, contrast) for describe in (_parameters, _settings, _agreement)]
+        notes = [*filter(None, [*texts, contrast.reason])]
         notes += ["margin set after results existed"] * bool(contrast.size and contrast.late_margin)
         row = {
-            "contrast": "\n".join(filter(None, [name + unit, *notes])),
+            "contrast": "\n".join([name + unit, *notes]),
             "difference": show(contrast.paired.mean if contrast.paired else None, contrast.metric, signed=True),
             "direction": _verdict(contrast.direction_name, contrast.judgement.interval, contrast),
         }
@@ -129,6 +135,13 @@ def _detectable(contrast: Contrast) -> float:
         return math.nan
     sd = paired.error * math.sqrt(paired.n)
     return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)
+
+
+def _parameters(analysis: Analysis, contrast: Contrast) -> str:
+    """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
+    left, right = (sum(analysis.frames.by_slug[pair[side]].counts.total for pair in contrast.pairs) for side in (0, 1))
+    percent = 100 * (left / right - 1) if right else 0.0
+    return f"{percent:+.0f} % parameters".replace("-", "−") if abs(percent) >= 2 else ""
 
 
 def _agreement(analysis: Analysis, contrast: Contrast) -> str:
@@ -184,10 +197,6 @@ def with_ends(summary: Summary, metric: str) -> str:
     """Return a mean with its 95 % interval in parentheses."""
     interval = f" (95 % interval {ends(summary.low, summary.high, metric)})" if math.isfinite(summary.low) else ""
     return show(summary.mean, metric) + interval
-
-
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name if count == 1 else name.removesuffix('s')}" for name, count in counts.items())
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:

@@ -243,7 +243,10 @@ def uncertainty_section(report: Report) -> Section | None:
         lines.append(f"Test sentences are not analysed: {found.reason}.")
     if not math.isnan(interval.low):
         icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
-        lines.append(f"Intra-class correlation of seeds: {icc}. Pairing removes this fraction of the seeds' variance.")
+        lines.append(
+            f"Intra-class correlation of seeds: {icc}. By this estimate, averaged over variants, pairing "
+            "removes this fraction of the variance."
+        )
 
     def estimate(value: CrossedEstimate | None) -> str:
         if value is None:

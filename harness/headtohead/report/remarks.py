@@ -137,9 +137,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             errors = as_ratio(own)
             ratios = f"Compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
-                f"The margin, {show(margin.value, own)}, exceeds the room between the baseline and the best possible "
-                f"{readable(own)}, {show(room, own)}. A gain cannot be beyond it, although a loss can, so no "
-                "difference is judged as within or beyond it. "
+                f"The baseline is {show(room, own)} from the best possible {readable(own)}, less than the margin of "
+                f"{show(margin.value, own)}, so no size is judged. "
                 f"{f'{ratios}, or make' if errors else 'Make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
@@ -242,7 +241,11 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         title = frames.by_slug[frames.baseline].title
-        yield f"The baseline, {title}, has a standard deviation of {show(sd, metric)} {readable(metric)} over {seeds}."
+        pooled = math.sqrt(fmean(analysis.summaries[slug].sd ** 2 for slug in analysis.ranked))
+        yield (
+            f"The baseline, {title}, has a standard deviation of {show(sd, metric)} {readable(metric)} over {seeds}; "
+            f"pooled over all variants, it is {show(pooled, metric)}."
+        )
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]
     values += [("device or precision", f"{found.device} {found.dtype}") for found in executions]

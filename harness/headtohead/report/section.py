@@ -16,6 +16,7 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
 from headtohead.statistics.paired_tests import Difference, Interval, Summary
+from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
@@ -159,7 +160,8 @@ def contrast_table(
     for contrast, before, after in zip(contrasts, first, last, strict=False):
         paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
         late = "\nmargin set after results existed" * contrast.late_margin
-        size = f"{leveled(test.interval, contrast.metric)}\np of within: {show_p(test.holm_p)}{late}" if test else "–"
+        within_p = f"\np of within: {show_p(test.holm_p)}" if test and contrast.size != BEYOND else ""
+        size = f"{leveled(test.interval, contrast.metric)}{within_p}{late}" if test else "–"
         rows.append(
             {
                 **before,

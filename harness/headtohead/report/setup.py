@@ -16,7 +16,7 @@ from headtohead.report.section import Section, table
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
-from headtohead.storage.experiment import TrialRecord, TuningRecord
+from headtohead.storage.experiment import TrialRecord, TuningRecord, examples_of
 from headtohead.storage.metrics import counted, label, show, show_count
 from headtohead.storage.record import leaves
 
@@ -35,7 +35,8 @@ METHOD = (
     "sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
     "difference divided by its standard deviation, Hedges-corrected.",
     "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
-    "their level. Without a margin there is no verdict on the size. An undetected difference does not show equality.",
+    "their level; beyond, if this interval is entirely outside the margin. Without a margin there is no verdict on the "
+    "size. An undetected difference does not show equality.",
 )
 LOOKS = (
     "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
@@ -50,9 +51,9 @@ def setup_line(analysis: Analysis) -> str:
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
     languages = [language for language in data.get("languages") or () if language != "none"]
     corpus = ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
-    examples = "block" if len(languages) == 1 else "pair"
+    examples = examples_of(data)
     batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}s"
+    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}"
     layers = [
         f"{counted(model.decoder_layers, 'layer')} (decoder-only)"
         if model.architecture == "decoder-only"
@@ -62,9 +63,10 @@ def setup_line(analysis: Analysis) -> str:
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
-    steps = _text_of(analysis.frames.trained_steps or [found.steps for found in variants])
+    trained = analysis.frames.trained_steps or [found.steps for found in variants]
+    steps = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(trained), max(trained))))
     parts = [
-        corpus + f", {' and '.join(pairs)} {examples}s" * bool(pairs),
+        corpus + f", {' and '.join(pairs)} {examples}" * bool(pairs),
         f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {_text_of(layers)}, "
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",

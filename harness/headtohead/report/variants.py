@@ -23,6 +23,7 @@ def variant_section(report: Report) -> Section:
     analysis, frames = report.analysis, report.analysis.frames
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
+    is_declared = bool(analysis.families.declared.contrasts)
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
     executions = {run: record.execution for run, record in frames.records.items() if record.execution}
     stacks = {
@@ -61,7 +62,8 @@ def variant_section(report: Report) -> Section:
     parts = [
         Section(
             "Tests",
-            f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline.",
+            f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
+            + " A difference that the file declares has the verdict of its declared contrast." * is_declared,
             frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested)),
         ),
         Section(

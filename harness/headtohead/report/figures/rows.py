@@ -1,4 +1,4 @@
-"""Figures with a row per variant or contrast: every seed as a point, with mean and 95 % interval."""
+"""Figures with a row per variant or contrast: every seed as a point, with mean and interval."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def forest_rows(analysis: Analysis) -> list[Row]:
             for seed, value in contrast.by_seed.items()
         )
         note = f"{show(paired.mean, metric, signed=True)}  {contrast.verdict}"
-        name, strong = contrast_name(analysis, contrast), contrast.detected
-        rows.append(Row(name, note, paired.mean, paired.low, paired.high, points, is_strong=strong))
+        name, own = contrast_name(analysis, contrast), contrast.judgement.interval or paired
+        rows.append(Row(name, note, paired.mean, own.low, own.high, points, is_strong=contrast.detected))
     return rows
 
 

@@ -83,7 +83,8 @@ def test_of_many_contrasts_the_largest_have_a_row(study):
     folder = study(
         axes={"train.lr": rates}, one_at_a_time=True, score=lambda a, s: 0.5 + a["train.lr"] * (1 + 0.001 * s)
     )
-    assert answered(folder) == "Better in exact match: 0.15, 0.14, 0.13, 0.12, 0.11, 0.1 and 8 more against the baseline (0.01)."
+    names = "0.15, 0.14, 0.13, 0.12, 0.11, 0.1 and 8 more"
+    assert answered(folder) == f"Better in exact match: {names} against the baseline (0.01)."
     rows = differences(Analysis(load_frames(folder)))
     assert len(rows) == MAX_ROWS + 1
     assert rows[-1]["contrast"] == f"{len(rates) - 1 - MAX_ROWS} more in the tables"

@@ -139,9 +139,10 @@ def _detectable(contrast: Contrast) -> float:
 
 def _parameters(analysis: Analysis, contrast: Contrast) -> str:
     """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
-    left, right = (sum(analysis.frames.by_slug[pair[side]].counts.total for pair in contrast.pairs) for side in (0, 1))
+    counts = [[analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs] for side in (0, 1)]
+    left, right = map(sum, counts)
     percent = 100 * (left / right - 1) if right else 0.0
-    return f"{percent:+.0f} % parameters".replace("-", "−") if abs(percent) >= 2 else ""
+    return f"{percent:+.0f} % non-embedding parameters".replace("-", "−", 1) if abs(percent) >= 2 else ""
 
 
 def _agreement(analysis: Analysis, contrast: Contrast) -> str:

@@ -398,6 +398,9 @@ def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     }
     assert all(entry.summary for entry in entries)
     assert plan("", seeds=1).record().entries == ()
+    entries = plan("design: [{one_at_a_time: {attention: [{name: combined, first: smear, second: gated}]}}]", seeds=1)
+    names = [entry.name for entry in entries.record().entries]
+    assert names == ["split-heads", "combined", "smear", "gated"]
 
 
 @pytest.mark.parametrize("hook", ["mix_embeddings", "mix_tokens", "project", "embed_values"])

@@ -330,13 +330,20 @@ class Plan:
         )
 
     def _compared_entries(self) -> tuple[EntryRecord, ...]:
-        """Return the plugin entries of the roles in which the variants differ."""
-        used = [[(family, entry.name) for family, entry in entries_of(variant.config)] for variant in self.variants]
+        """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""
+        find = current().find
+        used = [
+            [
+                (family, (chosen.name, *find(family, chosen.name).entry.depends_on(chosen.options)))
+                for family, chosen in entries_of(variant.config)
+            ]
+            for variant in self.variants
+        ]
         by_role = list(zip(*used, strict=True)) if len({*map(len, used)}) == 1 else used
-        differing = dict.fromkeys(entry for entries in by_role if len({*entries}) > 1 for entry in entries)
+        differing = [entry for entries in by_role if len({*entries}) > 1 for entry in entries]
         return tuple(
-            EntryRecord(family=family, name=name, summary=current().find(family, name).entry.summary())
-            for family, name in differing
+            EntryRecord(family=family, name=name, summary=find(family, name).entry.summary())
+            for family, name in dict.fromkeys((family, name) for family, names in differing for name in names)
         )
 
     @cached_property

@@ -142,7 +142,8 @@ def _parameters(analysis: Analysis, contrast: Contrast) -> str:
     counts = [[analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs] for side in (0, 1)]
     left, right = map(sum, counts)
     percent = 100 * (left / right - 1) if right else 0.0
-    return f"{percent:+.0f} % non-embedding parameters".replace("-", "−", 1) if abs(percent) >= 2 else ""
+    change = f"{percent:+.0f} %".replace("-", "−")
+    return f"{change} non-embedding parameters" if abs(percent) >= 2 else ""
 
 
 def _agreement(analysis: Analysis, contrast: Contrast) -> str:

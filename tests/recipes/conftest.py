@@ -1,12 +1,15 @@
 """Fixtures of recipe tests: the models of the notebooks in plain torch, and the command line."""
 
 import importlib
+from itertools import count
 
 import pytest
 import torch
 from click.testing import CliRunner
 
+import headtohead
 from headtohead.cli import main
+from headtohead_notebooks import import_checkpoint
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +48,15 @@ def saved(tmp_path):
         return tmp_path / name
 
     return save
+
+
+@pytest.fixture
+def imported(saved, tmp_path):
+    """Import a model in this process and load it."""
+    names = map(str, count())
+
+    def run(recipe, model, *overrides, data=None):
+        options = {"recipe": recipe, "name": next(names), "overrides": overrides, "data": data}
+        return headtohead.load(import_checkpoint(saved(model), **options, runs=tmp_path / "runs"))
+
+    return run

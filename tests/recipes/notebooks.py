@@ -5,6 +5,7 @@ heads are computed separately. There is no dropout, because they are used in eva
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
@@ -103,136 +104,119 @@ class Layer(nn.Module):
         return x
 
 
+class Stack(nn.ModuleList):
+    """Layers with the same attentions; ``names`` are those of the feed-forward network and its two linear layers."""
+
+    def __init__(self, layers, width, style, attentions, names, inner):
+        super().__init__(
+            Layer(width, {name: style() for name in attentions}, (names[0], FeedForward(width, inner, names[1:])))
+            for _ in range(layers)
+        )
+
+    def forward(self, x, inputs):
+        for layer in self:
+            x = layer(x, inputs)
+        return x
+
+
+class NormedStack(nn.Module):
+    def __init__(self, layers, width, *more):
+        super().__init__()
+        self.layers = Stack(layers, width, *more)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x, inputs):
+        return self.norm(self.layers(x, inputs))
+
+
 class Buffer(nn.Module):
     def __init__(self, name, value):
         super().__init__()
         self.register_buffer(name, value)
 
 
-class Scratch(nn.Module):
-    """Notebook 1, with split or independent heads; masked scores are -1e9."""
+class Notebook(nn.Module):
+    """Embeddings and passes of notebooks 1 to 3."""
 
-    def __init__(self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5, style=SplitHeads):
+    scale = 1.0
+
+    def __init__(self, words, width):
         super().__init__()
         self.encoder_embedding = nn.Embedding(words[0], width)
         self.decoder_embedding = nn.Embedding(words[1], width)
-        self.positional_encoding = Buffer("pe", table(length, width, math.log(10000.0))[None])
-
-        def layer(*attentions):
-            return Layer(
-                width,
-                {name: style(width, heads, -1e9) for name in attentions},
-                ("feed_forward", FeedForward(width, inner, ("fc1", "fc2"))),
-            )
-
-        self.encoder_layers = nn.ModuleList(layer("self_attn") for _ in range(layers))
-        self.decoder_layers = nn.ModuleList(layer("self_attn", "cross_attn") for _ in range(layers))
-        self.fc = nn.Linear(width, words[1])
-
-    def positions(self, time):
-        return self.positional_encoding.pe[0, :time]
-
-    def forward(self, source, target):
-        return torch.stack([self.row(*pair) for pair in zip(source, target, strict=True)])
-
-    def row(self, source, target):
-        memory = self.encoder_embedding(source) + self.positions(len(source))
-        for layer in self.encoder_layers:
-            memory = layer(memory, [(None, attention_mask(source))])
-        x = self.decoder_embedding(target) + self.positions(len(target))
-        cross_mask = attention_mask(source)[:1].expand(len(target), -1)
-        for layer in self.decoder_layers:
-            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
-        return self.fc(x)
-
-
-class Architecture(nn.Module):
-    """Notebook 2, with sinusoidal or learned positions; masked scores are -inf."""
-
-    def __init__(self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120, learned=False):
-        super().__init__()
-        self.encoder_embedding = nn.Embedding(words[0], width)
-        self.decoder_embedding = nn.Embedding(words[1], width)
-        self.positional_encoding = (
-            nn.ParameterDict({"positional_embedding": torch.randn(length, width)})
-            if learned
-            else Buffer("pe", table(length, width, math.log(10000.0))[None])
-        )
-
-        def layer(*attentions):
-            return Layer(
-                width,
-                {name: SplitHeads(width, heads, -math.inf) for name in attentions},
-                ("feed_forward", FeedForward(width, inner, ("linear1", "linear2"))),
-            )
-
-        self.encoder_layers = nn.ModuleList(layer("self_attention") for _ in range(layers))
-        self.decoder_layers = nn.ModuleList(layer("self_attention", "cross_attention") for _ in range(layers))
-        self.final_layer = nn.Linear(width, words[1])
-        self.learned = learned
-
-    def positions(self, time):
-        encoding = self.positional_encoding
-        rows = encoding["positional_embedding"] if self.learned else encoding.pe[0]
-        return rows[:time]
-
-    def forward(self, source, target):
-        return torch.stack([self.row(*pair) for pair in zip(source, target, strict=True)])
-
-    def row(self, source, target):
-        memory = self.encoder_embedding(source) + self.positions(len(source))
-        for layer in self.encoder_layers:
-            memory = layer(memory, [(None, attention_mask(source))])
-        x = self.decoder_embedding(target) + self.positions(len(target))
-        cross_mask = attention_mask(source)[:1].expand(len(target), -1)
-        for layer in self.decoder_layers:
-            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
-        return self.final_layer(x)
-
-
-class Stack(nn.Module):
-    def __init__(self, width, layers):
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(width)
-
-
-class Tatoeba(nn.Module):
-    """Notebook 3: every token of row b gets P[b]; the state dict does not contain the table."""
-
-    def __init__(self, words=(50, 60), width=16, heads=8, layers=2, inner=24):
-        super().__init__()
-        self.encoder_embedding = nn.Embedding(words[0], width)
-        self.decoder_embedding = nn.Embedding(words[1], width)
-        self.table = [table(128, width, math.log(10000.0))]
-
-        def layer(forward, *attentions):
-            return Layer(
-                width,
-                {name: SplitHeads(width, heads, -1e9) for name in attentions},
-                (forward, FeedForward(width, inner, ("linear1", "linear2"))),
-            )
-
-        self.encoder = Stack(width, [layer("ffn", "self_attn") for _ in range(layers)])
-        decoder = [layer("feed_forward", "self_attn", "cross_attn") for _ in range(layers)]
-        self.decoder = Stack(width, decoder)
-        self.output_layer = nn.Linear(width, words[1])
 
     def forward(self, source, target):
         pairs = zip(source, target, strict=True)
         return torch.stack([self.row(row, *pair) for row, pair in enumerate(pairs)])
 
     def row(self, row, source, target):
-        scale, position = math.sqrt(self.encoder_embedding.embedding_dim), self.table[0][row]
-        memory = self.encoder_embedding(source) * scale + position
-        for layer in self.encoder.layers:
-            memory = layer(memory, [(None, attention_mask(source))])
-        memory = self.encoder.norm(memory)
-        x = self.decoder_embedding(target) * scale + position
+        encoder, decoder, output = self.parts()
+        memory = self.encoder_embedding(source) * self.scale + self.positions(row, len(source))
+        memory = encoder(memory, [(None, attention_mask(source))])
+        x = self.decoder_embedding(target) * self.scale + self.positions(row, len(target))
         cross_mask = attention_mask(source)[:1].expand(len(target), -1)
-        for layer in self.decoder.layers:
-            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
-        return self.output_layer(self.decoder.norm(x))
+        return output(decoder(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)]))
+
+
+class Scratch(Notebook):
+    """Notebook 1, with split or independent heads; masked scores are -1e9."""
+
+    def __init__(self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5, style=SplitHeads):
+        super().__init__(words, width)
+        self.positional_encoding = Buffer("pe", table(length, width, math.log(10000.0))[None])
+        heads, names = partial(style, width, heads, -1e9), ("feed_forward", "fc1", "fc2")
+        self.encoder_layers = Stack(layers, width, heads, ["self_attn"], names, inner)
+        self.decoder_layers = Stack(layers, width, heads, ["self_attn", "cross_attn"], names, inner)
+        self.fc = nn.Linear(width, words[1])
+
+    def parts(self):
+        return self.encoder_layers, self.decoder_layers, self.fc
+
+    def positions(self, row, time):
+        return self.positional_encoding.pe[0, :time]
+
+
+class Architecture(Notebook):
+    """Notebook 2, with sinusoidal or learned positions; masked scores are -inf."""
+
+    def __init__(self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120, learned=False):
+        super().__init__(words, width)
+        self.positional_encoding = (
+            nn.ParameterDict({"positional_embedding": torch.randn(length, width)})
+            if learned
+            else Buffer("pe", table(length, width, math.log(10000.0))[None])
+        )
+        heads, names = partial(SplitHeads, width, heads, -math.inf), ("feed_forward", "linear1", "linear2")
+        self.encoder_layers = Stack(layers, width, heads, ["self_attention"], names, inner)
+        self.decoder_layers = Stack(layers, width, heads, ["self_attention", "cross_attention"], names, inner)
+        self.final_layer = nn.Linear(width, words[1])
+        self.learned = learned
+
+    def parts(self):
+        return self.encoder_layers, self.decoder_layers, self.final_layer
+
+    def positions(self, row, time):
+        encoding = self.positional_encoding
+        rows = encoding["positional_embedding"] if self.learned else encoding.pe[0]
+        return rows[:time]
+
+
+class Tatoeba(Notebook):
+    """Notebook 3: every token of row b gets P[b]; the state dict does not contain the table."""
+
+    def __init__(self, words=(50, 60), width=16, heads=8, layers=2, inner=24):
+        super().__init__(words, width)
+        self.table, self.scale = [table(128, width, math.log(10000.0))], math.sqrt(width)
+        heads, names = partial(SplitHeads, width, heads, -1e9), ["self_attn", "cross_attn"]
+        self.encoder = NormedStack(layers, width, heads, names[:1], ("ffn", "linear1", "linear2"), inner)
+        self.decoder = NormedStack(layers, width, heads, names, ("feed_forward", "linear1", "linear2"), inner)
+        self.output_layer = nn.Linear(width, words[1])
+
+    def parts(self):
+        return self.encoder, self.decoder, self.output_layer
+
+    def positions(self, row, time):
+        return self.table[0][row]
 
 
 class Slides(nn.Module):
@@ -248,16 +232,9 @@ class Slides(nn.Module):
         self.causal = causal
         self.embedding = nn.Embedding(words, width)
         self.table = [table(64, width, torch.tensor(10000.0).log())]
-
-        def layer(*attentions):
-            return Layer(
-                width,
-                {name: SplitHeads(width, heads, -math.inf, self.NAMES) for name in attentions},
-                ("feedforward", FeedForward(width, inner, ("fc1", "fc2"))),
-            )
-
-        self.encoder_layers = nn.ModuleList(layer("multihead_attn") for _ in range(layers[0]))
-        self.decoder_layers = nn.ModuleList(layer("multihead_attn1", "multihead_attn2") for _ in range(layers[1]))
+        heads, names = partial(SplitHeads, width, heads, -math.inf, self.NAMES), ("feedforward", "fc1", "fc2")
+        self.encoder_layers = Stack(layers[0], width, heads, ["multihead_attn"], names, inner)
+        self.decoder_layers = Stack(layers[1], width, heads, ["multihead_attn1", "multihead_attn2"], names, inner)
         self.fc_out = nn.Linear(width, words)
 
     def forward(self, source, target):
@@ -267,9 +244,7 @@ class Slides(nn.Module):
         """Return the logits of a target; the model does not use the source."""
         x = self.embedding(target) + self.table[0][: len(target)]
         causal = attention_mask(torch.ones_like(target), len(target)) if self.causal else None
-        for layer in self.decoder_layers:
-            x = layer(x, [(None, causal), (None, None)])
-        return self.fc_out(x)
+        return self.fc_out(self.decoder_layers(x, [(None, causal), (None, None)]))
 
 
 @torch.no_grad()

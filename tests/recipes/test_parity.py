@@ -1,13 +1,12 @@
 """Logits of imported checkpoints, compared with the models of the notebooks in plain torch."""
 
-from itertools import count, product
+from itertools import product
 
 import pytest
 import torch
 
 import headtohead
 from headtohead import HeadToHeadError
-from headtohead_notebooks import import_checkpoint
 from made import case_table
 
 FORMS = {
@@ -60,21 +59,6 @@ def assert_equal(logits, expected):
     torch.testing.assert_close(logits, expected, rtol=0, atol=EXACT[expected.dtype])
 
 
-@pytest.fixture
-def imported(saved, tmp_path):
-    """Import a model in this process and load it."""
-
-    names = map(str, count())
-
-    def run(recipe, model, *overrides):
-        runs = tmp_path / "runs"
-        return headtohead.load(
-            import_checkpoint(saved(model), recipe=recipe, name=next(names), overrides=overrides, runs=runs)
-        )
-
-    return run
-
-
 @case_table(("form", "dtype"), product(FORMS, EXACT), default=4)
 def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, dtype, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
@@ -86,15 +70,6 @@ def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, dtype, noteb
     with torch.no_grad():
         expected = model(source, target)
     assert_equal(headtohead.load(tmp_path / "runs/imported/mine").logits(source, target), expected)
-
-
-def test_sizes_come_from_the_tensors(notebooks, imported):
-    recipe, model, _ = build(notebooks, "1 independent", layers=3, heads=2, width=6, inner=14, length=7, words=(41, 44))
-    config = imported(recipe, model).config
-    sizes = config.model
-    assert (sizes.d_model, sizes.heads, sizes.d_ff) == (6, 2, 14)
-    assert (sizes.encoder_layers, sizes.decoder_layers) == (3, 3)
-    assert config.evaluate.max_length == 7
 
 
 def test_the_number_of_split_heads_comes_from_the_recipe_unless_set(notebooks, imported):

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from headtohead.plugin import HeadToHeadError
-from headtohead.plugins.registry import current
 from headtohead_notebooks import import_checkpoint
-from headtohead_notebooks.recipes.notebook_recipe import Checkpoint, NotebookRecipe
 
 SAVE = "save the weights only, with torch.save(model.state_dict(), 'weights.pt')"
 
@@ -132,19 +130,3 @@ def test_data_with_other_vocabulary_sizes_is_refused(text, message, refused, sav
     file.write_text(text, encoding="utf-8")
     error = refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=file)
     assert error == message.format(file)
-
-
-class Outside(NotebookRecipe):
-    """A recipe of a plugin that maps only the target embedding."""
-
-    config = current().recipe("scratch-en-fr").config
-    checkpoints = (Checkpoint("mine", {}, {"target_embedding.weight": "table.weight"}),)
-
-
-def test_a_recipe_that_omits_parts_of_the_model_is_refused(refused, tmp_path, monkeypatch):
-    registry = current()
-    entry = type(registry.find("recipe", "scratch-en-fr"))("recipe", "outside", Outside, "tests", "tests", "0", "0")
-    monkeypatch.setitem(registry.entries["recipe"], "outside", entry)
-    torch.save({"table.weight": torch.ones(7, 10)}, tmp_path / "table.pt")
-    message = refused(tmp_path / "table.pt", "outside")
-    assert "the configuration has 'source_embedding.weight', which the checkpoint lacks" in message

@@ -111,6 +111,10 @@ def test_an_imported_checkpoint_without_vocabularies_is_exported(tatoeba, h2h, t
     """The exported model computes equal logits from ids, and names no folder of this machine."""
     code, out, _ = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "ids")
     assert code == 0
+    assert "note: it was imported without --data: it has no vocabularies" in out
+    code, _, err = h2h("generate", "ids", "hello")
+    assert code == 2
+    assert err.startswith("h2h: run 'ids' has no vocabularies; repeat h2h import-checkpoint with --data ")
     run = tmp_path / out.splitlines()[-1]
     headtohead.export(run, tmp_path / "model")
     original, exported = headtohead.load(run), headtohead.load(tmp_path / "model")

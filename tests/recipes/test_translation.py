@@ -1,22 +1,13 @@
 """Translations of imported checkpoints, compared with the notebooks token by token."""
 
 from collections import Counter
-from itertools import count
 
 import pytest
 import torch
 
-import headtohead
-from headtohead_notebooks import import_checkpoint
+from headtohead_notebooks.notebook_pairs import EN_FR_SOURCE_WORDS, EN_FR_TARGET_WORDS
 
-ENGLISH = """<pad> I love you hello world good morning night cat dog he she we they go eat run walk
-happy sad big small fast slow boy girl play read write car house plays reads writes walks runs are
-<sos> <eos>"""
-FRENCH = """<pad> Je t’aime bonjour monde bon matin nuit chat chien il elle nous ils va mange court
-marche heureux triste grand petit rapide lent garçon fille joue lit écrit voiture maison jouent
-lisent écrivent marchent courent est sont <sos> <eos>"""
-SOURCE, TARGET = ENGLISH.split(), FRENCH.split()
-"""The words of notebook 1 by their ids, 0 to 39."""
+SOURCE, TARGET = EN_FR_SOURCE_WORDS.split(), EN_FR_TARGET_WORDS.split()
 
 EXPORT = (
     ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
@@ -37,19 +28,6 @@ EXPORT = (
     ("77", "???", "78", "¿Qué?"),
     ("1284", "I will be back soon.", "2489", "Volveré pronto."),
 )
-
-
-@pytest.fixture
-def imported(saved, tmp_path):
-    names = map(str, count())
-
-    def run(recipe, model, *overrides, data=None):
-        runs = tmp_path / "runs"
-        return headtohead.load(
-            import_checkpoint(saved(model), recipe=recipe, name=next(names), overrides=overrides, data=data, runs=runs)
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -186,24 +164,3 @@ def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
             assert loaded.translate([sentence]) == [" ".join(words[index] for index in expected)]
             seen.update({"dropped": 0 in best, "written": bool(expected)})
     assert min(seen.values()) > 0, seen
-
-
-def refused(h2h, *arguments):
-    code, out, err = h2h(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("h2h: ")
-    assert err.count("\n") == 1
-    return err.removeprefix("h2h: ").rstrip("\n")
-
-
-def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
-    file = saved(notebooks.Tatoeba())
-    code, out, _ = h2h("import-checkpoint", file, "--recipe", "tatoeba-en-es", "--name", "three")
-    assert code == 0
-    assert (
-        "note: it was imported without --data: it has no vocabularies, works on ids alone and cannot translate" in out
-    )
-    assert refused(h2h, "generate", "three", "hello") == (
-        "run 'three' has no vocabularies; repeat h2h import-checkpoint with --data "
-        "and the file of sentence pairs it was trained on"
-    )

@@ -14,6 +14,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins import registry
+from headtohead.plugins.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from headtohead.testing import Verdict
@@ -66,6 +67,17 @@ def separate_registry() -> Iterator[None]:
                 loaded.clear()
         if used and not (used.files or used.modules or used.objects):
             _without_plugins[path] = used
+
+
+def plugin_of(**entries: Mapping[str, type]) -> object:
+    """Return a plugin object that registers the given entries by family."""
+
+    def returning(of_family: Mapping[str, type]) -> Callable[[object], Mapping[str, type]]:
+        return lambda self: of_family
+
+    names = {family: f"register_{family}s" for family in entries}
+    hooks = {names[family]: hookimpl(returning(own), specname=names[family]) for family, own in entries.items()}
+    return type("Plugin", (), hooks)()
 
 
 def matches(line: str, pattern: str) -> bool:

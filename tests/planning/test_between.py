@@ -4,37 +4,23 @@ import pytest
 
 from headtohead.config.identity import run_hash
 from headtohead.planning.overview import overview
+from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import load_registry
-from made import refused
+from made import plugin_of, refused
+from planning.conftest import SMALL
 
-PLUGIN = '''
-import headtohead
-
-
-class Left(headtohead.plugin.Recipe):
-    """One end."""
-
-    config = {
+ENDS = {
+    "left": {
         "model": {"d_model": 64, "norm": "post", "embedding_scale": "one"},
         "positional": "none",
         "train": {"epochs": 9, "lr": 1e-4, "checkpoint_seconds": 5},
-    }
-
-
-class Right(headtohead.plugin.Recipe):
-    """The other end."""
-
-    config = {
+    },
+    "right": {
         "model": {"d_model": 32, "norm": "pre"},
         "positional": {"name": "rotary", "theta": 500},
         "train": {"steps": 7, "lr": 1e-3},
-    }
-
-
-@headtohead.plugin.hookimpl
-def register_recipes():
-    return {"left": Left, "right": Right}
-'''
+    },
+}
 FOUR = """
 design:
   - between:
@@ -52,10 +38,9 @@ design:
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory):
-    file = tmp_path_factory.mktemp("plugin") / "ends.py"
-    file.write_text(PLUGIN)
-    return load_registry([file])
+def registry():
+    recipes = {name: type(name, (Recipe,), {"config": config}) for name, config in ENDS.items()}
+    return load_registry(objects=[plugin_of(recipe=recipes)])
 
 
 def changed(found, variant):
@@ -202,50 +187,36 @@ def test_incompatibilities_with_the_data_are_found(plan):
 # errors
 
 
-@pytest.mark.parametrize(
-    ("text", "location", "word"),
-    [
-        (
-            "design: [{between: {from: {recipe: left}, to: {recipe: rigt}}}]",
-            ":7: design[0].between.to.recipe:",
-            "did you mean 'right'",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {recipe: left}}}]",
-            ":7: design[0].between:",
-            "both configurations are the same",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {recipe: right}, groups: {a: [train], b: [train.lr]}}}]",
-            ":7: design[0].between.groups.b[0]:",
-            "'train.lr' already belongs to 'a'",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {recipe: right}, groups: {model.norm: [train.lr]}}}]",
-            ":7: design[0].between.groups:",
-            "two changes have the name",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {recipe: right}}}, {product: {positional: [none]}}]",
-            ":7: design:",
-            "between must be the only",
-        ),
-        (
-            "baseline: {positional: none}\ndesign: [{between: {from: {recipe: left}, to: {recipe: right}}}]",
-            ":7: baseline:",
-            "a file with between has no",
-        ),
-        (
-            "design: [{between: {from: {recipe: left}, to: {attention: split-heads, model.heads: 3}}}]\n"
-            "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
-            ":8: exclude[0]:",
-            "this excludes the configuration 'to'",
-        ),
-    ],
-)
-def test_every_error_is_a_line_with_its_location(design, text, location, word):
+BOTH = "from: {recipe: left}, to: {recipe: right}"
+ERRORS = [
+    (f"design: [{{between: {{{BOTH.replace('right', 'rigt')}}}}}]", "design[0].between.to.recipe", "mean 'right'"),
+    (f"design: [{{between: {{{BOTH.replace('right', 'left')}}}}}]", "design[0].between", "configurations are the same"),
+    (
+        f"design: [{{between: {{{BOTH}, groups: {{a: [train], b: [train.lr]}}}}}}]",
+        "design[0].between.groups.b[0]",
+        "'train.lr' already belongs to 'a'",
+    ),
+    (
+        f"design: [{{between: {{{BOTH}, groups: {{model.norm: [train.lr]}}}}}}]",
+        "design[0].between.groups",
+        "two changes have the name",
+    ),
+    (f"design: [{{between: {{{BOTH}}}}}, {{product: {{positional: [none]}}}}]", "design", "between must be the only"),
+    (f"design: [{{between: {{{BOTH}}}}}]\nbaseline: {{positional: none}}", "baseline", "a file with between has no"),
+    (
+        "design: [{between: {from: {recipe: left}, to: {attention: split-heads, model.heads: 3}}}]\n"
+        "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
+        "exclude[0]",
+        "this excludes the configuration 'to'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "field", "word"), ERRORS)
+def test_every_error_is_a_line_with_its_location(design, text, field, word):
     message = refused(design, text)
-    assert message.startswith(f"x.yaml{location}")
+    line = len((SMALL + text).splitlines())
+    assert message.startswith(f"x.yaml:{line}: {field}:")
     assert word in message
 
 

@@ -7,9 +7,9 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
 from headtohead.planning.equality import MAX_LENGTH, equal_variants
 from headtohead.planning.variants import Variant
-from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import load_registry
+from made import plugin_of
 
 LENGTHS = {"source": 7, "target": 9}
 
@@ -41,27 +41,18 @@ class PadsAttendToEverything(Masking):
         return causal | (query_positions[None, :, None] >= lengths[:, None, None])
 
 
-class Planted:
-    @hookimpl
-    def register_maskings(self):
-        return {"last-nine": Window, "reads-one-pad": AttendsToOnePad, "pads-see-all": PadsAttendToEverything}
+OWN = {"last-nine": Window, "reads-one-pad": AttendsToOnePad, "pads-see-all": PadsAttendToEverything}
 
 
 @pytest.fixture(scope="module")
 def planted():
-    return load_registry(objects=[Planted()])
+    return load_registry(objects=[plugin_of(masking=OWN)])
 
 
 def equals(registry, *maskings, longest=LENGTHS, **raw):
-    variants = [
-        Variant(
-            f"v{number}",
-            f"v{number}",
-            {},
-            resolve({"train": {"epochs": 1}, "masking": "padding-causal"} | raw | masking, registry),
-        )
-        for number, masking in enumerate(maskings)
-    ]
+    base = {"train": {"epochs": 1}, "masking": "padding-causal"} | raw
+    configs = {f"v{number}": resolve(base | masking, registry) for number, masking in enumerate(maskings)}
+    variants = [Variant(slug, slug, {}, config) for slug, config in configs.items()]
     identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
     return {slug: to for slug, (to, _) in found.items()}
@@ -89,12 +80,8 @@ OPEN = [{"masking.encoder": scheme, "masking.cross": "none"} for scheme in ("cau
         (CAUSAL, {"masking.decoder": "pads-see-all"}, LENGTHS, True),  # nothing attends to the padding rows
         (*OPEN, LENGTHS, False),  # cross-attention attends to the padding rows
         (*(masking | {"masking.cross": "padding"} for masking in OPEN), LENGTHS, True),
-        (
-            {"masking.cross": "causal"},
-            {"masking.cross": "pads-see-all"},
-            LENGTHS,
-            False,
-        ),  # target queries of any length
+        # Target queries of any length:
+        ({"masking.cross": "causal"}, {"masking.cross": "pads-see-all"}, LENGTHS, False),
     ],
 )
 def test_variants_are_equal_if_their_masks_have_the_same_effect(planted, first, second, longest, equal):

@@ -24,16 +24,6 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
     assert independent.config.model.d_ff == 16
 
 
-def test_a_widened_variant_has_another_hash(plan):
-    text = "design: [{{product: {{attention: [split-heads, independent-heads]}}}}]\nmatch: {}"
-    plain, matched = (
-        {run.variant: run.run_hash for run in plan(text.format(match), seeds=1).runs}
-        for match in ("none", "parameters")
-    )
-    assert plain["split-heads"] != matched["split-heads"]
-    assert plain["independent-heads"] == matched["independent-heads"]
-
-
 def test_an_arm_is_matched_beside_the_unmatched_variants_and_the_largest_is_trained_once(plan):
     found = plan(ARMS, seeds=2)
     slugs = [f"{style}-heads-match-{match}" for style in ("split", "independent") for match in ("none", "parameters")]

@@ -1,17 +1,9 @@
-import re
-from pathlib import Path
-
-import pytest
 from pydantic import BaseModel, Field
 
 from experiment_file import TABLES, table
-from headtohead.config.loading import load_file
-from headtohead.planning.design import expand
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, PerSide, RunConfig
 from headtohead.schema.sections import ConfigSection
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
 
 
 def test_every_section_of_the_schema_has_its_table():
@@ -38,16 +30,3 @@ def test_a_row_has_limits_default_and_choices():
         width: int = Field(3, ge=1, lt=9, description="how wide")
 
     assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
-
-
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-
-
-@pytest.mark.parametrize("text", EXAMPLES)
-def test_the_examples_of_the_page_are_valid_designs(text, load, registry):
-    assert len(expand(load(text), registry).variants) > 1
-
-
-@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=str)
-def test_every_packaged_experiment_is_a_valid_design(path, registry):
-    assert expand(load_file(path), registry).contrasts()

@@ -4,9 +4,9 @@ import pytest
 
 from headtohead.config.builder import resolve
 from headtohead.config.labels import value_at
-from headtohead.errors import HeadToHeadError
+from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import load_registry
-from made import refused
+from made import plugin_of, refused
 
 TRAIN = {"train": {"epochs": 1}}
 
@@ -94,8 +94,6 @@ def test_later_values_override_and_defaults_follow(resolved, raw, values):
 
 
 def test_base_overrides_the_recipe():
-    from headtohead.plugins.recipe import Recipe
-
     class Small(Recipe):
         """A small start."""
 
@@ -105,7 +103,7 @@ def test_base_overrides_the_recipe():
             "train": {"steps": 3},
         }
 
-    registry = planted("register_recipes", {"small": Small})
+    registry = load_registry(objects=[plugin_of(recipe={"small": Small})])
     config = resolve({"recipe": "small", "model": {"heads": 2, "layers": 3}}, registry)
     assert (config.model.d_model, config.model.heads) == (8, 2)
     assert (config.model.encoder_layers, config.model.decoder_layers) == (3, 3)
@@ -114,17 +112,14 @@ def test_base_overrides_the_recipe():
 
 
 def test_an_error_in_a_recipe_names_the_recipe():
-    from headtohead.plugins.recipe import Recipe
-
     class Broken(Recipe):
         """A misspelt start."""
 
         config: ClassVar = {"model": {"d_modle": 8}}
 
-    registry = planted("register_recipes", {"broken": Broken})
-    with pytest.raises(HeadToHeadError) as caught:
-        resolve({"recipe": "broken"}, registry)
-    assert str(caught.value) == ("recipe 'broken': model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?")
+    registry = load_registry(objects=[plugin_of(recipe={"broken": Broken})])
+    message = "recipe 'broken': model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?"
+    assert refused(resolve, {"recipe": "broken"}, registry) == message
 
 
 @pytest.mark.parametrize(
@@ -138,7 +133,6 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"layers": [1, 2]}}, "model.layers:", "type design: [{product: {model.layers: [...]}}]"),
-        ({"model.dropout": [0, 0.1]}, "model.dropout:", "type design: [{product: {model.dropout: [...]}}]"),
         ({"model": {"dropout_ffn": 0}, "model.dropout": 0.2}, "model.dropout would override model.dropout_ffn;", ""),
         ({"model": {"encoder_layers": 4}, "model.layers": 2}, "model.layers would override model.encoder_layers;", ""),
         ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
@@ -161,11 +155,6 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"data": {"limt": 3}, "data.dataset": "addition"}, "data.limt:", "unknown field 'limt'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
         ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam.size:", "beam search requires evaluate.decode: beam,"),
-        (
-            {"evaluate": {"decode": "beam", "beam": {"size": 0}}},
-            "evaluate.beam.size:",
-            "must be greater than or equal to 1,",
-        ),
     ],
 )
 def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, word):
@@ -180,19 +169,3 @@ def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it(r
     later = TRAIN | {"data": data, "data.sha256": {"spa.tsv.bz2": "b" * 64}}
     assert resolve(later, registry).data.options.sha256 == {"spa.tsv.bz2": "b" * 64}
     assert resolve(TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry).data.options.seed == 2
-
-
-def planted(hook, entries):
-    """Return a registry with one more plugin of a single hook."""
-    from types import ModuleType
-
-    from headtohead.plugins.hookspecs import hookimpl
-
-    module = ModuleType("planted")
-
-    def implementation():
-        return entries
-
-    implementation.__name__ = hook
-    setattr(module, hook, hookimpl(implementation))
-    return load_registry(objects=[module])

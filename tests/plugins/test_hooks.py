@@ -21,10 +21,6 @@ def register_{family}s():
     return {{"own": Own}}
 """
 pytestmark = pytest.mark.usefixtures("own_registry")
-STYLE = (
-    "geometry, mix_embeddings, mix_tokens, project, transform, mix_values, embed_values, scores, mix_scores, "
-    "normalise, mix, fast_path, post_heads, read"
-)
 
 
 def load(family, body):
@@ -41,11 +37,6 @@ def load(family, body):
             "attention",
             "def post_head(self, heads): return heads",
             "unknown hook 'post_head'; did you mean 'post_heads'?",
-        ),
-        (
-            "attention",
-            "def attend(self, weights): return weights",
-            f"unknown hook 'attend'; attention has {STYLE}; start the name of a helper with '_'",
         ),
         (
             "positional",
@@ -83,17 +74,13 @@ def test_other_names_of_arguments_and_helpers_are_accepted(family, body):
     assert load(family, body).find(family, "own").entry.__name__ == "Own"
 
 
-HEADS = "[member 1, batch 1, head 4, query 5, value_width 4]"
-WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
-
-
 @pytest.mark.parametrize(
     ("family", "body", "message"),
     [
         (
             "attention",
             "def post_heads(self, heads, x, values): return heads.sum(-1)",
-            f"a tensor [1, 1, 4, 5]; return a tensor {HEADS}",
+            "a tensor [1, 1, 4, 5]; return a tensor [member 1, batch 1, head 4, query 5, value_width 4]",
         ),
         (
             "attention",
@@ -101,17 +88,6 @@ WEIGHTS = "[member 1, batch 1, head 4, query 5, key 5]"
             "a tensor of torch.float64; return torch.float32, the dtype of its arguments",
         ),
         ("attention", "def transform(self, q, k): return q", "Tensor; return a tuple of two tensors"),
-        ("attention", "def project(self, x): return x, x", "tuple; return a tuple of three tensors"),
-        (
-            "attention",
-            "def project(self, x): return x, x, x[..., 1:]",
-            "a tensor [1, 5, 15]; return a tensor [member 1, tokens 5, width 16]",
-        ),
-        (
-            "attention",
-            "def scores(self, q, k, i, j): return q",
-            "a tensor [1, 1, 4, 5, 4]; return a tensor [member 1, batch 1, head 4, query 5, key 5]",
-        ),
         (
             "attention",
             "geometry = classmethod(lambda cls, options, model: (4, 4))",

@@ -10,9 +10,10 @@ from torch import nn
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
-from headtohead.plugin import Attention, Masking, PerMemberRNG, Positional, hookimpl
+from headtohead.plugin import Attention, Masking, PerMemberRNG, Positional
 from headtohead.plugins.registry import register
 from headtohead.testing import tiny_config
+from made import plugin_of
 
 HEADS = 4  # of tiny_config
 pytestmark = pytest.mark.usefixtures("own_registry")
@@ -23,63 +24,45 @@ def build(methods, seeds=range(HEADS), base=Attention):
     """Build a model with a plugin class of the given methods, by default with as many members as heads."""
     own = type("Own", (base,), {"__module__": __name__, **methods})
     family = base.__name__.lower()
-
-    class Plugin:
-        pass
-
-    def entries(self):
-        return {"own": own}
-
-    setattr(Plugin, f"register_{family}s", hookimpl(entries, specname=f"register_{family}s"))
-    register(Plugin())
+    register(plugin_of(**{family: {"own": own}}))
     return Transformer(tiny_config(**{family: "own"}), seeds, 12, 9)
 
 
-def plain(self):
-    self.g = nn.Parameter(torch.randn(HEADS, 2))
-
-
-def listed(self):
-    self.g = nn.ParameterList([nn.Parameter(torch.randn(HEADS))])
-
-
-def in_modules(self):
-    self.g = nn.ModuleList([nn.Linear(HEADS, HEADS)])
+def replaced(self):
+    parameter = self.parameter(HEADS)
+    parameter.data = parameter.data[0]
+    return parameter
 
 
 def registered_buffer(self):
     self.register_buffer("g", torch.zeros(HEADS, 2), persistent=False)
+    return self.g
 
 
-def replaced(self):
-    self.g = self.parameter(HEADS)
-    self.g.data = self.g.data[0]
-
-
-def in_attribute(self):
-    self.table = {"a": [self.parameter(2)]}
-
-
-def modules_in_attribute(self):
-    self.table = (nn.Linear(2, 2),)
-
-
+WITHOUT_AXIS = [
+    lambda self: nn.Parameter(torch.randn(HEADS, 2)),
+    lambda self: nn.ParameterList([nn.Parameter(torch.randn(HEADS))]),
+    lambda self: nn.ModuleList([nn.Linear(HEADS, HEADS)]),
+    replaced,
+    registered_buffer,
+]
+UNREGISTERED = [lambda self: {"a": [self.parameter(2)]}, lambda self: (nn.Linear(2, 2),)]
 REMEDY = "create it in build with self.parameter, self.buffer or self.constant"
 PLAIN = f"g(.0|.0.weight)? is a plain tensor without a member axis; {REMEDY}"
-UNREGISTERED = f"table holds a tensor or module that is not registered; {REMEDY}"
+HOLDS = f"table holds a tensor or module that is not registered; {REMEDY}"
 
 
 @pytest.mark.parametrize(
-    ("make", "message", "base", "seeds"),
+    ("name", "value", "message", "base", "seeds"),
     [
-        *((make, PLAIN, Attention, range(HEADS)) for make in (plain, listed, in_modules, replaced, registered_buffer)),
-        *((make, UNREGISTERED, Attention, range(HEADS)) for make in (in_attribute, modules_in_attribute)),
-        *((plain, PLAIN, *other) for other in ((Attention, [1]), (Attention, None), (Positional, range(HEADS)))),
+        *(("g", value, PLAIN, Attention, range(HEADS)) for value in WITHOUT_AXIS),
+        *(("table", value, HOLDS, Attention, range(HEADS)) for value in UNREGISTERED),
+        *(("g", WITHOUT_AXIS[0], PLAIN, *other) for other in ((Attention, [1]), (Attention, None), (Positional, [1]))),
     ],
 )
-def test_a_tensor_without_a_member_axis_is_refused_at_build(make, message, base, seeds):
+def test_a_tensor_without_a_member_axis_is_refused_at_build(name, value, message, base, seeds):
     with pytest.raises(HeadToHeadError, match=rf"^{FILE}: Own\.{message}$"):
-        build({"build": make}, seeds, base)
+        build({"build": lambda self: setattr(self, name, value(self))}, seeds, base)
 
 
 @pytest.mark.parametrize("where", ["itself", "a part"])

@@ -5,10 +5,11 @@ import torch
 from torch.nn import functional
 
 from headtohead.errors import HeadToHeadError
-from headtohead.plugin import FeedForward, Norm, hookimpl
+from headtohead.plugin import FeedForward, Norm
 from headtohead.plugins import registry
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
+from made import plugin_of
 
 CHECKS = {invariant.name: invariant for invariant in INVARIANTS}
 
@@ -115,21 +116,15 @@ class SumNorm(Norm):
         return x / x.abs().sum(-1, keepdim=True)
 
 
-class Authored:
-    @hookimpl
-    def register_feed_forwards(self):
-        faults = {"over-tokens": OverTokens, "by-position": ByPosition, "over-members": OverMembers, "narrow": Narrow}
-        return {"learned-leak": LearnedLeak} | faults
-
-    @hookimpl
-    def register_norms(self):
-        return {"over-batch": OverBatch, "by-maximum": ByMaximum, "sum-norm": SumNorm}
+FAULTS = {"over-tokens": OverTokens, "by-position": ByPosition, "over-members": OverMembers, "narrow": Narrow}
+NORMS = {"over-batch": OverBatch, "by-maximum": ByMaximum, "sum-norm": SumNorm}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_current", registry.load_registry(objects=[Authored()]))
+        plugin = plugin_of(feed_forward={"learned-leak": LearnedLeak} | FAULTS, norm=NORMS)
+        patch.setattr(registry, "_current", registry.load_registry(objects=[plugin]))
         yield
 
 

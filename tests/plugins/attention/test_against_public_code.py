@@ -25,14 +25,24 @@ HEADS, WIDTH, SIZE = 4, 16, 4
 DOUBLE, SINGLE = 1e-12, 1e-6
 
 
-def ours(style):
-    """Return a style in the encoder, with masks, input, output and the weights of each member."""
-    subject = Subject(tiny_config("none", style, bias=False))
-    attention, mask = subject.attention("encoder"), subject.mask("encoder")
-    x, _ = subject.activations("encoder")
-    with torch.no_grad():
-        found = attention(x, None, subject.attention_context("encoder", mask=mask))
-    return attention, mask, x, found
+class Ours:
+    """A style, with masks, inputs, outputs and the recorded tensors of each member."""
+
+    def __init__(self, style, role="encoder", positional="none", layer=0, gain=None):
+        subject = Subject(tiny_config(positional, style, bias=False))
+        self.attention, self.mask = getattr(subject.model, role)[layer].attention, subject.mask(role)
+        self.x, _ = subject.activations(role)
+        context, self.seen = subject.attention_context(role, mask=self.mask), {}
+        with torch.no_grad():
+            if gain is not None:
+                self.attention.style.gain.fill_(gain)
+            self.found = self.attention(self.x, None, context)
+            self.attention(self.x, None, context, None, self.seen.__setitem__)
+
+    def added(self, member, value):
+        """Return the mask of a member as numbers that are added to scores."""
+        mask = self.mask[member]
+        return torch.zeros(mask.shape).double().masked_fill(~mask, value)[:, None]
 
 
 def theirs(attention, member, kv_heads=HEADS, **choices):
@@ -51,19 +61,19 @@ def theirs(attention, member, kv_heads=HEADS, **choices):
     return module
 
 
-def differences(module_of, style):
+def differences(module_of, style, **options):
     """Return the largest difference of any member at positions without padding."""
-    attention, mask, x, found = ours(style)
+    own = Ours(style, **options)
     return max(
-        difference_without_padding(module_of(attention, member), x[member], mask[member][:, 0], found[member])
+        difference_without_padding(module_of(own.attention, member), own, own.mask[member][:, 0], member)
         for member in range(2)
     )
 
 
-def difference_without_padding(module, x, live, found):
+def difference_without_padding(module, own, live, member):
     """Return the largest difference at positions without padding; x-transformers returns 0 for padding."""
     with torch.no_grad():
-        return float((module(x, mask=live) - found)[live].abs().max())
+        return float((module(own.x[member], mask=live) - own.found[member])[live].abs().max())
 
 
 def with_heads(before, behind, **choices):
@@ -88,15 +98,7 @@ def test_multi_query_equals_x_transformers_with_a_single_key_and_value_head():
 
 
 def test_qk_norm_equals_x_transformers_if_the_learned_scale_is_the_fixed_scale():
-    subject = Subject(tiny_config("none", "qk-norm", bias=False))
-    attention, mask = subject.attention("encoder"), subject.mask("encoder")
-    x, _ = subject.activations("encoder")
-    with torch.no_grad():
-        attention.style.gain.fill_(10.0)
-        found = attention(x, None, subject.attention_context("encoder", mask=mask))
-        for member in range(2):
-            module = theirs(attention, member, qk_norm=True, qk_norm_scale=10)
-            assert difference_without_padding(module, x[member], mask[member][:, 0], found[member]) < DOUBLE
+    assert differences(lambda a, m: theirs(a, m, qk_norm=True, qk_norm_scale=10), "qk-norm", gain=10.0) < DOUBLE
 
 
 def test_qk_norm_by_root_mean_square_equals_x_transformers_with_a_gain_per_head():
@@ -121,14 +123,14 @@ def test_talking_heads_equal_x_transformers_without_its_added_scores():
 
 
 def test_sigmoid_equals_x_transformers_except_for_the_bias():
-    attention, mask, x, found = ours("sigmoid")
+    own = Ours("sigmoid")
     for member in range(2):
-        module = theirs(attention, member, sigmoid=True)
-        live = mask[member][:, 0]
+        module = theirs(own.attention, member, sigmoid=True)
+        live = own.mask[member][:, 0]
         bias = -live.sum(-1).double().log()[:, None, None, None]
-        assert difference_without_padding(module, x[member], live, found[member]) > 1e-2
+        assert difference_without_padding(module, own, live, member) > 1e-2
         module.attend.attn_fn = lambda scores, bias=bias: torch.sigmoid(scores + bias)
-        assert difference_without_padding(module, x[member], live, found[member]) < DOUBLE
+        assert difference_without_padding(module, own, live, member) < DOUBLE
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
@@ -155,24 +157,15 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
     from transformers import DiffLlamaConfig
     from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 
-    subject = Subject(tiny_config("none", "differential", bias=False))
-    attention = subject.model.decoder[layer].attention
+    own = Ours("differential", "decoder", layer=layer, gain=1.0)
+    attention = own.attention
     assert attention.context.layer == layer
-    x, mask = subject.activations("decoder")[0], subject.mask("decoder")
     halves = torch.arange(HEADS).view(-1, 2).T.flatten()
     columns = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
-    with torch.no_grad():
-        attention.style.gain.fill_(1.0)
-        found = attention(x, None, subject.attention_context("decoder", mask=mask))
     weights = attention.state_dict()
+    heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS}
+    config = DiffLlamaConfig(hidden_size=WIDTH, rms_norm_eps=1e-5, attn_implementation="eager", **heads)
     for member in range(2):
-        config = DiffLlamaConfig(
-            hidden_size=WIDTH,
-            num_attention_heads=HEADS,
-            num_key_value_heads=HEADS,
-            rms_norm_eps=1e-5,
-            attn_implementation="eager",
-        )
         module = DiffLlamaAttention(config, layer).double()
         q, k, v = weights["queries_keys_values.weight"][member].split(WIDTH, dim=-1)
         with torch.no_grad():
@@ -184,32 +177,25 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
             for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
             zero_angles = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
-            hidden = torch.zeros(mask[member].shape).double()
-            hidden = hidden.masked_fill(~mask[member], -math.inf)[:, None]
-            expected, _ = module(x[member], zero_angles, hidden)
-        torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)
+            expected, _ = module(own.x[member], zero_angles, own.added(member, -math.inf))
+        torch.testing.assert_close(own.found[member], expected, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize(("style", "family"), [("sinks", "gpt_oss"), ("soft-cap", "gemma2")])
 def test_weights_and_outputs_of_heads_equal_transformers(style, family):
     chosen = {"name": style, "cap": 2.0} if style == "soft-cap" else style
-    subject = Subject(tiny_config("none", chosen))
-    attention, mask = subject.attention("decoder"), subject.mask("decoder")
-    x, _ = subject.activations("decoder")
-    seen = {}
-    attention(x, None, subject.attention_context("decoder", mask=mask), None, seen.__setitem__)
+    own = Ours(chosen, "decoder")
     theirs = importlib.import_module(f"transformers.models.{family}.modeling_{family}").eager_attention_forward
     for member in range(2):
         module = SimpleNamespace(num_key_value_groups=1, training=False, is_causal=True)
         named = {"softcap": 2.0}
         if style == "sinks":
-            module.sinks, named = attention.style.sinks[member], {}
-        q, k, v = (seen[name][member] for name in ("queries", "keys", "values"))
-        hidden = torch.zeros(mask[member].shape).double().masked_fill(~mask[member], -1e9)[:, None]
-        heads, weights = theirs(module, q, k, v, hidden, scaling=SIZE**-0.5, **named)
-        live = mask[member].any(-1)
-        torch.testing.assert_close(seen["weights"][member], weights, rtol=0, atol=SINGLE)
-        torch.testing.assert_close(seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)
+            module.sinks, named = own.attention.style.sinks[member], {}
+        q, k, v = (own.seen[name][member] for name in ("queries", "keys", "values"))
+        heads, weights = theirs(module, q, k, v, own.added(member, -1e9), scaling=SIZE**-0.5, **named)
+        live = own.mask[member].any(-1)
+        torch.testing.assert_close(own.seen["weights"][member], weights, rtol=0, atol=SINGLE)
+        torch.testing.assert_close(own.seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("query_rank", [None, 6])
@@ -219,11 +205,8 @@ def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
     from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Attention, DeepseekV2RotaryEmbedding
 
     style = {"name": "multi-head-latent", "kv_rank": 5, "query_rank": query_rank}
-    subject = Subject(tiny_config({"name": "rotary", "fraction": 1 / 3}, style, bias=False))
-    attention, mask = subject.attention("decoder"), subject.mask("decoder")
-    x, _ = subject.activations("decoder")
-    with torch.no_grad():
-        found = attention(x, None, subject.attention_context("decoder", mask=mask))
+    own = Ours(style, "decoder", {"name": "rotary", "fraction": 1 / 3})
+    attention, x = own.attention, own.x
     sizes = {"kv_lora_rank": 5, "q_lora_rank": query_rank, "qk_rope_head_dim": 2, "qk_nope_head_dim": SIZE}
     config = DeepseekV2Config(
         hidden_size=WIDTH, num_attention_heads=HEADS, v_head_dim=SIZE, attn_implementation="eager", **sizes
@@ -243,11 +226,10 @@ def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
             ("q_b_proj" if query_rank else "q_proj"): queries,
         }
         module.load_state_dict({f"{name}.weight": value for name, value in carried.items()})
-        hidden = torch.zeros(mask[member].shape).double().masked_fill(~mask[member], -1e9)[:, None]
         with torch.no_grad():
-            expected, _ = module(x[member], hidden, position_embeddings=turns)
-        live = mask[member].any(-1)
-        torch.testing.assert_close(found[member][live], expected[live], rtol=0, atol=SINGLE)
+            expected, _ = module(x[member], own.added(member, -1e9), position_embeddings=turns)
+        live = own.mask[member].any(-1)
+        torch.testing.assert_close(own.found[member][live], expected[live], rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("path", ["explicit", "fast"])

@@ -67,23 +67,6 @@ def test_factor_of_the_second_map_is_initialised_by_layer(layer, share):
 
 # -- incompatibility -----------------------------------------------------------------------------
 
-ON_QUERIES = "acts on queries, and {} attention has none; use an encoding that is added to"
-REFUSED = {
-    ("rotary", "uniform"): ON_QUERIES.format("uniform"),
-    ("rotary", "random"): ON_QUERIES.format("random"),
-    ("alibi", "linear"): "acts on the matrix of scores, which linear attention never computes",
-    ("rotary", "linear"): "rotates queries and keys, and φ of rotated vectors is not relative",
-}
-
-
-@pytest.mark.parametrize(("positional", "attention"), REFUSED)
-def test_incompatible_encodings_are_refused_with_the_reason(positional, attention):
-    config = tiny_config(positional, attention)
-    reason = find_incompatibility(config, {}, REGISTRY)
-    assert reason is not None
-    assert REFUSED[positional, attention] in reason
-    assert reason.startswith(positional)
-
 
 def test_sentences_longer_than_the_random_matrix_are_refused():
     config = tiny_config("none", {"name": "random", "max_length": 7})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.errors import HeadToHeadError
+from made import refused
 
 Read = Callable[..., Any]
 
@@ -58,8 +58,7 @@ def test_parallel_files(read: Read, tmp_path: Path) -> None:
     target = write(tmp_path / "x.fr", "\n".join(target for _, target in EXPECTED) + "\n")
     assert texts(read("pairs", file=[source, target])) == EXPECTED
     write(tmp_path / "x.fr", "Bonjour.\n")
-    with pytest.raises(HeadToHeadError, match=r"has 3 lines and '.*x.fr' 1; parallel files have a sentence and"):
-        read("pairs", file=[source, target])
+    assert "x.fr' 1; parallel files have a sentence and" in refused(read, "pairs", file=[source, target])
 
 
 def many(prefix: str, count: int) -> str:
@@ -104,10 +103,7 @@ MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
 def test_malformed_rows_name_the_line(
     name: str, content: str, options: dict[str, Any], message: str, read: Read, tmp_path: Path
 ) -> None:
-    with pytest.raises(HeadToHeadError) as error:
-        read("pairs", file=write(tmp_path / name, content), **options)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
+    assert message in refused(read, "pairs", file=write(tmp_path / name, content), **options)
 
 
 def sums(path: Path) -> str:
@@ -136,13 +132,11 @@ def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({}, "expected one of file, saved and hub"),
-        ({"file": "a", "hub": "b"}, "expected one of file, saved and hub"),
         ({"file": "a", "revision": "b"}, "configuration and revision belong to hub"),
     ],
 )
 def test_options_that_exclude_each_other(options: dict[str, Any], message: str, read: Read) -> None:
-    with pytest.raises(HeadToHeadError, match=message):
-        read("pairs", **options)
+    assert message in refused(read, "pairs", **options)
 
 
 @pytest.mark.slow

@@ -4,9 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-import pytest
 
-from headtohead.errors import HeadToHeadError
 from headtohead_plugins.datasets.mqar import Options
 
 
@@ -94,40 +92,6 @@ def test_selective_copy_answers_with_the_data_in_order(corpus):
         assert [place for place, word in enumerate(words) if word == ">"] == list(pair.labelled)
         assert pair.target == " ".join(sequence.replace(".", "").split())
         assert len(pair.target.split()) == 5
-
-
-@pytest.mark.parametrize("name", ["mqar", "induction", "selective-copy"])
-def test_sequences_are_distinct_and_parts_disjoint(name, prepared):
-    data = prepared(name, split="length", options={"size": 300})
-    sources = [source for split in data.splits.values() for source in split.source_text]
-    assert len({*sources}) == len(sources) > 300
-    assert data.record["leak"] == 0
-    assert data.record["longest"]["source"] == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "options", "message"),
-    [
-        ("mqar", "iid", {"levels": ["63x4"]}, "mqar: level 63x4 requires an even number of at least 16 tokens"),
-        ("mqar", "iid", {"levels": ["64x17"]}, "requires an even number of at least 68 tokens"),
-        ("mqar", "iid", {"levels": ["64x16"], "alphabet": 30}, "requires an alphabet of at least 32, got 30"),
-        ("mqar", "iid", {"test_levels": ["64x4"]}, "test_levels has no effect with split: iid; set data.split: length"),
-        (
-            "copy",
-            "iid",
-            {"test_lengths": [1, 40]},
-            "test_lengths has no effect with split: iid; set data.split: length",
-        ),
-        ("selective-copy", "iid", {"shortest": 4}, "8 data tokens require a length of 8, but the shortest is 4"),
-        ("copy", "length", {"test_lengths": [40, 1]}, "test_lengths has the longest test example first"),
-        ("mqar", "iid", {"levels": ["4 pairs"]}, "levels"),
-    ],
-)
-def test_impossible_options_are_refused_in_one_line(name, split, options, message, read):
-    with pytest.raises(HeadToHeadError) as error:
-        read(name, split, **options)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_test_lengths_are_those_of_the_option(prepared):

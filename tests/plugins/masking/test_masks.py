@@ -1,4 +1,4 @@
-"""Masks against loops over their definitions, and the mask that notebook 1 printed."""
+"""Masks against loops over their definitions."""
 
 import pytest
 import torch
@@ -39,21 +39,6 @@ def test_mask_equals_its_definition(name, role):
     may_attend = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
     expected = [[[may_attend(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
     assert found.tolist() == expected
-
-
-def test_decoder_mask_of_notebook_1():
-    """Printed for target ids [3, 1, 2, 4, 0], where 0 is padding."""
-    ids = torch.tensor([3, 1, 2, 4, 0])
-    printed_masked = [
-        [False, True, True, True, True],
-        [False, False, True, True, True],
-        [False, False, False, True, True],
-        [False, False, False, False, True],
-        [False, False, False, False, True],
-    ]
-    length = (ids != 0).sum().unsqueeze(0)
-    mask = full_mask(masking("padding-causal"), "decoder", 5, 5, length)[0]
-    assert (~mask).tolist() == printed_masked
 
 
 PROPERTIES = {

@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -145,9 +144,7 @@ def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write
 def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(made: ModuleType, tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
         (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
-        record = folder / OWN / "experiment.json"
-        fields = json.loads(record.read_text(encoding="utf-8"))
-        record.write_text(json.dumps(fields | {"text": own.text}), encoding="utf-8")
+        made.edit(folder / OWN, text=own.text)
         return own
 
     studies(made, tmp_path / "whole")

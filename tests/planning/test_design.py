@@ -235,6 +235,16 @@ ERRORS = [
         "scores on different data are",
     ),
     ("design: [{between: {from: {}, to: {}}}]\ncontrasts: [{variant: {}}]", "contrasts", "a file with between has no"),
+    ("sed: 3", "sed", "did you mean 'seeds'?"),
+    ("design:\n  - prodct: {}", "design[0].prodct", "did you mean 'product'?"),
+    ("design:\n  - product:\n      positional: rotary", "design[0].product.positional", "a list"),
+    ("seeds: {until: decided, at_most: 2}", "seeds.at_most", "greater than or equal to 3"),
+    ("seeds: [1, 2, 1]", "seeds", "duplicate seed 1"),
+    ("metrics: {target: {valid/loss: best}}", "metrics.target.valid/loss", "a valid number"),
+    ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),
+    ("metrics: {report: [valid/loss, test/blue]}", "metrics.report", "did you mean 'test/bleu'?"),
+    ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", ""),
+    ("metrics: {target: {test/bleu: 3}}", "metrics.target", ""),
 ]
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from headtohead.errors import HeadToHeadError
 from made import refused
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]"
@@ -77,7 +76,5 @@ def test_data_without_a_run_cannot_be_drawn(cache):
     from headtohead.data import prepare
     from headtohead.testing.tiny import data_config
 
-    with pytest.raises(
-        HeadToHeadError, match=r"data\.seed: per-run requires the seed of a run; replace it by a number"
-    ):
-        prepare(data_config(seed="per-run"), cache)
+    message = "data.seed: per-run requires the seed of a run; replace it by a number"
+    assert message in refused(prepare, data_config(seed="per-run"), cache)

@@ -8,30 +8,14 @@ import pytest
 
 from headtohead import api
 from headtohead.data.metrics import TRANSLATION, task_metrics
-from headtohead.errors import HeadToHeadError
 from headtohead.planning.metrics import reported_metrics
-from headtohead.plugins.dataset import Dataset
 from headtohead.schema.metric import Metric, measured
 from headtohead.schema.roles import ROLES
 from headtohead.storage.metrics import decimals, find, higher_is_better, readable, show, span
+from made import refused
 
 BASE = "question: Which?\nbase: {data: {dataset: %s}, train: {epochs: 1}}\nmetrics: {%s}\n"
 ERRORS = Metric("errors", "wrong symbols", (0.0, 9.0), higher_is_better=False, decimals=2)
-
-
-@pytest.mark.parametrize(
-    ("line", "field"),
-    [
-        ("primary: test/blue", "primary"),
-        ("report: [valid/loss, test/blue]", "report"),
-        ("primary: attention/encoder/entropy", "primary"),
-        ("target: {test/bleu: 3}", "target"),
-    ],
-)
-def test_a_metric_that_the_runs_do_not_have_is_an_error_with_line_and_field(line, field, design):
-    with pytest.raises(HeadToHeadError, match=rf"^x\.yaml:\d+: metrics\.{field}") as refused:
-        design(f"metrics: {{{line}}}\n")
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -84,21 +68,18 @@ def test_small_values_are_printed_without_false_digits(value, metric, signed, te
 
 
 def test_an_unknown_metric_has_no_direction():
-    with pytest.raises(HeadToHeadError, match="no dataset declares"):
-        higher_is_better("test/unheard_of")
-    assert Dataset.metrics == ()
+    assert "no dataset declares" in refused(higher_is_better, "test/unheard_of")
 
 
 def test_different_metrics_of_one_name_are_refused(registry, monkeypatch):
     monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
     monkeypatch.setattr(registry.dataset("sort"), "metrics", (Metric("errors"),))
-    with pytest.raises(HeadToHeadError, match="the datasets copy and sort declare different metrics 'errors'"):
-        higher_is_better("test/errors")
+    message = "the datasets copy and sort declare different metrics 'errors'"
+    assert message in refused(higher_is_better, "test/errors")
 
 
 @pytest.mark.parametrize("name", ["bleu", "loss", "distance", "a/b", "x_unpadded"])
 def test_a_dataset_cannot_use_a_name_of_headtohead(name, registry, monkeypatch):
     monkeypatch.setattr(registry.dataset("copy"), "metrics", (Metric(name),))
-    with pytest.raises(HeadToHeadError, match=f"declares a metric '{name}', a name of headtohead"):
-        task_metrics("copy")
+    assert f"declares a metric '{name}', a name of headtohead" in refused(task_metrics, "copy")
     assert task_metrics("sort") == TRANSLATION

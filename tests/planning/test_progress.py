@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
 from headtohead.storage.progress import find_experiment, read_progress
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
 from headtohead.testing.tiny import tiny_config
+from made import refused
 
 
 @pytest.fixture
@@ -51,6 +51,5 @@ def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
 def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("other.yaml").touch()
-    with pytest.raises(HeadToHeadError) as caught:
-        find_experiment(Path("other.yaml"), tmp_path / "runs")
-    assert str(caught.value) == f"no runs of 'other' in '{tmp_path / 'runs'}'; start with h2h run other.yaml"
+    message = f"no runs of 'other' in '{tmp_path / 'runs'}'; start with h2h run other.yaml"
+    assert refused(find_experiment, Path("other.yaml"), tmp_path / "runs") == message

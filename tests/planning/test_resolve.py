@@ -27,13 +27,6 @@ def failure(registry, **raw):
     return refused(resolve, TRAIN | raw, registry).removeprefix("configuration: ")
 
 
-def test_the_default_configuration_is_the_standard_transformer(resolved):
-    config = resolved()
-    assert names(config.positional) == ["sinusoidal", "sinusoidal", "none"]
-    assert names(config.attention) == ["split-heads"] * 3
-    assert names(config.masking) == ["padding", "padding-causal", "padding"]
-
-
 @pytest.mark.parametrize(
     ("given", "roles"),
     [
@@ -46,13 +39,6 @@ def test_the_default_configuration_is_the_standard_transformer(resolved):
 )
 def test_every_notation_of_an_encoding_sets_its_roles(resolved, given, roles):
     assert names(resolved(**given).positional) == roles
-
-
-@pytest.mark.parametrize(
-    ("masking", "roles"), [("causal", ["none", "causal", "none"]), ("padding", ["padding", "padding", "padding"])]
-)
-def test_a_plain_masking_name_sets_the_masks_of_the_catalogue(resolved, masking, roles):
-    assert names(resolved(masking=masking).masking) == roles
 
 
 def test_a_dotted_key_overrides_the_plain_name_in_any_order(resolved):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.plugins.registry import current
 from headtohead.testing import tiny_config
+from made import refused
 
 PLUGIN = """
 import torch
@@ -57,9 +57,7 @@ def load(family, body):
     ],
 )
 def test_a_wrong_name_or_signature_is_an_error_when_the_plugin_is_loaded(family, body, message):
-    with pytest.raises(HeadToHeadError) as error:
-        load(family, body)
-    assert str(error.value) == f"plugin 'mine.py' (file): {family} 'own': {message}"
+    assert refused(load, family, body) == f"plugin 'mine.py' (file): {family} 'own': {message}"
 
 
 @pytest.mark.parametrize(
@@ -108,15 +106,11 @@ def test_other_names_of_arguments_and_helpers_are_accepted(family, body):
 def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(family, body, message):
     load(family, body)
     hook = body.removeprefix("def ").partition("(" if body.startswith("def") else " =")[0]
-    with pytest.raises(HeadToHeadError) as error:
-        count(tiny_config(**{family: "own"}), 9, 9, 5, 5)
-    assert str(error.value) == f"Own.{hook} returned {message}"
+    assert refused(count, tiny_config(**{family: "own"}), 9, 9, 5, 5) == f"Own.{hook} returned {message}"
 
 
 def test_an_import_that_uses_the_global_generator_is_refused():
-    with pytest.raises(HeadToHeadError) as error:
-        load("attention", "table = torch.randn(4)")
-    assert str(error.value) == (
+    assert refused(load, "attention", "table = torch.randn(4)") == (
         "plugin 'mine.py' (file) samples from torch's global generator when it is imported; sample in build with "
         "self.parameter or self.buffer"
     )

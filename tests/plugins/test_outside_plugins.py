@@ -1,6 +1,5 @@
 """The steps of docs/how-to/own-plugin.md, and every way to load external plugins."""
 
-import importlib.util
 import json
 import math
 import os
@@ -8,16 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.plugin import Geometry
-from headtohead.plugins.component import BuildContext
 from headtohead.plugins.registry import current
-from headtohead.testing import check, tiny_config
+from headtohead.testing import Subject, check, tiny_config
 from made import separate_registry, unexpected
 from made.equality import same_function
 
@@ -64,24 +62,17 @@ def call(folder: Path, *command: str, **environment: str) -> subprocess.Complete
     )
 
 
-def test_the_bias_of_the_example_equals_its_equation(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("h2h_tisa_example", folder / "h2h_tisa.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-    geometry = Geometry(heads=3, kv_heads=3, key_width=4, value_width=4, scale=0.5)
-    context = BuildContext("encoder", 2, 12, geometry, generators)
-    options = module.TisaOptions(bumps=4)
-    part = module.Tisa(options, context).double()
+@pytest.mark.usefixtures("own_registry")
+def test_the_bias_of_the_example_equals_its_equation() -> None:
+    current().add_file(Path("h2h_tisa.py"), PLUGIN.encode())
+    part: Any = Subject(tiny_config({"name": "tisa", "bumps": 4})).positional("decoder")
     queries, keys = torch.tensor([[4, 5]]), torch.tensor([[0, 1, 2, 3, 4, 5, 6]])
 
-    bias = part.bias(queries, keys, "encoder", 1)
+    bias = part.bias(queries, keys, "decoder", 1)
 
-    assert bias.shape == (2, 1, 3, 2, 7)
+    assert bias.shape == (2, 1, 4, 2, 7)
     for member in range(2):
-        for head in range(3):
+        for head in range(4):
             a, b, c = (numbers[member, 1, head].tolist() for numbers in (part.height, part.narrowness, part.centre))
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):
@@ -123,18 +114,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_example_passes_the_contract_suite_of_the_page(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
-    done = call(
-        folder,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-k",
-        "not stacking",
-        "test_h2h_tisa.py",
-        PYTHONPATH=site,
-    )
+    quiet = ("-q", "-p", "no:cacheprovider")
+    done = call(folder, "-m", "pytest", *quiet, "-k", "not stacking", "test_h2h_tisa.py", PYTHONPATH=site)
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
     assert passed is not None

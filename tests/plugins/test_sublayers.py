@@ -63,67 +63,33 @@ class LearnedLeak(FeedForward):
         return torch.where(x > 0, x, x * self.slope)
 
 
-class OverTokens(FeedForward):
-    """Fault: the softmax of another axis."""
-
-    def activate(self, x):
-        return x.softmax(1)
+def network(activate):
+    return type("Own", (FeedForward,), {"activate": lambda self, x: activate(x)})
 
 
-class ByPosition(FeedForward):
-    """Fault: depends on the position of a token."""
-
-    def activate(self, x):
-        return x * torch.arange(1.0, x.shape[1] + 1, dtype=x.dtype).unsqueeze(-1)
+def norm(normalise, *properties):
+    return type("Own", (Norm,), {"normalise": lambda self, x: normalise(x), "properties": frozenset(properties)})
 
 
-class OverMembers(FeedForward):
-    """Fault: members share the mean of their activations."""
-
-    def activate(self, x):
-        return functional.relu(x - x.mean(0, keepdim=True))
-
-
-class Narrow(FeedForward):
-    """Fault: another width."""
-
-    def activate(self, x):
-        return x[..., :1]
-
-
-class OverBatch(Norm):
-    """Fault: statistics of all tokens."""
-
-    properties = frozenset({"scale-invariant"})
-
-    def normalise(self, x):
-        return x / x.square().mean((1, 2), keepdim=True).sqrt()
-
-
-class ByMaximum(Norm):
-    """Divides a token by its largest number; no fault if ``properties`` were declared."""
-
-    def normalise(self, x):
-        return x / x.abs().amax(-1, keepdim=True)
-
-
-class SumNorm(Norm):
-    """Fault: declares what it is not."""
-
-    properties = frozenset({"shift-invariant", "scale-invariant"})
-
-    def normalise(self, x):
-        return x / x.abs().sum(-1, keepdim=True)
-
-
-FAULTS = {"over-tokens": OverTokens, "by-position": ByPosition, "over-members": OverMembers, "narrow": Narrow}
-NORMS = {"over-batch": OverBatch, "by-maximum": ByMaximum, "sum-norm": SumNorm}
+NETWORKS = {
+    "learned-leak": LearnedLeak,
+    "over-tokens": network(lambda x: x.softmax(1)),
+    "by-position": network(lambda x: x * torch.arange(1.0, x.shape[1] + 1, dtype=x.dtype).unsqueeze(-1)),
+    "over-members": network(lambda x: functional.relu(x - x.mean(0, keepdim=True))),
+    "narrow": network(lambda x: x[..., :1]),
+}
+NORMS = {
+    "over-batch": norm(lambda x: x / x.square().mean((1, 2), keepdim=True).sqrt(), "scale-invariant"),
+    # It is scale-invariant and does not declare it; the next one declares to be shift-invariant and is not.
+    "by-maximum": norm(lambda x: x / x.abs().amax(-1, keepdim=True)),
+    "sum-norm": norm(lambda x: x / x.abs().sum(-1, keepdim=True), "shift-invariant", "scale-invariant"),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
     with pytest.MonkeyPatch.context() as patch:
-        plugin = plugin_of(feed_forward={"learned-leak": LearnedLeak} | FAULTS, norm=NORMS)
+        plugin = plugin_of(feed_forward=NETWORKS, norm=NORMS)
         patch.setattr(registry, "_current", registry.load_registry(objects=[plugin]))
         yield
 
@@ -151,7 +117,7 @@ def test_a_network_with_parameters_passes_the_invariants():
 
 
 def test_a_wrong_shape_names_the_hook():
-    with pytest.raises(HeadToHeadError, match=r"Narrow.activate returned a tensor .*; return a tensor \[member 2"):
+    with pytest.raises(HeadToHeadError, match=r"Own.activate returned a tensor .*; return a tensor \[member 2"):
         _ = Subject(tiny_config(feed_forward="narrow")).reference_logits
 
 

@@ -1,7 +1,6 @@
 """An imported checkpoint is an ordinary run: its files, its study, and the commands for runs."""
 
 import hashlib
-import json
 import shutil
 
 import pytest
@@ -10,6 +9,7 @@ from safetensors.torch import load_file
 
 import headtohead
 from headtohead import HeadToHeadError
+from headtohead.files import read_json
 from headtohead_notebooks import import_checkpoint
 
 
@@ -25,10 +25,6 @@ def tatoeba(notebooks, saved):
     return saved(notebooks.Tatoeba(), "tatoeba.pt")
 
 
-def read(path):
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
     code, out, err = h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
     assert (code, err) == (0, "")
@@ -38,7 +34,7 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
         "runs/imported/first",
     ]
     run = tmp_path / "runs" / "imported" / "first"
-    record = read(run / "run.json")
+    record = read_json(run / "run.json")
     assert record["recipe"] == "scratch-en-fr"
     assert record["imported"] == {
         "file": str(scratch),
@@ -52,10 +48,10 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
     assert record["counts"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(scratch).items() if not name.endswith("pe")
     )
-    assert read(run / "status.json")["state"] == "DONE"
+    assert read_json(run / "status.json")["state"] == "DONE"
     assert (run / "metrics.jsonl").read_text() == ""
-    assert read(run / "results.json")["metrics"] == {}
-    assert read(run / "vocabulary.json")["source"][38:] == ["<sos>", "<eos>"]
+    assert read_json(run / "results.json")["metrics"] == {}
+    assert read_json(run / "vocabulary.json")["source"][38:] == ["<sos>", "<eos>"]
     assert load_file(run / "checkpoint.safetensors")["lm_head.weight"].shape == (10, 5000)
 
 
@@ -90,7 +86,7 @@ def test_an_existing_run_is_kept(scratch, tatoeba, h2h, tmp_path):
     h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "mine")
     code, out, err = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine")
     assert (code, out, err) == (2, "", "h2h: run 'runs/imported/mine' exists; delete it, or use another --name\n")
-    assert read(tmp_path / "runs/imported/mine/run.json")["recipe"] == "scratch-en-fr"
+    assert read_json(tmp_path / "runs/imported/mine/run.json")["recipe"] == "scratch-en-fr"
 
 
 @pytest.mark.slow

@@ -188,19 +188,13 @@ class Loops:
         ]
 
     def SoftCap(self, q, k):
-        capped = [
-            [[0.7 * math.tanh(s / 0.7) for s in row] for row in products(q[h], k[h], SIZE**-0.5)] for h in range(HEADS)
-        ]
-        return [self.softmax(scores) for scores in capped]
+        scores = (products(q[head], k[head], SIZE**-0.5) for head in range(HEADS))
+        return [self.softmax([[0.7 * math.tanh(s / 0.7) for s in row] for row in rows]) for rows in scores]
 
     def Sinks(self, q, k):
         maps = []
         for head, sink in enumerate(self.weights["style.sinks"]):
-            scores = products(q[head], k[head], SIZE**-0.5)
-            seen = [
-                [math.exp(score) if self.may_attend(i, j) else 0.0 for j, score in enumerate(row)]
-                for i, row in enumerate(scores)
-            ]
+            seen = self.visible([[math.exp(s) for s in row] for row in products(q[head], k[head], SIZE**-0.5)])
             maps.append([[item / (math.exp(sink) + sum(row)) for item in row] for row in seen])
         return maps
 
@@ -258,16 +252,9 @@ class Loops:
         maps = []
         for head in range(HEADS):
             scores = products(q[head], k[head], SIZE**-0.5)
-            rows = []
-            for i, row in enumerate(scores):
-                seen = [self.may_attend(i, j) for j in range(len(row))]
-                rows.append(
-                    [
-                        1 / (1 + sum(seen) * math.exp(-score)) if visible else 0.0
-                        for score, visible in zip(row, seen, strict=True)
-                    ]
-                )
-            maps.append(rows)
+            counts = [sum(self.may_attend(i, j) for j in range(self.keys)) for i in range(self.queries)]
+            pairs = zip(scores, counts, strict=True)
+            maps.append(self.visible([[1 / (1 + n * math.exp(-s)) for s in row] for row, n in pairs]))
         return maps
 
     def Linear(self, q, k):
@@ -277,10 +264,7 @@ class Loops:
         maps = []
         for head in range(HEADS):
             queries, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
-            rows = [
-                [dot(query, key) if self.may_attend(i, j) else 0.0 for j, key in enumerate(keys)]
-                for i, query in enumerate(queries)
-            ]
+            rows = self.visible(products(queries, keys, 1.0))
             maps.append([[score / (sum(row) or 1.0) for score in row] for row in rows])
         return maps
 
@@ -298,6 +282,12 @@ class Loops:
 
     def may_attend(self, query, key):
         return self.mask is None or self.mask[query][key]
+
+    def visible(self, weights):
+        """Return weights with zeros at masked keys."""
+        return [
+            [weight if self.may_attend(i, j) else 0.0 for j, weight in enumerate(row)] for i, row in enumerate(weights)
+        ]
 
     def softmax(self, scores):
         """Return the weights of a head, masked with the mask value ``fill``."""

@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 
-from headtohead import HeadToHeadError
 from headtohead.model.decoding import greedy
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import refused
 from made.equality import same_function
 
 REGISTRY = current()
@@ -76,10 +76,8 @@ def test_sentences_longer_than_the_random_matrix_are_refused():
     )
     model = Subject(config).model
     ids, lengths = torch.ones(2, 1, 8, dtype=torch.long), torch.full((2, 1), 8)
-    with pytest.raises(
-        HeadToHeadError, match=r"^position 8 is beyond the 7 positions of random; set attention.encoder"
-    ):
-        model(ids, lengths, ids, lengths)
+    message = "position 8 is beyond the 7 positions of random; set attention.encoder"
+    assert refused(model, ids, lengths, ids, lengths).startswith(message)
 
 
 def test_decoding_stops_at_the_size_of_the_random_matrix():
@@ -88,5 +86,5 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
     assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
-    with pytest.raises(HeadToHeadError, match="position 8 is beyond the 7 positions of random"):
-        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches())
+    message = refused(model.step, read.target[:, :, :1], 7, memory, read.source_lengths, model.caches())
+    assert "position 8 is beyond the 7 positions of random" in message

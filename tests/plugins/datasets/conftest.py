@@ -17,34 +17,10 @@ Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
 
 
-@pytest.fixture(scope="module")
-def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def prepared(module_cache: Path) -> Prepare:
+@pytest.fixture(scope="session")
+def prepared(cache: Path) -> Prepare:
     """Prepare a dataset; keywords are fields of ``data``, ``options`` the dataset's options."""
-
-    def run(dataset: str, **fields: Any) -> PreparedData:
-        return prepare(data_config(dataset=dataset, **fields), module_cache)
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def corpus(module_cache: Path) -> Read:
-    """Read a generated corpus, once per module for equal options."""
-    corpora: dict[str, Corpus] = {}
-
-    def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
-        config = data_config(dataset=dataset, options=options, **({"split": split} if split else {}))
-        key = config.model_dump_json()
-        if key not in corpora:
-            corpora[key] = read_corpus(config, module_cache)
-        return corpora[key]
-
-    return run
+    return lambda dataset, **fields: prepare(data_config(dataset=dataset, **fields), cache)
 
 
 @pytest.fixture

@@ -111,27 +111,27 @@ SAME: dict[str, Key] = {
 
 @case_table("split", ["iid", "length"], default=1)
 @pytest.mark.parametrize("name", TRUTH)
-def test_every_target_is_correct(name: str, split: str, corpus: Read) -> None:
-    pairs = corpus(name, split, size=SIZE).pairs
+def test_every_target_is_correct(name: str, split: str, read: Read) -> None:
+    pairs = read(name, split, size=SIZE).pairs
     assert len(pairs) >= SIZE
     for pair in pairs:
         assert pair.target == TRUTH[name](pair.source), pair.source
 
 
-def test_expressions_with_brackets_have_their_value_and_one_pair_for_each_operation(corpus: Read) -> None:
-    for pair in corpus("modular-arithmetic", brackets=True, size=SIZE).pairs:
+def test_expressions_with_brackets_have_their_value_and_one_pair_for_each_operation(read: Read) -> None:
+    for pair in read("modular-arithmetic", brackets=True, size=SIZE).pairs:
         assert pair.target == evaluated(pair.source)
         operations = sum(pair.source.count(kind) for kind in "+-*")
         assert pair.source.count("(") == pair.source.count(")") == operations
 
 
-def test_a_reversed_sum_is_written_from_its_units_on(corpus: Read) -> None:
-    for pair in corpus("addition", digit_order="reversed", size=SIZE).pairs:
+def test_a_reversed_sum_is_written_from_its_units_on(read: Read) -> None:
+    for pair in read("addition", digit_order="reversed", size=SIZE).pairs:
         assert pair.target[::-1] == carried(pair.source)
 
 
-def test_several_queries_are_answered_in_their_order(corpus: Read) -> None:
-    pairs = corpus("lookup", queries=3, shortest=3, size=SIZE).pairs
+def test_several_queries_are_answered_in_their_order(read: Read) -> None:
+    pairs = read("lookup", queries=3, shortest=3, size=SIZE).pairs
     assert {len(pair.target.split()) for pair in pairs} == {3}
     for pair in pairs:
         assert pair.target == looked_up(pair.source)
@@ -181,19 +181,19 @@ FROZEN = {
 
 
 @case_table("name", FROZEN, default=2)
-def test_generated_corpora_do_not_change_between_versions(name: str, read: Read, corpus: Read) -> None:
-    assert corpus(name, "length").data_hash[:16] == FROZEN[name]
+def test_generated_corpora_do_not_change_between_versions(name: str, read: Read) -> None:
+    assert read(name, "length").data_hash[:16] == FROZEN[name]
     assert read(name, size=50, seed=1).data_hash != read(name, size=50, seed=2).data_hash
 
 
 @pytest.mark.parametrize("length", [3, 4])
 def test_with_all_orders_the_bag_of_words_bound_is_one_in_n_factorial(
-    length: int, prepared: Prepare, corpus: Read
+    length: int, prepared: Prepare, read: Read
 ) -> None:
     options: dict[str, Any] = {"distinct": True, "all_orders": True, "alphabet": 12, "size": 1200}
     options |= {"shortest": length, "longest": length}
     orders: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for pair in corpus("reverse", **options).pairs:
+    for pair in read("reverse", **options).pairs:
         orders[tuple(sorted(pair.source.split()))].add(pair.source)
     assert {len(sources) for sources in orders.values()} == {math.factorial(length)}
     assert len(orders) == 1200 // math.factorial(length)

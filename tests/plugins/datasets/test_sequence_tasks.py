@@ -19,9 +19,9 @@ def recalled(words):
     return labels
 
 
-def test_mqar_labels_are_the_values_of_repeated_keys(corpus):
+def test_mqar_labels_are_the_values_of_repeated_keys(read):
     levels = ["16x2", "64x4", "64x16"]
-    found = corpus("mqar", size=300, alphabet=200, levels=levels).pairs
+    found = read("mqar", size=300, alphabet=200, levels=levels).pairs
     sizes = Counter()
     for pair in found:
         words, labels = pair.source.split(), pair.target.split()
@@ -41,8 +41,8 @@ def test_mqar_labels_are_the_values_of_repeated_keys(corpus):
     assert sizes == dict.fromkeys(levels, 100)
 
 
-def test_mqar_without_random_tokens_has_no_other_keys_than_queries(corpus):
-    for pair in corpus("mqar", size=100, alphabet=200, levels=["64x4"], random_non_queries=False).pairs:
+def test_mqar_without_random_tokens_has_no_other_keys_than_queries(read):
+    for pair in read("mqar", size=100, alphabet=200, levels=["64x4"], random_non_queries=False).pairs:
         words = pair.source.split()
         assert {place: word for place, word in enumerate(words) if place >= 8 and word != "none"} == {
             place: words[place] for place in pair.labelled
@@ -50,16 +50,14 @@ def test_mqar_without_random_tokens_has_no_other_keys_than_queries(corpus):
         assert recalled(words) == dict(zip(pair.labelled, pair.target.split(), strict=True))
 
 
-def test_mqar_distances_follow_the_power_law(corpus):
+def test_mqar_distances_follow_the_power_law(read):
     places = Counter()
-    for pair in corpus("mqar", size=1500, alphabet=200, levels=["64x1"]).pairs:
+    for pair in read("mqar", size=1500, alphabet=200, levels=["64x1"]).pairs:
         places[(pair.labelled[0] - 2) // 2] += 1
     weights = np.arange(1, 32, dtype=float) ** (0.01 - 1)
     expected = 1500 * weights / weights.sum()
     assert sum((places[place] - expected[place]) ** 2 / expected[place] for place in range(31)) < 60  # chi², 30 degrees
-    uniform = Counter(
-        (pair.labelled[0] - 2) // 2 for pair in corpus("mqar", size=1500, levels=["64x1"], power_a=1).pairs
-    )
+    uniform = Counter((pair.labelled[0] - 2) // 2 for pair in read("mqar", size=1500, levels=["64x1"], power_a=1).pairs)
     assert sum((uniform[place] - 1500 / 31) ** 2 / (1500 / 31) for place in range(31)) < 60
 
 
@@ -75,8 +73,8 @@ def test_mqar_tests_on_other_levels_and_original_is_that_of_the_code(prepared):
     assert named.lengths("test")[-1] == "1024x256"
 
 
-def test_induction_repeats_what_followed_the_special_token(corpus):
-    for pair in corpus("induction", "length", size=300, test_lengths=[8, 40], test_each=10).pairs:
+def test_induction_repeats_what_followed_the_special_token(read):
+    for pair in read("induction", "length", size=300, test_lengths=[8, 40], test_each=10).pairs:
         *before, last = pair.source.split()
         assert last == "!"
         assert before.count("!") == 1
@@ -84,8 +82,8 @@ def test_induction_repeats_what_followed_the_special_token(corpus):
         assert (pair.labelled, pair.target) == ((len(before),), next(following))
 
 
-def test_selective_copy_answers_with_the_data_in_order(corpus):
-    for pair in corpus("selective-copy", "length", size=300, data_tokens=5, test_each=10).pairs:
+def test_selective_copy_answers_with_the_data_in_order(read):
+    for pair in read("selective-copy", "length", size=300, data_tokens=5, test_each=10).pairs:
         sequence, answers = pair.source.split(" >", 1)
         assert len(answers.split()) == 4
         words = pair.source.split()

@@ -29,8 +29,8 @@ def file(tmp_path):
     return str(path)
 
 
-def load(file, **options):
-    return Text.load(Options(**{"file": str(file), **options}), "contiguous", cache_root())
+def load(file=None, **options):
+    return Text.load(Options(file=file and str(file), **options), "contiguous", cache_root())
 
 
 def blocks_of(file, unit, **more):
@@ -97,7 +97,7 @@ def test_unusable_files_are_refused(tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("a few words")
     message = "dataset 'text' needs a file; set data.file to a text file, or data.download: tinyshakespeare"
-    assert refused(load, path, file=None) == message
+    assert refused(load) == message
     assert "too short: valid has no token to predict; change data.held_out" in refused(load, path, held_out=0.001)
 
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from headtohead.data import hash_pairs
 from made import case_table
 
 NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl fille f|
@@ -171,33 +170,14 @@ class Translator:
         return french
 
 
-@pytest.fixture(scope="module")
-def pairs(prepared: Callable) -> dict[str, str]:
-    data = prepared("toy-grammar")
-    return {
-        source: target
-        for split in data.splits.values()
-        for source, target in zip(split.source_text, split.target_text, strict=True)
-    }
-
-
-def test_every_translation_follows_the_rules(pairs: dict[str, str]) -> None:
-    wrong = {s: t for s, t in pairs.items() if Translator(s).sentence() != t}
-    assert not wrong
-
-
-@pytest.mark.slow
-def test_no_source_has_two_translations_at_any_seed(corpus: Callable) -> None:
-    seen: dict[str, str] = {}
-    for seed in range(1, 5):
-        for pair in corpus("toy-grammar", size=5000, seed=seed).pairs:
-            assert seen.setdefault(pair.source, pair.target) == pair.target
+def test_every_translation_follows_the_rules(prepared: Callable) -> None:
+    for split in prepared("toy-grammar").splits.values():
+        assert [Translator(source).sentence() for source in split.source_text] == list(split.target_text)
 
 
 def test_the_pairs_of_a_seed_do_not_change_between_versions(read: Callable) -> None:
     corpus = read("toy-grammar", size=1000)
-    assert corpus.data_hash == hash_pairs(corpus.pairs)
-    assert corpus.data_hash == ("2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875")
+    assert corpus.data_hash == "2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875"
     assert read("toy-grammar", size=1000, seed=2).data_hash != corpus.data_hash
 
 

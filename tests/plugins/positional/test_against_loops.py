@@ -15,6 +15,13 @@ from headtohead_plugins.positional import alibi
 from headtohead_plugins.positional.t5_relative import find_buckets
 from made import case_table
 
+
+def same(found, queries, keys, expected, close=1e-12):
+    """Compare ``[head, query, key]`` with a function of the head and the two positions."""
+    loops = [[[expected(head, i, j) for j in keys] for i in queries] for head in range(len(found))]
+    torch.testing.assert_close(found, torch.tensor(loops, dtype=torch.float64), rtol=0, atol=close)
+
+
 # -- alibi -------------------------------------------------------------------------------------------
 
 
@@ -22,10 +29,7 @@ def test_biases_fall_with_distance_in_both_directions():
     positions = torch.arange(4).unsqueeze(0)
     found = alibi.biases(positions, positions, 2)
     assert found.shape == (1, 1, 2, 4, 4)
-    for head, slope in enumerate((2**-4, 2**-8)):
-        for i in range(4):
-            for j in range(4):
-                assert found[0, 0, head, i, j].item() == -slope * abs(i - j)
+    same(found[0, 0].double(), range(4), range(4), lambda head, i, j: -(2 ** -(4 + 4 * head)) * abs(i - j))
 
 
 # -- rotary ------------------------------------------------------------------------------------------
@@ -62,13 +66,12 @@ def test_biases_equal_the_sum_of_cosines_divided_by_the_ratio_of_the_head(heads,
     queries, keys = torch.tensor([[0, 5]]), torch.tensor([[0, 2, 5, 90]])
     found = sandwich(heads, width=width).bias(queries, keys, "encoder", 0)
     assert found.shape == (1, 1, heads, 2, 4)
-    for head in range(heads):
-        ratio = 8 / heads * (head + 1)
-        for a, i in enumerate(queries[0].tolist()):
-            for b, j in enumerate(keys[0].tolist()):
-                waves = [math.cos((i - j) / 10000 ** (2 * k / width)) for k in range(width // 2)]
-                expected = (sum(waves) - width / 2) / ratio
-                assert found[0, 0, head, a, b].item() == pytest.approx(expected, abs=1e-10)
+
+    def expected(head, i, j):
+        waves = [math.cos((i - j) / 10000 ** (2 * k / width)) for k in range(width // 2)]
+        return (sum(waves) - width / 2) / (8 / heads * (head + 1))
+
+    same(found[0, 0], queries[0].tolist(), keys[0].tolist(), expected, 1e-10)
 
 
 # -- kerple-log --------------------------------------------------------------------------------------
@@ -89,15 +92,11 @@ def test_biases_equal_the_kernel_of_each_pair(role, layers):
     last = 0 if role == "encoder" else 1
     found = part.bias(queries, keys, role, last)
     assert found.shape == (2, 1, 4, 3, 4)
+    own = last if layers == "own" else 0
     for member in range(2):
-        for head in range(4):
-            own = last if layers == "own" else 0
-            r1, r2 = (softplus(float(r[member, own, head])) for r in (part.r1, part.r2))
-            for a, i in enumerate(queries[0].tolist()):
-                for b, j in enumerate(keys[0].tolist()):
-                    expected = -r1 * math.log(1 + r2 * abs(i - j))
-                    value = found[member, 0, head, a, b].item()
-                    assert value == pytest.approx(expected, abs=1e-12)
+        r1, r2 = ([softplus(value) for value in r[member, own].tolist()] for r in (part.r1, part.r2))
+        expected = lambda head, i, j: -r1[head] * math.log(1 + r2[head] * abs(i - j))  # noqa: B023, E731
+        same(found[member, 0], queries[0].tolist(), keys[0].tolist(), expected)
 
 
 def test_initial_values_have_the_distribution_of_the_authors_code():
@@ -231,11 +230,10 @@ def test_scores_are_reduced_by_the_gates_of_the_tokens_between(role):
     layer = part.context.layers - 1
     found = part.content_bias(x, 3, role, layer)
     weights, rows, time = part.weight[1, layer].tolist(), x[1, 2].tolist(), x.shape[2]
-    for head in range(4):
-        offset = part.offset[1, layer, 0, head].item()
-        products = (sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in rows)
-        logs = [-math.log1p(math.exp(-product - offset)) for product in products]
-        for query in range(time - 3, time):
-            for key in range(time):
-                expected = sum(logs[min(query, key) + 1 : max(query, key) + 1])
-                assert found[1, 2, head, query - time + 3, key].item() == pytest.approx(expected, abs=1e-12)
+
+    def expected(head, query, key):
+        offset, between = part.offset[1, layer, 0, head].item(), rows[min(query, key) + 1 : max(query, key) + 1]
+        products = (sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in between)
+        return sum(-math.log1p(math.exp(-product - offset)) for product in products)
+
+    same(found[1, 2].detach(), range(time - 3, time), range(time), expected)

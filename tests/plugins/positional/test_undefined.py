@@ -28,6 +28,7 @@ def shaw(on):
 
 
 ODD = {"d_model": 9, "heads": 3}
+THREE_GROUPS = {"name": "grouped-query", "kv_heads": 3}
 DECODER_FIRE = {"encoder": "none", "decoder": "fire"}
 ON_SCORES = ("rotary", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich")
 
@@ -43,6 +44,9 @@ CASES = [
     *(("rotary", {"attention": name}, {}, f"rotary acts on queries, and {name}") for name in ("uniform", "random")),
     ("alibi", {"attention": "linear"}, {}, "alibi acts on the matrix of scores, which linear attention never computes"),
     ("rotary", {"attention": "linear"}, {}, "rotary rotates queries and keys, and φ of rotated vectors is not"),
+    ("none", {"d_model": 10}, {}, "split-heads needs d_model to be a multiple of heads, got 10 and 4"),
+    ("none", {"attention": THREE_GROUPS}, {}, "grouped-query needs kv_heads to divide heads, got 3 and 4"),
+    ("none", {"attention": "differential", "d_model": 15, "heads": 3}, {}, "got 3 and 15"),
     ({"encoder": t5(8)}, {}, {}, "set positional.encoder.max_distance to more than 8"),
     ({"encoder": t5(9)}, {}, {}, None),
     ({"decoder": t5(16)}, {}, {}, "set positional.decoder.max_distance to more than 16"),

@@ -1,6 +1,7 @@
 """What the tests of the experiment room share: the registry, files, and small prepared data."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,6 @@ def load(tmp_path):
     """Load the text of an experiment file as ``x.yaml``."""
 
     def load(text, *overrides, seeds=None, **options):
-        from pathlib import Path
-
         return load_text(textwrap.dedent(text), Path("x.yaml"), overrides, seeds, **options)
 
     return load

@@ -242,9 +242,9 @@ ERRORS = [
     ("seeds: [1, 2, 1]", "seeds", "duplicate seed 1"),
     ("metrics: {target: {valid/loss: best}}", "metrics.target.valid/loss", "a valid number"),
     ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),
-    ("metrics: {report: [valid/loss, test/blue]}", "metrics.report", "did you mean 'test/bleu'?"),
-    ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", ""),
-    ("metrics: {target: {test/bleu: 3}}", "metrics.target", ""),
+    ("metrics: {report: [valid/loss, test/blue]}", "metrics.report[1]", "did you mean 'test/bleu'?"),
+    ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", "attention/encoder/entropy"),
+    ("metrics: {target: {test/bleu: 3}}", "metrics.target.test/bleu", "has no value during training"),
 ]
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from headtohead import api
 from headtohead.data.metrics import TRANSLATION, task_metrics
+from headtohead.planning.design import expand
 from headtohead.planning.metrics import reported_metrics
 from headtohead.schema.metric import Metric, measured
 from headtohead.schema.roles import ROLES
 from headtohead.storage.metrics import decimals, find, higher_is_better, readable, show, span
 from made import refused
 
-BASE = "question: Which?\nbase: {data: {dataset: %s}, train: {epochs: 1}}\nmetrics: {%s}\n"
 ERRORS = Metric("errors", "wrong symbols", (0.0, 9.0), higher_is_better=False, decimals=2)
 
 
@@ -42,9 +42,7 @@ def test_the_log_error_rate_of_no_errors_is_that_of_half_an_error(hits, errors):
 
 def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, registry, monkeypatch):
     monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
-    loaded = load(BASE % ("copy", ""))
-    from headtohead.planning.design import expand
-
+    loaded = load("question: Which?\nbase: {data: {dataset: copy}, train: {epochs: 1}}\n")
     found = expand(loaded, registry)
     reported = reported_metrics(loaded, found.variant(found.baseline).config)
     assert (reported.primary, reported.report) == ("test/errors", ("valid/loss",))

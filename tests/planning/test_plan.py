@@ -1,8 +1,7 @@
-import json
-
 import numpy as np
 import pytest
 
+from headtohead import files
 from headtohead.config.builder import resolve
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.planner import make_plan
@@ -277,8 +276,6 @@ def test_probes_come_from_the_file_or_from_the_test_set(plan):
 
 
 def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch):
-    from headtohead import files
-
     first = plan(PAIR, seeds=5)
     for run in first.runs:
         record(first, run)
@@ -298,10 +295,9 @@ def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     def stored(text, date):
         monkeypatch.setattr("headtohead.planning.plan.now", lambda: date)
         planned = plan(text)
-        record = planned.record().to_json()
         planned.directory.mkdir(parents=True, exist_ok=True)
-        (planned.directory / "experiment.json").write_text(json.dumps(record))
-        return record["margins"]
+        files.write_json(planned.directory / "experiment.json", planned.record().to_json())
+        return planned.record().to_json()["margins"]
 
     first, second = "2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z"
     number = "margin: 0.02\nseeds: 1"

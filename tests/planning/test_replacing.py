@@ -1,10 +1,10 @@
 """Overrides never replace the results of an experiment; further seeds and variants are added."""
 
-import json
 import shutil
 
 import pytest
 
+from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.replacing import dropped_note, find_replaced
 from made import refused
@@ -20,8 +20,7 @@ def study(plan, record):
 
     def execute(found, state="DONE"):
         found.directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(found.record().to_json())
-        (found.directory / "experiment.json").write_text(text)
+        files.write_json(found.directory / "experiment.json", found.record().to_json())
         for run in found.runs:
             if not (found.directory / run.directory).exists():
                 record(found, run, state=state, metrics={"valid/loss": 1.0})
@@ -130,8 +129,7 @@ def test_an_experiment_with_the_name_of_the_sweep_is_refused(study):
     file = sweep.runs_root.parent / f"{sweep.name}.yaml"
     file.write_text(TWO)
     sweep.directory.mkdir(parents=True)
-    record = sweep.record().to_json() | {"file": file.name}
-    (sweep.directory / "experiment.json").write_text(json.dumps(record))
+    files.write_json(sweep.directory / "experiment.json", sweep.record().to_json() | {"file": file.name})
     assert refused(study, text=TUNED).startswith(
         f"experiment '{sweep.name}' in '{sweep.runs_root}' has the runs of the"
     )
@@ -156,12 +154,11 @@ def test_an_edited_file_names_the_finished_runs_that_leave_the_report(study):
     )
 
 
-def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):
+def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study, made):
     study.done()
     found = study()
-    record = found.directory / "experiment.json"
     first = found.runs_root.parent / "elsewhere" / f"{found.name}.yaml"
-    record.write_text(json.dumps(json.loads(record.read_text()) | {"file": f"elsewhere/{first.name}"}))
+    made.edit(found.directory, file=f"elsewhere/{first.name}")
     study()
     first.parent.mkdir()
     first.write_text(TWO)

@@ -1,5 +1,3 @@
-from typing import ClassVar
-
 import pytest
 
 from headtohead.config.builder import resolve
@@ -80,16 +78,13 @@ def test_later_values_override_and_defaults_follow(resolved, raw, values):
 
 
 def test_base_overrides_the_recipe():
-    class Small(Recipe):
-        """A small start."""
-
-        config: ClassVar = {
-            "model": {"d_model": 8, "heads": 4, "encoder_layers": 6, "decoder_layers": 5},
-            "positional": "rotary",
-            "train": {"steps": 3},
-        }
-
-    registry = load_registry(objects=[plugin_of(recipe={"small": Small})])
+    config = {
+        "model": {"d_model": 8, "heads": 4, "encoder_layers": 6, "decoder_layers": 5},
+        "positional": "rotary",
+        "train": {"steps": 3},
+    }
+    small = type("Small", (Recipe,), {"config": config})
+    registry = load_registry(objects=[plugin_of(recipe={"small": small})])
     config = resolve({"recipe": "small", "model": {"heads": 2, "layers": 3}}, registry)
     assert (config.model.d_model, config.model.heads) == (8, 2)
     assert (config.model.encoder_layers, config.model.decoder_layers) == (3, 3)
@@ -98,12 +93,8 @@ def test_base_overrides_the_recipe():
 
 
 def test_an_error_in_a_recipe_names_the_recipe():
-    class Broken(Recipe):
-        """A misspelt start."""
-
-        config: ClassVar = {"model": {"d_modle": 8}}
-
-    registry = load_registry(objects=[plugin_of(recipe={"broken": Broken})])
+    broken = type("Broken", (Recipe,), {"config": {"model": {"d_modle": 8}}})
+    registry = load_registry(objects=[plugin_of(recipe={"broken": broken})])
     message = "recipe 'broken': model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?"
     assert refused(resolve, {"recipe": "broken"}, registry) == message
 

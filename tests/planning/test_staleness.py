@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headtohead import files
 from headtohead.plugins.registry import load_registry
 from headtohead.plugins.sources import module_file, source_file, source_name
 from headtohead.storage.experiment import ExperimentDirectory
@@ -27,11 +26,8 @@ def study(tmp_path: Path, made: ModuleType) -> Callable[..., ExperimentDirectory
 
     def write(*plugins: dict[str, Any]) -> ExperimentDirectory:
         folder = made.write_study(tmp_path / "runs", made.Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
-        for path, changes in (
-            (folder / "experiment.json", {"file": "study.yaml", "text": FILE}),
-            (next(folder.glob("*/run.json")), {"plugins": plugins}),
-        ):
-            files.write_json(path, files.read_json(path) | changes)
+        made.edit(folder, file="study.yaml", text=FILE)
+        made.edit(next(folder.glob("*/run.json")), plugins=plugins)
         return ExperimentDirectory.read(folder)
 
     return write

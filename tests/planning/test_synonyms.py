@@ -77,13 +77,7 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
             "metrics: {margin: 1}",
             "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
         ),
-        (
-            "design: {product: {}}",
-            "design: expected a list, got {'product': {}}; for example, "
-            "design: [{product: {positional: [rotary, alibi]}}]",
-        ),
         ("sizes: {model.d_model: [32, 64]}", f"sizes: expected a list, got {{'model.d_model': [32, 64]}}{SIZES}"),
-        ("sizes: [32, 64]", f"sizes[0]: expected a mapping, got 32{SIZES}"),
         (
             "base: {train: {lr: ${lr}}}",
             "not valid YAML: references such as ${model.d_model} do not exist; type the value",

@@ -237,16 +237,12 @@ class Loops:
 
     def finished(self, heads):
         gain = self.weights["style.gain"]
-        return [
-            [
-                [
-                    value / math.sqrt(sum(c * c for c in row) / len(row) + 1e-5) * g * (1 - self.first_share())
-                    for value, g in zip(row, gain, strict=True)
-                ]
-                for row in head
-            ]
-            for head in heads
-        ]
+
+        def normalised(row):
+            size = math.sqrt(sum(c * c for c in row) / len(row) + 1e-5)
+            return [value / size * g * (1 - self.first_share()) for value, g in zip(row, gain, strict=True)]
+
+        return [[normalised(row) for row in head] for head in heads]
 
     def Sigmoid(self, q, k):
         maps = []

@@ -4,7 +4,9 @@ import pytest
 
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from made import refused
 
 
 def reason(config, **longest):
@@ -94,3 +96,10 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
         evaluate = config.evaluate.model_copy(update={"batch_size": evaluated})
         found = reason(config.model_copy(update={"evaluate": evaluate}))
         assert found == (message.format(rows) if rows else None)
+
+
+def test_a_batch_larger_than_the_table_is_refused_in_one_line():
+    by_row = {max_len: tiny_config({"name": "sinusoidal-by-row", "max_len": max_len}) for max_len in (2, 3)}
+    assert Subject(by_row[3]).logits().isfinite().all()
+    message = "row 3 is beyond the 2 rows of sinusoidal-by-row; set positional.encoder.max_len"
+    assert refused(Subject(by_row[2]).logits).startswith(message)

@@ -99,7 +99,6 @@ def test_fields_outside_base_lead_to_their_place(text, message):
         ("run x.yaml --epochs 3", "no such option '--epochs'; type --set train.epochs=VALUE"),
         ("run x.yaml --dry-run", "no such option '--dry-run'; type h2h plan"),
         ("run x.yaml lr=1", "got unexpected extra argument (lr=1); to set a field, type --set PATH=VALUE"),
-        ("run --config x.yaml", "no such option '--config'; the file is an argument: h2h run FILE"),
         ("status x --epochs 2", "no such option '--epochs'"),
     ],
 )

@@ -58,7 +58,6 @@ WRONG = [
     (changed(", source: A. Author 2018", ""), "contrasts[0].expect", "field 'source' is missing"),
     (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
     (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),
-    (declared("    against_lengths: [9, 12]\n"), "contrasts[0].against_lengths", "whole buckets"),
     (
         declared("    against_metric: test/loss_unpadded\n    against_lengths: [1, 8]\n"),
         "contrasts[0].against_lengths",

@@ -2,14 +2,6 @@ import pytest
 
 from made import refused
 
-ARMS = """
-baseline: {positional: sinusoidal, attention: split-heads}
-design:
-  - product:
-      attention: [split-heads, independent-heads]
-      match: [none, parameters]
-"""
-
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
 def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
@@ -25,7 +17,8 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
 
 
 def test_an_arm_is_matched_beside_the_unmatched_variants_and_the_largest_is_trained_once(plan):
-    found = plan(ARMS, seeds=2)
+    axes = "{attention: [split-heads, independent-heads], match: [none, parameters]}"
+    found = plan(f"design: [{{product: {axes}}}]", seeds=2)
     slugs = [f"{style}-heads-match-{match}" for style in ("split", "independent") for match in ("none", "parameters")]
     plain, arm, largest, equal = (found.by_slug[slug].record for slug in slugs)
     assert (plain.config.model.d_ff, len(found.runs)) == (16, 3 * 2)

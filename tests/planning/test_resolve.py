@@ -111,16 +111,9 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"layers": [1, 2]}}, "model.layers:", "type design: [{product: {model.layers: [...]}}]"),
         ({"model": {"dropout_ffn": 0}, "model.dropout": 0.2}, "model.dropout would override model.dropout_ffn;", ""),
-        ({"model": {"encoder_layers": 4}, "model.layers": 2}, "model.layers would override model.encoder_layers;", ""),
         ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "item 1 is missing"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),
-        ({"train": {"tokens": 100, "steps": 2}}, "train:", "steps and tokens are both"),
-        (
-            {"train": {"epochs": 1, "batch_tokens": 512, "batch_size": 8}},
-            "train:",
-            "batch_size and batch_tokens are both",
-        ),
         ({"train": {}}, "train:", "give epochs, steps or tokens"),
         (
             {"train": {"epochs": 1, "early_stopping": {"metric": "val_loss"}}},

@@ -203,7 +203,6 @@ IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
     ("reverse", "length", {"distinct": True, "alphabet": 12}, "20 distinct symbols require an alphabet of 20, got 12"),
     ("addition", "iid", {"base": 2}, "addition: unknown field 'base'; known: digit_order, longest, seed"),
     ("mqar", "iid", {"levels": ["63x4"]}, "mqar: level 63x4 requires an even number of at least 16 tokens"),
-    ("mqar", "iid", {"levels": ["64x17"]}, "requires an even number of at least 68 tokens"),
     ("mqar", "iid", {"levels": ["64x16"], "alphabet": 30}, "requires an alphabet of at least 32, got 30"),
     ("mqar", "iid", {"test_levels": ["64x4"]}, "test_levels has no effect with split: iid; set data.split: length"),
     ("mqar", "iid", {"levels": ["4 pairs"]}, "levels"),

@@ -114,11 +114,8 @@ def test_a_validation_file_of_training_text_is_refused(tmp_path):
     ("field", "value", "advice"),
     [
         ("tokens", "character", "set data.unit to character, byte or subword"),
-        ("normalise", "unicode", "every byte is kept; leave it out"),
         ("valid", 0.2, "set data.held_out"),
-        ("truncate_tokens", 32, "set data.block"),
         ("vocabulary.max_size", 10, "every token of the training part is kept; leave it out"),
-        ("vocabulary.unknown", "drop", "a token that training lacks counts as <unk>; leave it out"),
     ],
 )
 def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field, value, advice):

@@ -53,7 +53,6 @@ CASES = [
     ({"encoder": t5(9)}, {}, {}, None),
     ({"decoder": t5(16)}, {}, {}, "set positional.decoder.max_distance to more than 16"),
     ({"decoder": t5(17)}, {}, {}, None),
-    ({"cross": t5(8)}, {}, {}, "set positional.cross.max_distance to more than 8"),
     (randomised(numbers=11), {}, {}, "set positional.encoder.numbers to at least 12"),
     (randomised(numbers=12), {}, {}, None),
     (randomised(of="rotary"), ODD, {}, "got 3; change model.d_model or model.heads"),

@@ -235,6 +235,12 @@ ERRORS = [
         "scores on different data are",
     ),
     ("design: [{between: {from: {}, to: {}}}]\ncontrasts: [{variant: {}}]", "contrasts", "a file with between has no"),
+    ("design: [{one_at_a_time: {recipe: [scratch-en-rf]}}]", "design[0].one_at_a_time.recipe[0]", "scratch-en-fr"),
+    (
+        "design: [{one_at_a_time: {recipe: [{name: scratch-en-fr, model.d_modle: 4}]}}]",
+        "design[0].one_at_a_time.recipe[0].model.d_modle",
+        "did you mean 'd_model'?",
+    ),
     ("sed: 3", "sed", "did you mean 'seeds'?"),
     ("design:\n  - prodct: {}", "design[0].prodct", "did you mean 'product'?"),
     ("design:\n  - product:\n      positional: rotary", "design[0].product.positional", "a list"),

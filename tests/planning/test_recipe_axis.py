@@ -1,11 +1,5 @@
 """The recipe as an axis: fields from the recipe, overridden by base, overridden by the fields of an axis value."""
 
-import re
-
-import pytest
-
-from made import refused
-
 BESIDE = """
 baseline: {recipe: scratch-en-fr}
 design:
@@ -29,18 +23,6 @@ def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(desig
     assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
     assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
     assert by_hand.quirks.min_vocab_size is None  # no field of the baseline's recipe remains
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("scratch-en-rf", "did you mean 'scratch-en-fr'?"),
-        ("{name: scratch-en-fr, model.d_modle: 4}", "did you mean 'd_model'?"),
-    ],
-)
-def test_the_error_for_a_wrong_recipe_has_its_location(design, value, message):
-    text = f"baseline: {{recipe: scratch-en-fr}}\ndesign: [{{one_at_a_time: {{recipe: [{value}]}}}}]\n"
-    assert re.match(rf"x.yaml:8: design\[0\].one_at_a_time.recipe\[0\].*{re.escape(message)}", refused(design, text))
 
 
 def test_the_record_has_the_pitfalls_of_the_measured_data(plan):

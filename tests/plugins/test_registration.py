@@ -1,7 +1,6 @@
 """Registration of plugins: atomic, and repeatable in a notebook."""
 
 import sys
-import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -12,29 +11,23 @@ from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.registry import current, use_files
 from made import refused
 
-HEAD = """
-import headtohead as h2h
+SOURCE = """
 from headtohead.plugin import Positional, hookimpl
-"""
 
-PLUGIN = """
 class Mine(Positional):
     def bias(self, query_positions, key_positions, role, layer):
         return None
 
-class Plugin:
-    @hookimpl
-    def register_positionals(self):
-        return {"mine": Mine}
+@hookimpl
+def register_positionals():
+    return {"mine": Mine}
 """
-
-
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
-def module(text: str, name: str = "cell") -> ModuleType:
-    made = ModuleType(name)
-    exec(compile(HEAD + textwrap.dedent(text), name, "exec"), made.__dict__)
+def module(text: str = SOURCE) -> ModuleType:
+    made = ModuleType("cell")
+    exec(compile(text, "cell", "exec"), made.__dict__)
     return made
 
 
@@ -55,17 +48,13 @@ def names_of_plugins() -> set[str]:
     ids=["misspelt", "taken", "wrong argument"],
 )
 def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple[str, str], message: str) -> None:
-    text = textwrap.dedent(PLUGIN).replace(
-        "class Plugin:\n    @hookimpl\n    def register_po", "@hookimpl\ndef register_po"
-    )
-    text = text.replace("(self):\n        return", "():\n    return")
     before = names_of_plugins(), list(current().objects), {entry.name for entry in current().all()}
-    assert message in refused(register, module(text.replace(*fault)))
+    assert message in refused(register, module(SOURCE.replace(*fault)))
     assert (names_of_plugins(), current().objects, {entry.name for entry in current().all()}) == before
     assert current().manager.hook.on_run_start(run=Path("somewhere")) == []
-    good = module(text)
+    good = module()
     register(good)
-    assert message in refused(register, module(text.replace(*fault)))
+    assert message in refused(register, module(SOURCE.replace(*fault)))
     assert current().positional("mine") is good.Mine
     assert current().objects == [good]
     assert good in current().manager.get_plugins()
@@ -75,9 +64,13 @@ def test_a_class_registered_again_replaces_the_earlier_class() -> None:
     calls: list[str] = []
 
     def cell(number: int) -> object:
-        made = module(PLUGIN)
+        made = module()
 
-        class Plugin(made.Plugin):  # type: ignore[name-defined]
+        class Plugin:
+            @hookimpl
+            def register_positionals(self) -> dict[str, type]:
+                return {"mine": made.Mine}
+
             @hookimpl
             def on_run_start(self, run: Path) -> None:
                 calls.append(f"{number} {run}")
@@ -95,7 +88,7 @@ def test_a_class_registered_again_replaces_the_earlier_class() -> None:
 
 def test_a_loaded_plugin_that_is_registered_again_keeps_its_registration(tmp_path: Path) -> None:
     path = tmp_path / "p.py"
-    path.write_text(f'{HEAD}{PLUGIN}@hookimpl\ndef register_positionals():\n    return {{"mine": Mine}}\n', "utf-8")
+    path.write_text(SOURCE, "utf-8")
     use_files([path])
     before = [*current().all()]
     for name in (current().dataset("tatoeba").__module__, current().positional("mine").__module__):
@@ -108,12 +101,11 @@ def test_a_corrected_plugin_file_loads_in_the_same_process(tmp_path: Path) -> No
     path = tmp_path / "p.py"
     for text, message in [
         ("import no_such_module\n", "failed to import"),
-        (HEAD + "@hookimpl\ndef register_positional():\n    return {}\n", "unknown hook"),
+        (SOURCE.replace("register_positionals", "register_positional"), "unknown hook"),
     ]:
         path.write_text(text, "utf-8")
         assert message in refused(use_files, [path])
         assert path.resolve() not in current().files
-    hook = '@hookimpl\ndef register_positionals():\n    return {"mine": Mine}\n'
-    path.write_text(f"{HEAD}{PLUGIN}{hook}", "utf-8")
+    path.write_text(SOURCE, "utf-8")
     use_files([path])
     assert "mine" in current().entries["positional"]

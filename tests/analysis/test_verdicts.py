@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headtohead.statistics.paired_tests import Interval, paired_differences
-from headtohead.statistics.verdicts import Judgement, SizeTest, holm_levels, judge
+from headtohead.statistics.paired_tests import paired_differences
+from headtohead.statistics.verdicts import holm_levels, judge
 
 MARGIN = 0.5
 
@@ -60,28 +60,6 @@ def test_all_verdicts_occur():
     assert [judgement.verdict for judgement in found] == ["no verdict", *rows]
     lower = judge([paired_differences(rows["better, beyond"])], higher_is_better=False)
     assert lower[0].verdict == "worse"
-
-
-@pytest.mark.parametrize(
-    ("direction", "size", "accept", "code"),
-    [
-        ("better", "within", ["better"], 0),
-        ("better", "within", ["better, beyond"], 3),
-        ("undetected", "within", ["better", "undetected, within"], 0),
-        ("undetected", "within", ["better"], 3),
-        ("undetected", "unclear", ["better", "undetected, within"], 3),
-        ("worse", "within", ["better"], 1),
-        ("worse", "within", ["worse, within"], 0),
-        ("worse", "beyond", ["worse, within"], 1),
-        ("identical", None, ["better"], 3),
-    ],
-)
-def test_direction_and_size_determine_the_exit_code(direction, size, accept, code):
-    intervals = {"within": (-0.1, 0.1), "beyond": (0.6, 0.9), "unclear": (-0.6, 0.4)}
-    test = SizeTest(MARGIN, 0.01 if size == "within" else 1.0, Interval(0.9, *intervals[size])) if size else None
-    judgement = Judgement(direction, size_test=test)
-    assert judgement.size == size
-    assert judgement.exit_code(accept) == code
 
 
 def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_stops():

@@ -1,6 +1,8 @@
 """``h2h judge`` on files, as a script or a coding agent calls it."""
 
+import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from headtohead.cli.judge import EXIT_CODES
+from headtohead.statistics.paired_tests import Interval
+from headtohead.statistics.verdicts import Judgement, SizeTest
 from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -105,6 +110,25 @@ def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: P
     assert rows["noise"][-1] == "3"
     assert done.returncode == 3
     assert json.loads((tmp_path / "answer.json").read_text())["more_seeds"] == 6
+
+
+def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_verdicts() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "judge.md").read_text(encoding="utf-8").replace("`", "")
+    table = page.split("| verdict of a variant | exit code |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()]
+    printed = [re.split("  +", line) for line in EXIT_CODES.strip().splitlines()[2:]]
+    assert [list(row) for row in rows] == printed
+    code_of = {verdict.partition(" (")[0]: code for verdict, code in rows}
+    for direction, size in itertools.product(("better", "worse", "undetected"), ("within", "beyond", "unclear")):
+        inside = {"within": 0.1, "beyond": 9.0, "unclear": 0.6}[size]
+        test = SizeTest(0.5, 0.01 if size == "within" else 1.0, Interval(0.9, inside - 0.2, inside))
+        found = Judgement(direction, size_test=test)
+        row = "worse, with any size" if direction == "worse" else f"{direction}, {size}"
+        assert found.size == size
+        assert found.exit_code(()) == int(code_of.get(row, code_of["any other"])[-1])
+        assert (
+            found.exit_code((direction,)) == found.exit_code((f"{direction}, {size}",)) == int(code_of["in --accept"])
+        )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ EXIT_CODES = """
 \b
 verdict of a variant             exit code
 in --accept                      0
-undetected, within (equivalent)  0 with --accept undetected,within
+undetected, within (equivalent)  0 with --accept undetected,within, else 3
 worse, with any size             1
 undetected, unclear              3
 any other                        3

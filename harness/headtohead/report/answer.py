@@ -50,9 +50,12 @@ def answer(analysis: Analysis) -> str:
     for contrast in sorted(_largest_first(contrasts), key=_rank):
         size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
         expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
-        undetected = "equivalent" if contrast.size == WITHIN else "no difference detected"
-        word = undetected if contrast.direction == UNDETECTED else contrast.direction
-        dependence = _settings(analysis, contrast).partition(":")[0]
+        word, dependence = str(contrast.direction), _settings(analysis, contrast)
+        if contrast.direction == UNDETECTED:  # with different effects in its settings, an average shows no equality
+            word = "equivalent" if contrast.size == WITHIN else "no difference detected"
+            word += " on average" * bool(dependence)
+        else:
+            dependence = dependence.partition(":")[0]
         name = contrast_name(analysis, contrast) + f" ({dependence})" * bool(dependence)
         groups.setdefault((word.capitalize(), size + expected), []).append(name)
     unit = f" in {readable(contrasts[0].metric)}" * (len(metrics) == 1)
@@ -125,7 +128,8 @@ def _names(names: Sequence[str]) -> str:
         left, against, right = name.partition(" against ")
         lefts.setdefault(against + right or name, []).append(left)
     texts = [right if [right] == own else listed(own, most=MAX_NAMED) + right for right, own in lefts.items()]
-    return "; ".join([*texts[:MAX_NAMED], *([f"{len(texts) - MAX_NAMED} more"] if len(texts) > MAX_NAMED else [])])
+    more = len(texts) - MAX_NAMED
+    return "; ".join(texts if more < 2 else [*texts[:MAX_NAMED], f"{more} more"])
 
 
 def _detectable(contrast: Contrast) -> float:

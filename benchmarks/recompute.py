@@ -194,7 +194,7 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
             continue
         margins = [(answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts]
         for found, own in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
-            key = json.dumps([found["pairs"], found["metric"], found.get("against_metric")])
+            key = json.dumps([found["pairs"], scored(found)])
             numbers = declared.setdefault(key, own) if family == "declared" else declared.get(key, own)
             words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
             if found["metric"].startswith("heads/") or found.get("against_metric"):

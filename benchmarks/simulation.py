@@ -182,7 +182,7 @@ def any_direction(scores: Floats, level: float = ALPHA) -> NDArray[np.bool_]:
     Studies with missing runs, with equal variants or with differences that do not vary are judged one by one.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = Tests(scores).p.min(axis=2) <= level / (scores.shape[1] - 1)
+        found: NDArray[np.bool_] = Tests(scores).p.min(axis=2) <= level / (scores.shape[1] - 1)
     keys = np.sort(scores @ np.sqrt(np.arange(2.0, scores.shape[2] + 2)), axis=1)
     spread = np.ptp(scores[:, 1:] - scores[:, :1], axis=2).min(axis=1)
     for study in np.flatnonzero(~((spread > 1e-6) & (np.diff(keys, axis=1).min(axis=1) > 1e-9))):

@@ -1,9 +1,11 @@
 """The committed reports agree with independent code, which finds a planted difference."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,6 +17,17 @@ REPORTS = Path(__file__).parents[2] / "reports"
 def test_committed_reports_are_recomputed(benchmark, capsys):
     folders = sorted(str(file.parent) for file in REPORTS.rglob("answer.json"))
     assert benchmark("recompute").main(folders) == 0, capsys.readouterr().out
+
+
+def test_the_effects_by_value_of_a_committed_row_have_its_difference_as_their_mean():
+    checked = 0
+    for file in REPORTS.rglob("answer.json"):
+        for row in json.loads(file.read_text(encoding="utf-8"))["differences"]:
+            numbers = re.findall(r"([+−]\d+\.\d+) with", row["contrast"])
+            difference, *effects = (float(text.replace("−", "-")) for text in (row["difference"] or "0", *numbers))
+            assert not effects or difference == pytest.approx(np.mean(effects), abs=0.0011), row
+            checked += bool(effects)
+    assert checked
 
 
 def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, made, tmp_path):

@@ -2,8 +2,7 @@
 
     python benchmarks/records.py docs/judged/records.md PARAMETER_GOLF MODDED_NANOGPT
 
-The last arguments are clones of openai/parameter-golf and KellerJordan/modded-nanogpt. ``recompute.py --records``
-recomputes the page with other code.
+The last arguments are clones of openai/parameter-golf and KellerJordan/modded-nanogpt.
 """
 
 from __future__ import annotations

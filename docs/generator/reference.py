@@ -5,20 +5,19 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from pydoc import locate
 from typing import cast
 
 import click
 
+from api import api_page, attributes, described, markdown
 from experiment_file import experiment_schema_text, filled
 from headtohead.config.reference import option_rows
 
@@ -91,7 +90,7 @@ def plugins_page() -> str:
         lines += [f"## {family}", "", "| name | summary |", "|---|---|"]
         for member in members:
             anchor = f"{family}{member.name}"
-            lines.append(f"| [`{member.name}`](#{anchor}) | {_markdown(member.entry.summary())} |")
+            lines.append(f"| [`{member.name}`](#{anchor}) | {markdown(member.entry.summary())} |")
         for member in members:
             lines += [
                 "",
@@ -128,17 +127,17 @@ def hooks_page() -> str:
     for title, prefix in (("Registration", "register_"), ("Events", "on_")):
         lines += ["", f"## {title}", ""]
         for name in (name for name in modules if name.startswith(prefix)):
-            lines += _hook(name, getattr(hookspecs, name))
+            lines += described(name, getattr(hookspecs, name))
     bases = {family.capitalize(): cast("type", locate(path)) for family, path in FAMILY_BASES.items()}
     shared = {base.__name__: base for base in bases["Positional"].__mro__ if base.__name__ in ("Entry", "Component")}
     for title, base in (*sorted(shared.items(), reverse=True), *bases.items()):
         lines += ["", f"## {title}", "", *_class_text(base).splitlines(), ""]
-        for name, text in _attributes(base):
+        for name, text in attributes(base):
             lines += [f"**`{name}`** (attribute)", "", text, ""]
         for name, member in vars(base).items():
             function = getattr(member, "__func__", member)
             if not name.startswith("_") and inspect.isfunction(function):
-                lines += _hook(name, function)
+                lines += described(name, function)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -147,45 +146,8 @@ def _class_text(base: type) -> str:
 
     parts = re.split(r"(?ms)(^=[= ]+=$.*^=[= ]+=$)", inspect.getdoc(base) or "")
     return "".join(
-        "```text\n" + part.replace("``", "  ") + "\n```" if part.startswith("=") else _markdown(part) for part in parts
+        "```text\n" + part.replace("``", "  ") + "\n```" if part.startswith("=") else markdown(part) for part in parts
     )
-
-
-def _hook(name: str, function: Callable[..., object]) -> Iterator[str]:
-    """Yield the signature of a hook and its docstring, whose sections become lists."""
-    signature = (
-        str(inspect.signature(function))
-        .replace("'", "")
-        .replace('"', "")
-        .replace("(self, ", "(")
-        .replace("(cls, ", "(")
-    )
-    signature = signature.replace("(self)", "()").replace("(cls)", "()")
-    yield from (f"**`{name}{signature}`**", "")
-    for line in _markdown(inspect.getdoc(function) or "").splitlines():
-        if line in ("Args:", "Returns:", "Raises:"):
-            yield f"*{line}*"
-            yield ""
-        elif re.match(r"    \*{0,2}\w+: ", line):
-            argument, _, text = line.strip().partition(": ")
-            yield f"- `{argument}`: {text}"
-        elif line.startswith("        "):
-            yield f"  {line.strip()}"
-        else:
-            yield line.strip()
-    yield ""
-
-
-def _attributes(base: type) -> Iterator[tuple[str, str]]:
-    """Yield the documented attributes of a class with their docstrings."""
-    (body,) = (node.body for node in ast.parse(inspect.getsource(base)).body if isinstance(node, ast.ClassDef))
-    for node, following in pairwise(body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(following, ast.Expr):
-            text = ast.literal_eval(following.value)
-            yield (
-                f"{node.target.id}: {ast.unparse(node.annotation).removeprefix('ClassVar[').removesuffix(']')}",
-                _markdown(inspect.cleandoc(text)),
-            )
 
 
 @cache
@@ -200,7 +162,7 @@ def invariants() -> str:
 def _description(entry: type) -> Iterator[str]:
     """Yield the lines of the entry's module docstring, which names paper and section."""
     text = inspect.getdoc(sys.modules[entry.__module__]) or inspect.getdoc(entry) or ""
-    yield from _markdown(text).splitlines()
+    yield from markdown(text).splitlines()
     yield ""
 
 
@@ -227,11 +189,8 @@ def _escaped(cell: str) -> str:
     return cell.replace("|", "\\|")
 
 
-def _markdown(text: str) -> str:
-    return text.replace("``", "`")
-
-
 PAGES: dict[str, Callable[[], str]] = {
+    "api.md": api_page,
     "cli.md": cli_page,
     "plugins.md": plugins_page,
     "hooks.md": hooks_page,

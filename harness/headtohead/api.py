@@ -409,23 +409,21 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = Non
     return write_exported(target, loaded.record, weights, loaded.words, _model_card(loaded))
 
 
-def register_model(experiment: Path | str, name: str, *, runs: Path | str | None = None, uri: str | None = None) -> str:
+def register_model(experiment: Path, name: str) -> str:
     """Register the model of the best run in MLflow's model registry; return its URI, such as ``models:/toy/1``.
 
     ``mlflow.pyfunc.load_model(URI).predict(["the cat sees a dog"])`` returns translations.
 
     Args:
-        experiment: The experiment's file, name or folder; its runs are logged to MLflow.
+        experiment: The experiment's folder; its runs are logged to MLflow.
         name: Name of the registered model; a known name gets a further version.
-        runs: Folder of run directories.
-        uri: The MLflow store; default: ``MLFLOW_TRACKING_URI``, else a database beside the runs folder.
 
     Raises:
         HeadToHeadError: If no run is DONE or the best cannot translate, or MLflow lacks the run or refuses the model.
     """
     from headtohead.tracking.registering import register
 
-    study = TrackedStudy.read(find_experiment(Path(experiment), runs_folder(experiment, runs)))
+    study = TrackedStudy.read(experiment)
     best = StudyPage.read(study, is_last=True).best
     if best is None:
         raise HeadToHeadError(f"no run of '{study.name}' is DONE with a validation loss; finish it with h2h run")
@@ -433,7 +431,7 @@ def register_model(experiment: Path | str, name: str, *, runs: Path | str | None
         raise HeadToHeadError(f"run '{best.path.name}' cannot translate, so its model has no use in MLflow's registry")
     with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
         export(best.path, folder, runs=study.path.parent)
-        return register(study, best, Path(folder), name, uri or default_uri(study.path.parent))
+        return register(study, best, Path(folder), name, default_uri(study.path.parent))
 
 
 def model_card(run: Path | str, *, runs: Path | str | None = None) -> str:

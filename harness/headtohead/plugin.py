@@ -3,8 +3,9 @@
 The names are resolved at first use, so that a dataset or a logger does not import torch.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headtohead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from headtohead.children import run_program as run_program
@@ -65,22 +66,5 @@ _NAMES = {
     "headtohead.schema.run_config": "ModelConfig RunConfig",
     "headtohead.schema.sections": "FilePath NotHashed",
 }
-"""The public names by module, separated by spaces."""
 
-_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'headtohead.plugin' has no attribute '{name}'")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """Return the public names alone: what completion should offer."""
-    return sorted(__all__)
+__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

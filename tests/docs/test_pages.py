@@ -201,7 +201,7 @@ def test_the_api_page_has_every_public_name() -> None:
     public = {f"headtohead.{name}" for name in headtohead.__all__}
     public |= {f"headtohead.plugin.{name}" for name in set(plugin.__all__) - set(headtohead.__all__)}
     public |= {f"headtohead.testing.{name}" for name in testing.__all__}
-    listed = re.findall(r"^::: (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
+    listed = re.findall(r"^### (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
     assert {name for name in listed if name.count(".") == 1} <= public

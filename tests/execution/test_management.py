@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def tree(folder: Path) -> set[str]:
 def clean(finished: Study, tmp_path: Path) -> Clean:
     """Call ``h2h clean`` on a finished study and a cache."""
     (tmp_path / "cache").mkdir()
-    return lambda *options, code=0: finished.h2h("clean", "--cache", str(tmp_path / "cache"), *options, code=code)
+    study = replace(finished, cache=tmp_path / "cache")
+    return lambda *options, code=0: study.h2h("clean", *options, code=code)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def test_the_best_run_is_registered_and_translates_like_the_run(
     monkeypatch.setenv("H2H_CACHE", str(undisturbed.cache))
     uri = f"sqlite:///{shutil.copyfile(store_template, tmp_path / 'mlflow.db')}"
     options = ("--runs", str(shutil.copytree(undisturbed.runs, tmp_path / "runs")), "--register", "toy")
-    for version, command in enumerate(("sync", "run"), 1):
+    for version, command in enumerate(("run", "run"), 1):
         done = h2h_here(
             *(tmp_path, command, str(undisturbed.file), *options),
             H2H_CACHE=str(undisturbed.cache),

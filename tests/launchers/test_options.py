@@ -57,7 +57,7 @@ def test_an_unreachable_address_is_one_line(study: ClusterStudy) -> None:
         connection.bind(("127.0.0.1", 0))
         closed_port = connection.getsockname()[1]
     for address in (f"127.0.0.1:{closed_port}", "ray://head:10001", "head"):
-        line = refused(study, "--launcher", "ray", "--address", address)
+        line = refused(study, "--launcher", "ray", "--launcher-option", f"address={address}")
         assert line.startswith(f"h2h: cannot join a Ray cluster at '{address}': ")
 
 

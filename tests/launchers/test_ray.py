@@ -122,7 +122,9 @@ def test_a_study_has_the_same_results_after_a_node_is_killed(
 ) -> None:
     node = cluster.node()
     try:
-        with study.started("--launcher", "ray", "--address", cluster.address, "--workers", "2") as parent:
+        with study.started(
+            "--launcher", "ray", "--launcher-option", f"address={cluster.address}", "--workers", "2"
+        ) as parent:
             wait_for(lambda: is_training(study, node), parent=parent)
             node.kill()
             output, _ = parent.communicate(timeout=240)
@@ -140,7 +142,9 @@ def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, stu
         pytest.skip("no mount namespaces here: a node that does not see the folder needs one")
     node = cluster.node(hidden=study.folder)
     try:
-        with study.started("--launcher", "ray", "--address", cluster.address, "--workers", "2") as parent:
+        with study.started(
+            "--launcher", "ray", "--launcher-option", f"address={cluster.address}", "--workers", "2"
+        ) as parent:
             output, _ = parent.communicate(timeout=240)
     finally:
         node.kill()
@@ -154,7 +158,7 @@ def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, stu
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_the_command(cluster: Cluster, study: ClusterStudy, how: signal.Signals) -> None:
     study.write(base={"train": {"steps": 1_000_000}}, design=[])
-    with study.started("--launcher", "ray", "--address", cluster.address) as parent:
+    with study.started("--launcher", "ray", "--launcher-option", f"address={cluster.address}") as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
         (worker,) = study.holders_of_stacks().values()
         parent.send_signal(how)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, set_option
+from headtohead.cli.options import format_option, load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
@@ -19,10 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @set_option("the recipe", "data.file=spa.txt")
-@cache_option
 @format_option("json: one record per name.", "json")
 @plugin_option
-def command(names: tuple[str, ...], overrides: tuple[str, ...], cache: Path | None, form: str) -> None:
+def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> None:
     """Check NAME: FAMILY/NAME, such as feed_forward/swiglu or masking/window. Recipes and datasets are checked too.
 
     Without NAME, all entries except datasets are checked.
@@ -48,7 +46,7 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], cache: Path | No
     verdicts: Verdicts = {}
     for entry in chosen:
         try:
-            examination = examine(entry, registry, cache or cache_root(), overrides, verdicts)
+            examination = examine(entry, registry, cache_root(), overrides, verdicts)
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise

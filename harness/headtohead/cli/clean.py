@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import cache_option, runs_option
+from headtohead.cli.options import runs_option
 from headtohead.cli.output import echo, print_table
 
 KINDS = ("archived", "superseded", "failed", "reproduced", "cache")
@@ -17,8 +17,7 @@ KINDS = ("archived", "superseded", "failed", "reproduced", "cache")
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="Remove this kind only; repeatable.")
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @runs_option
-@cache_option
-def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) -> None:
+def command(only: tuple[str, ...], yes: bool, runs: Path) -> None:
     """List what no experiment of the runs folder needs, then ask whether to remove it.
 
     archived: runs that --fresh, --stale or --repair moved. superseded: runs that are in no plan any more.
@@ -29,7 +28,7 @@ def command(only: tuple[str, ...], yes: bool, runs: Path, cache: Path | None) ->
     from headtohead.execution.cleaning import find_leftovers, remove
     from headtohead.storage.run_files import disk_usage, show_size
 
-    leftovers = [found for found in find_leftovers(runs, cache or cache_root()) if found.kind in (only or KINDS)]
+    leftovers = [found for found in find_leftovers(runs, cache_root()) if found.kind in (only or KINDS)]
     if not leftovers:
         echo("nothing to remove")
         return

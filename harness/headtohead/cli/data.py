@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headtohead.cli import SuggestingGroup
-from headtohead.cli.options import cache_option, load_plugins, plugin_option, set_option
+from headtohead.cli.options import load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo
 from headtohead.escaping import single_line
 
@@ -29,17 +28,15 @@ def command() -> None:
 @command.command()
 @click.argument("dataset")
 @set_option("the data section", "pair=eng-spa or split=row")
-@cache_option
 @plugin_option
-def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
+def fetch(dataset: str, overrides: tuple[str, ...]) -> None:
     """Download DATASET into the cache and check that it can be read."""
     from headtohead.data import cache_root, read_corpus
 
     registry = load_plugins()
-    folder = cache or cache_root()
-    corpus = read_corpus(_config(dataset, overrides, registry), folder, registry=registry)
+    corpus = read_corpus(_config(dataset, overrides, registry), cache_root(), registry=registry)
     source, target = corpus.languages
-    echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
+    echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {cache_root()}")
     echo(f"licence: {corpus.licence}")
     echo(f"citation: {corpus.citation}")
 
@@ -47,9 +44,8 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 @command.command()
 @click.argument("target", metavar="DATASET|EXPERIMENT")
 @set_option("the data section", "pair=eng-spa or split=row")
-@cache_option
 @plugin_option
-def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
+def stats(target: str, overrides: tuple[str, ...]) -> None:
     """Show sizes, sentence lengths, leakage and score bound of a dataset, or of an experiment's baseline.
 
     With an experiment file, --set expects full paths such as data.split=row. With data.seed: per-run, the data of the
@@ -59,7 +55,7 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None) -> None:
 
     registry = load_plugins()
     config = _config(target, overrides, registry)
-    data = prepare(config, cache or cache_root(), registry=registry)
+    data = prepare(config, cache_root(), registry=registry)
     for label, text in lines(data, registry.dataset(config.dataset).readable):
         echo(f"{label:<12}{text}")
 

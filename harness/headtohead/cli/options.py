@@ -43,10 +43,6 @@ def load_plugins() -> Registry:
     return use_files(click.get_current_context().meta["plugin_files"])
 
 
-def _folder_option(name: str, description: str, default: str, **others: Any) -> Decorator:
-    return click.option(name, type=click.Path(path_type=Path), show_default=default, help=description, **others)
-
-
 experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
 run_argument: Decorator = click.argument("run")
 max_runs_option: Decorator = click.option(
@@ -61,10 +57,18 @@ seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="N
 name_option: Decorator = click.option(
     "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
 )
-runs_option = _folder_option("--runs", "Folder of run directories.", "runs in the project root", callback=_runs)
-reports_option = _folder_option("--reports", "Folder of reports.", "reports beside the runs folder")
-cache_option = _folder_option(
-    "--cache", "Folder of downloads and prepared data.", "~/.cache/headtohead", envvar="H2H_CACHE"
+runs_option: Decorator = click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    show_default="runs in the project root",
+    callback=_runs,
+    help="Folder of run directories.",
+)
+reports_option: Decorator = click.option(
+    "--reports",
+    type=click.Path(path_type=Path),
+    show_default="reports beside the runs folder",
+    help="Folder of reports.",
 )
 plugin_option: Decorator = click.option(
     "--plugin",

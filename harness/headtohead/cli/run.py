@@ -45,7 +45,6 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
     show_default=True,
     help="Launcher of the stacks: local, inline, ray, slurm, or a plugin's.",
 )
-@click.option("--address", metavar="HOST:PORT", help="Address of the cluster, for launchers with this option.")
 @click.option(
     "--launcher-option",
     "launcher_options",
@@ -65,15 +64,7 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @logger_option
 @click.option("--register", "model", metavar="NAME", help="Register the best run's model in MLflow by this name.")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
-def command(
-    experiment: Path,
-    address: str | None,
-    launcher_options: dict[str, Any],
-    no_tracking: bool,
-    no_report: bool,
-    model: str | None,
-    **options: Any,
-) -> None:
+def command(experiment: Path, no_tracking: bool, no_report: bool, model: str | None, **options: Any) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
 
     Finished runs are not retrained. After an interruption, the same command resumes. With --only, the report is
@@ -99,7 +90,6 @@ def command(
     load_plugins()
     result = api.run(
         experiment,
-        launcher_options=launcher_options | ({"address": address} if address else {}),
         tracking=not no_tracking,
         report=not no_report,
         command=recorded_command(experiment, options["runs"]),

@@ -15,31 +15,20 @@ from headtohead.cli.output import echo
 @runs_option
 @reports_option
 @click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.")
-@click.option("--register", "model", metavar="NAME", help="Register the model of EXPERIMENT's best run by this name.")
 @logger_option
 @plugin_option
 def command(
-    experiments: tuple[str, ...],
-    runs: Path,
-    reports: Path | None,
-    uri: str | None,
-    model: str | None,
-    loggers: tuple[str, ...],
+    experiments: tuple[str, ...], runs: Path, reports: Path | None, uri: str | None, loggers: tuple[str, ...]
 ) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
     EXPERIMENT is a file, a name or a folder.
     With --logger, log to these loggers instead. The command is idempotent: a run is never logged twice.
-
-    With --register, MLflow's model registry gets the model with the lowest validation loss, for mlflow.pyfunc.
     """
     from headtohead.config.project import default_uri, next_command, readable
-    from headtohead.errors import HeadToHeadError
     from headtohead.tracking.shipping import MLFLOW, require, ship
 
-    if model is not None and (len(experiments) != 1 or loggers):
-        raise HeadToHeadError("--register requires a single EXPERIMENT, and MLflow; leave out --logger")
-    if loggers or model:
+    if loggers:
         load_plugins()
     chosen = dict.fromkeys(loggers or (MLFLOW,))
     for logger in chosen:
@@ -54,10 +43,6 @@ def command(
             if report.link is not None:
                 echo(f"  {report.link}")
             is_complete &= report.complete
-        if model is not None:
-            from headtohead import api
-
-            echo(f"  registered: {api.register_model(folder, model, uri=uri)}")
     uri = uri or default_uri(runs)
     if MLFLOW in chosen and not uri.startswith("http"):
         ui = next_command("ui", None, runs)

@@ -135,7 +135,7 @@ class ResidualBlock(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
-        record = record or _ignore
+        record = record or (lambda name, value: None)
         normed = x
         if self.pre:
             normed = self.norm(x)
@@ -151,7 +151,3 @@ class ResidualBlock(nn.Module):
             total = self.norm(total)
             record("norm", total)
         return total
-
-
-def _ignore(name: str, value: Tensor) -> None:
-    """Record nothing."""

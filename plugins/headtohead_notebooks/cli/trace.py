@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import cache_option, format_option, load_plugins, plugin_option, runs_option, set_option
+from headtohead.cli.options import format_option, load_plugins, plugin_option, runs_option, set_option
 from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     "--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Seed of a recipe's initial weights."
 )
 @set_option("the recipe", "model.d_model=8")
-@cache_option
 @runs_option
 @plugin_option
 def command(
@@ -46,7 +45,6 @@ def command(
     only: str | None,
     seed: int,
     overrides: tuple[str, ...],
-    cache: Path | None,
     runs: Path,
 ) -> None:
     """Show every step of a forward pass over SENTENCE, with name, shape and formula.
@@ -60,7 +58,7 @@ def command(
     if form == "npz" and out is None:
         raise HeadToHeadError("--format npz requires --out FILE")
     load_plugins()
-    model = find_model(name, runs=runs, cache=cache, seed=seed, overrides=overrides)
+    model = find_model(name, runs=runs, seed=seed, overrides=overrides)
     trace = model.trace(source, target)
     if only is not None:
         trace = trace.only(only)

@@ -57,15 +57,12 @@ class TracedModel:
         return Trace(self.title, source, decoder_input, steps, tuple(notes), self.model.attends_to_source)
 
 
-def find_model(
-    name: str, *, runs: Path = Path("runs"), cache: Path | None = None, seed: int = 1, overrides: Sequence[str] = ()
-) -> TracedModel:
+def find_model(name: str, *, runs: Path = Path("runs"), seed: int = 1, overrides: Sequence[str] = ()) -> TracedModel:
     """Return the model of a recipe at initialisation, with or without the prefix ``recipe/``, or of a run.
 
     Args:
         name: Name of a recipe, name of a run, or path of a run directory.
         runs: Folder of run directories.
-        cache: Folder of prepared data; default: that of the user.
         seed: Seed of a recipe's weights.
         overrides: Fields of a recipe to override, such as ``"model.d_model=8"``.
 
@@ -78,7 +75,7 @@ def find_model(
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
         config = recipe_config(recipe, registry, overrides)
-        data = prepare(config.data, cache or cache_root())
+        data = prepare(config.data, cache_root())
         if reason := find_incompatibility(config, data.record["longest"], registry):
             raise HeadToHeadError(f"recipe '{recipe}' is incompatible with these settings: {reason}")
         model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()

@@ -101,7 +101,7 @@ class RayLauncher(ClusterLauncher):
         except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise HeadToHeadError(
                 f"cannot join a Ray cluster at '{address}': {' '.join(str(error).split())}; "
-                "start a cluster with ray start --head, or use --address HOST:PORT on one of its nodes"
+                "start a cluster with ray start --head, or use --launcher-option address=HOST:PORT on one of its nodes"
             ) from error
         return ray
 

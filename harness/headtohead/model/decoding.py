@@ -108,6 +108,8 @@ class DecodingState:
     def hidden(self, written: Tensor) -> Tensor:
         """Return the decoder's output for the last token, ``[member, batch · beam_size, d_model]``.
 
+        The first call of a decoder-only model also reads the prompt into the caches (prefill).
+
         Args:
             written: All tokens so far, <sos> included, ``[member, batch · beam_size, time]``.
         """

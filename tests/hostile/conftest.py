@@ -1,35 +1,22 @@
 """Shared by the tests of damaged and hostile input: limits of time and memory, a study."""
 
-from __future__ import annotations
-
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
-
-@dataclass(frozen=True)
-class Ended:
-    """A finished process: its streams, peak resident memory and processor time."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-    peak_bytes: int
-    cpu_seconds: float
-
-
-Refusal = Callable[[object], str]
-
+from headtohead import files
+from headtohead.storage.run_directory import checksums
+from made import error_line
+from made.fake_study import edit
+from made.study import TINY, Completed, Study
 
 MEASURE = """
 import os, sys, threading
@@ -45,104 +32,63 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 @pytest.fixture(scope="session")
-def h2h_process() -> Callable[..., Ended]:
+def h2h_process() -> Callable[..., Any]:
     """Run ``h2h`` as a separate process in a folder, and measure its processor time and peak memory.
 
     The process is killed after ``timeout`` seconds; pass a larger value than the limit that the test asserts.
     """
 
-    def run(folder: Path, *arguments: str, timeout: float = 60.0, **environment: str) -> Ended:
+    def run(folder: Path, *arguments: str, timeout: float = 60.0, **environment: str) -> SimpleNamespace:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("H2H_", "MLFLOW_"))}
         command = [sys.executable, "-c", MEASURE, str(timeout), "-m", "headtohead.cli", *arguments]
         done = subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=False)
         out, _, used = done.stdout.decode("utf-8", "replace").rpartition("\x1e")
-        peak_bytes, cpu_seconds = used.split()
+        peak_bytes, cpu_seconds = map(float, used.split())
         error = done.stderr.decode("utf-8", "replace")
-        return Ended(done.returncode, out, error, int(peak_bytes), float(cpu_seconds))
+        return SimpleNamespace(
+            returncode=done.returncode, stdout=out, stderr=error, peak_bytes=peak_bytes, cpu_seconds=cpu_seconds
+        )
 
     return run
 
 
-@pytest.fixture(scope="session")
-def refusal() -> Refusal:
-    """Return the error line of a command, which must be its only error output, with exit code 2 and no traceback."""
-
-    def line(ended: object) -> str:
-        stderr, code = ended.stderr, ended.returncode  # type: ignore[attr-defined]
-        assert "Traceback" not in stderr, stderr
-        lines = stderr.splitlines()
-        assert (code, len(lines)) == (2, 1), (code, stderr)
-        assert lines[0].startswith("h2h: "), stderr
-        return str(lines[0].removeprefix("h2h: "))
-
-    return line
+@pytest.fixture
+def refusal(tmp_path: Path, h2h_here: Callable[..., Completed]) -> Callable[..., str]:
+    """Return the error line of a command in the folder of the test."""
+    return lambda *arguments, **environment: error_line(h2h_here(tmp_path, *arguments, **environment))
 
 
-SMALL: dict[str, Any] = {
-    "question": "Does it matter?",
-    "base": {
-        "data": {"dataset": "toy-grammar", "size": 100},
-        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
-        "train": {"steps": 8, "batch_tokens": 128, "evaluate_every": 4},
-    },
-    "baseline": {"positional": "sinusoidal"},
+SMALL: dict[str, Any] = TINY | {
+    "base": TINY["base"] | {"train": {"steps": 8, "batch_tokens": 128, "evaluate_every": 4}},
     "design": [{"product": {"positional": ["sinusoidal", "none"]}}],
-    "seeds": 2,
 }
 
 
 @dataclass(frozen=True)
-class SmallStudy:
-    """A finished study of two variants with two seeds; ``run`` is the baseline's first run, with all files."""
+class SmallStudy(Study):
+    """A finished study of two variants with two seeds; ``first`` is the baseline's first run, with all files."""
 
-    folder: Path
-    cache: Path
-    here: Callable[..., subprocess.CompletedProcess[str]]
-
-    @property
-    def experiment(self) -> Path:
-        return self.folder / "runs" / "small"
+    content: Any = field(default_factory=lambda: SMALL)
+    name: str = "small"
 
     @property
-    def run(self) -> Path:
+    def first(self) -> Path:
         return next(self.experiment.glob("sinusoidal-s1-*"))
 
-    def runs(self, experiment: str = "small") -> list[Path]:
-        """Return the run directories of an experiment."""
-        return sorted(path.parent for path in (self.folder / "runs" / experiment).glob("[!.]*/run.json"))
+    def refusal(self, *arguments: str) -> str:
+        """Return the error line of a command; the argument RUN stands for the name of the first run."""
+        return error_line(self.call(*arguments))
 
-    @property
-    def stack(self) -> Path:
-        return next(self.experiment.glob(".stacks/*"))
-
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Call a command in this process; the argument RUN stands for the run's name."""
-        words = [self.run_name if argument == "RUN" else argument for argument in arguments]
+    def call(self, *arguments: str) -> Completed:
+        words = [self.first.name if argument == "RUN" else argument for argument in arguments]
         if words[0] == "run":
             words += ["--no-tracking", "--workers", "1", "--threads", "1"]
         return self.here(self.folder, *words, H2H_CACHE=str(self.cache))
 
-    @property
-    def run_name(self) -> str:
-        return next(path.name for path in self.experiment.iterdir() if path.name.startswith("sinusoidal-s1-"))
-
-    def copy(self, folder: Path) -> SmallStudy:
-        """Return a copy in another folder."""
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return SmallStudy(folder, self.cache, self.here)
-
-    def change(self, path: Path, change: Callable[[Any], Any]) -> None:
-        """Replace the content of a JSON file."""
-        path.write_text(json.dumps(change(json.loads(path.read_text("utf-8")))), encoding="utf-8")
-
-    def recompute_checksums(self) -> None:
-        """Recompute the checksums of the run's files in status.json, as somebody who edits the files can."""
-        status = self.run / "status.json"
-        record = json.loads(status.read_bytes()) if status.is_file() else {}
-        for name in record.get("files", ()):
-            if (self.run / name).is_file() and (self.run / name).stat().st_size < 2**30:
-                record["files"][name] = hashlib.sha256((self.run / name).read_bytes()).hexdigest()
-                status.write_text(json.dumps(record), encoding="utf-8")
+    def record_checksums(self) -> None:
+        """Record the checksums of the first run's files as they are, as somebody who edits the files can."""
+        status = self.first / "status.json"
+        edit(status, files=files.read_json(status)["files"] | checksums(self.first))
 
 
 @pytest.fixture(scope="session")
@@ -151,10 +97,16 @@ def small_study(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., 
 
     def train(folder: Path) -> None:
         study = SmallStudy(folder, cache, h2h_here)
-        (folder / "small.yaml").write_text(yaml.safe_dump(SMALL, sort_keys=False))
+        study.write()
         with no_figures():
-            for command in (("run", "small.yaml"), ("ablate-heads", "RUN", "--no-decode")):
-                done = study.call(*command)
-                assert done.returncode == 0, done.stderr
+            study.run()
+            study.h2h("ablate-heads", study.first.name, "--no-decode")
 
     return SmallStudy(once("small", train), cache, h2h_here)
+
+
+@pytest.fixture
+def study(small_study: SmallStudy, tmp_path: Path, without_figures: None) -> SmallStudy:
+    """A copy of the study."""
+    shutil.copytree(small_study.folder, tmp_path, dirs_exist_ok=True)
+    return replace(small_study, folder=tmp_path)

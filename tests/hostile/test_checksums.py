@@ -1,22 +1,20 @@
 """Every result file of a finished run is compared with its sha256 when it is read; damaged runs are retrained."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from safetensors.numpy import load_file
 
+from headtohead import files
 from headtohead.storage.run import RUN_FILES
 from made import case_table
-
-if TYPE_CHECKING:
-    from .conftest import Refusal, SmallStudy
+from made.fake_study import edit
+from made.study import Study
 
 
 def flip(path: Path, other: Path) -> None:
@@ -25,7 +23,7 @@ def flip(path: Path, other: Path) -> None:
     path.write_bytes(content)
 
 
-def replace(path: Path, other: Path) -> None:
+def exchange(path: Path, other: Path) -> None:
     content = other.read_bytes()
     path.write_bytes(content if content != path.read_bytes() else content + b"\n")
 
@@ -48,36 +46,28 @@ READERS = {
 """Commands that read a file."""
 
 
-def trained(study: SmallStudy) -> dict[str, Any]:
-    """Return the weights, maps and scores of every run."""
-    return {path.name: _content(path) for path in study.runs()}
-
-
 def modified(run: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in run.rglob("*")}
 
 
-def _content(run: Path) -> dict[str, Any]:
-    metrics = json.loads((run / "results.json").read_text())["metrics"]
-    tensors = [load_file(run / name) for name in ("checkpoint.safetensors", "attention/maps.safetensors")]
-    return {
-        "scores": {name: value for name, value in metrics.items() if not name.startswith("system/")},
-        "tensors": {name: value.tobytes() for part in tensors for name, value in part.items()},
-        "translations": (run / "translations.tsv").read_text(),
-        "execution": json.loads((run / "run.json").read_text())["execution"],
-        "attempt": json.loads((run / "status.json").read_text())["state"],
-    }
+def check_results(study: Study, expected: Study) -> None:
+    """Check that every run is done, with the scores, weights, maps and translations of another study."""
+    assert {*study.states().values()} == {"DONE"}
+    assert study.results() == expected.results()
+    for path in study.directories():
+        for name in ("attention/maps.safetensors", "translations.tsv"):
+            assert (path / name).read_bytes() == (expected.experiment / path.name / name).read_bytes()
+        executions = [
+            files.read_json(own.experiment / path.name / "run.json")["execution"] for own in (study, expected)
+        ]
+        assert executions[0] == executions[1]
 
 
 @pytest.fixture
-def study(tmp_path: Path, small_study: SmallStudy, without_figures: None) -> SmallStudy:
-    assert set(json.loads((small_study.run / "status.json").read_text())["files"]) == set(RUN_FILES)
-    return small_study.copy(tmp_path)
-
-
-def both(study: SmallStudy) -> tuple[Path, Path]:
-    """Return the run that commands read, and another run of its variant."""
-    return study.run, next(study.experiment.glob("sinusoidal-s2-*"))
+def runs(study: Any) -> tuple[Path, Path]:
+    """The run that commands read, and another run of its variant."""
+    assert {*files.read_json(study.first / "status.json")["files"]} == {*RUN_FILES}
+    return study.first, next(study.experiment.glob("sinusoidal-s2-*"))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +79,11 @@ def both(study: SmallStudy) -> tuple[Path, Path]:
     ],
 )
 def test_a_damaged_file_is_one_line_with_the_file_and_the_repair(
-    study: SmallStudy, refusal: Refusal, file: str, command: tuple[str, ...]
+    study: Any, runs: tuple[Path, Path], file: str, command: tuple[str, ...]
 ) -> None:
-    first, second = both(study)
+    first, second = runs
     flip(first / file, second)
-    line = refusal(study.call(*command))
+    line = study.refusal(*command)
     assert f"'{first.relative_to(study.folder) / file}' is damaged: its sha256 is not that in status.json" in line
     repair = "h2h run small.yaml --repair retrains the run"
     if file == "heads.json":
@@ -103,57 +93,53 @@ def test_a_damaged_file_is_one_line_with_the_file_and_the_repair(
 
 @case_table(
     ("file", "damage"),
-    [("results.json", flip), ("results.json", delete), ("checkpoint.safetensors", flip), ("metrics.jsonl", replace)],
+    [("results.json", flip), ("results.json", delete), ("checkpoint.safetensors", flip), ("metrics.jsonl", exchange)],
     default=1,
 )
 def test_repair_retrains_exactly_the_damaged_run_with_equal_results(
-    study: SmallStudy, small_study: SmallStudy, file: str, damage: Callable[[Path, Path], None]
+    study: Any, runs: tuple[Path, Path], small_study: Any, file: str, damage: Callable[[Path, Path], None]
 ) -> None:
-    first, second = both(study)
+    first, second = runs
     intact = modified(first)
     damage(second / file, first / file)
-    done = study.call("run", "small.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = study.run("--repair")
     found = "is missing" if damage is delete else "is damaged: its sha256 is not that in status.json"
     assert f"1 of 4 finished runs damaged: {second.name} ({file} {found}); retraining" in done.stdout
-    assert trained(study) == trained(small_study)
+    check_results(study, small_study)
     assert modified(first) == intact
-    assert len(list((study.folder / "runs/small/.archived").glob(f"*/{second.name}/status.json"))) == 1
-    assert "none of 4 finished runs is damaged" in study.call("run", "small.yaml", "--repair").stdout
+    assert len(list(study.experiment.glob(f".archived/*/{second.name}/status.json"))) == 1
+    assert "none of 4 finished runs is damaged" in study.run("--repair").stdout
 
 
-def test_repair_removes_damaged_heads_and_retrains_nothing(study: SmallStudy) -> None:
-    first, second = both(study)
+def test_repair_removes_damaged_heads_and_retrains_nothing(study: Any, runs: tuple[Path, Path]) -> None:
+    first, second = runs
     flip(first / "heads.json", second)
     intact = modified(first / "attention")
-    done = study.call("run", "small.yaml", "--repair")
-    assert done.returncode == 0, done.stderr
+    done = study.run("--repair")
     assert f"heads.json of {first.name} is damaged and was removed; h2h ablate-heads {first.name}" in done.stdout
     assert "none of 4 finished runs is damaged" in done.stdout
     assert modified(first / "attention") == intact
     assert not (first / "heads.json").exists()
-    assert study.call("report", "small").returncode == 0
+    study.h2h("report", "small")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["results.json", "attention/maps.safetensors"])
 def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run(
-    study: SmallStudy, small_study: SmallStudy, refusal: Refusal, file: str
+    study: Any, small_study: Study, file: str
 ) -> None:
-    first = study.run
+    first = study.first
     (first / file).unlink()
-    status = study.call("status", "small").stdout
+    status = study.h2h("status", "small").stdout
     assert "4 runs: 3 DONE, 1 INTERRUPTED" in status
     assert f"{first.name} INTERRUPTED at step 8: {file} is missing" in status
-    line = refusal(study.call("generate", "RUN", "the cat"))
+    line = study.refusal("generate", "RUN", "the cat")
     assert line == f"run '{first.name}': {file} is missing; h2h run small.yaml --repair retrains the run"
-    assert "3 of 4 runs have a result" in study.call("report", "small").stdout
-    report = (study.folder / "reports/small/report.md").read_text()
-    assert f"{file} is missing" in report
-    assert f"{file} is missing" in study.call("plan", "small.yaml").stdout
-    done = study.call("run", "small.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert trained(study) == trained(small_study)
+    assert "3 of 4 runs have a result" in study.h2h("report", "small").stdout
+    assert f"{file} is missing" in study.page()
+    assert f"{file} is missing" in study.h2h("plan", "small.yaml").stdout
+    study.run()
+    check_results(study, small_study)
 
 
 @pytest.mark.parametrize(
@@ -164,63 +150,55 @@ def test_a_removed_file_is_shown_by_status_and_the_same_command_retrains_the_run
         ("system/step_ms", 10**400, "system/step_ms is '1000"),
     ],
 )
-def test_scores_outside_their_range_are_refused(
-    study: SmallStudy, refusal: Refusal, name: str, value: object, expected: str
-) -> None:
-    study.change(study.run / "results.json", lambda results: results | {"metrics": {name: value}})
-    study.recompute_checksums()
-    assert f"metrics: {expected}" in refusal(study.call("report", "small"))
+def test_scores_outside_their_range_are_refused(study: Any, name: str, value: object, expected: str) -> None:
+    edit(study.first / "results.json", metrics={name: value})
+    study.record_checksums()
+    assert f"metrics: {expected}" in study.refusal(*REPORT)
 
 
 @case_table("line", [{"values": {"valid/token_accuracy": 7}}, {"step": -4}, {"time": float("nan")}], ids=str, default=2)
-def test_damaged_lines_of_a_history_are_omitted_and_counted(study: SmallStudy, line: dict[str, Any]) -> None:
+def test_damaged_lines_of_a_history_are_omitted_and_counted(study: Any, line: dict[str, Any]) -> None:
     whole = {"step": 4, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": 1.0}}
-    with (study.run / "metrics.jsonl").open("a") as file:
+    with (study.first / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(whole | line) + "\n")
-    study.recompute_checksums()
-    done = study.call("report", "small")
-    assert done.returncode == 0, done.stderr
-    report = (study.folder / "reports/small/report.md").read_text()
-    assert "Damaged lines of training histories, for example incomplete after a crash, are omitted: 1." in report
+    study.record_checksums()
+    study.h2h("report", "small")
+    assert "Damaged lines of training histories, for example incomplete after a crash, are omitted: 1." in study.page()
 
 
 @pytest.mark.slow
-def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(
-    study: SmallStudy, small_study: SmallStudy
-) -> None:
-    shutil.copy(study.folder / "small.yaml", study.folder / "other.yaml")
-    assert study.call("run", "other.yaml").returncode == 0
-    assert study.runs("other") == []
-    first = study.run
+def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study: Any) -> None:
+    shutil.copy(study.file, study.folder / "other.yaml")
+    other = replace(study, name="other")
+    other.run()
+    assert other.directories() == []
+    first = study.first
     flip(first / "checkpoint.safetensors", first)
     damaged = modified(first)
-    done = study.call("run", "other.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = other.run("--repair")
     assert f"1 reused runs of other experiments damaged: small/{first.name} (checkpoint.safetensors is" in done.stdout
     assert "training in 'other' instead, the other experiments are not changed" in done.stdout
     assert modified(first) == damaged
-    assert [run.name for run in study.runs("other")] == [first.name]
+    assert [run.name for run in other.directories()] == [first.name]
 
 
 @pytest.mark.slow
-def test_a_run_without_its_record_is_retrained_by_the_same_command(study: SmallStudy, small_study: SmallStudy) -> None:
-    (study.run / "run.json").unlink()
-    assert "4 runs: 3 DONE, 1 INTERRUPTED" in study.call("status", "small").stdout
-    assert study.call("run", "small.yaml").returncode == 0
-    assert trained(study) == trained(small_study)
-    assert "none of 4 finished runs is damaged" in study.call("run", "small.yaml", "--repair").stdout
+def test_a_run_without_its_record_is_retrained_by_the_same_command(study: Any, small_study: Study) -> None:
+    (study.first / "run.json").unlink()
+    assert "4 runs: 3 DONE, 1 INTERRUPTED" in study.h2h("status", "small").stdout
+    study.run()
+    check_results(study, small_study)
+    assert "none of 4 finished runs is damaged" in study.run("--repair").stdout
 
 
 @pytest.mark.slow
-def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: SmallStudy) -> None:
-    text = (study.folder / "small.yaml").read_text()
-    (study.folder / "tuned.yaml").write_text(text + "tune: {train.lr: [0.01, 0.001]}\ntune_seeds: 1\n")
-    assert study.call("run", "tuned.yaml").returncode == 0
-    run = study.runs("tuned-tuning")[0]
+def test_the_damaged_runs_of_a_sweep_are_repaired_too(study: Any) -> None:
+    tuned, sweep = replace(study, name="tuned"), replace(study, name="tuned-tuning")
+    tuned.write(tune={"train.lr": [0.01, 0.001]}, tune_seeds=1)
+    tuned.run()
+    run = sweep.directories()[0]
     flip(run / "results.json", run)
     expected = f"'{run.relative_to(study.folder)}/results.json' is damaged: its sha256 is not that in status.json"
-    done = study.call("run", "tuned.yaml")
-    assert done.stderr == f"h2h: {expected}; h2h run tuned.yaml --repair retrains the run\n"
-    done = study.call("run", "tuned.yaml", "--repair")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert tuned.refusal("run", "tuned.yaml") == f"{expected}; h2h run tuned.yaml --repair retrains the run"
+    done = tuned.run("--repair")
     assert re.search(rf"^1 of \d+ finished runs damaged: {run.name}", done.stdout, re.MULTILINE)

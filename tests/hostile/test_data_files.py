@@ -11,12 +11,13 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headtohead.data import read_lines
 from headtohead.errors import HeadToHeadError
-from made import case_table, kind_table
+from made import case_table, error_line, kind_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 RAISE_LIMIT = "if you trust the file, set H2H_MAX_DATA_BYTES to a larger number of bytes"
@@ -96,29 +97,23 @@ CASES = [
 @pytest.mark.timed
 @kind_table("kind, file, plant, message", CASES)
 def test_a_hostile_file_is_refused_and_the_next_file_works(
-    kind: str,
-    file: str,
-    plant: Plant,
-    message: str,
-    tmp_path: Path,
-    h2h_process: Callable,
-    h2h_here: Callable,
-    refusal: Callable,
+    kind: str, file: str, plant: Plant, message: str, tmp_path: Path, h2h_process: Callable, h2h_here: Callable
 ) -> None:
-    folder, command = tmp_path, ("data", "stats", "tatoeba", "--set", "file={}")
-    plant(folder / file)
-    (folder / "good.tsv").write_bytes(ROWS)
-    cache = {"H2H_CACHE": str(folder / "cache"), "H2H_MAX_DATA_BYTES": "50000000"}
-    run = partial(h2h_process, timeout=120) if kind == "process" else h2h_here
-    ended = run(folder, *(word.format(file) for word in command), **cache)
-    line = refusal(ended)
+    def stats(call: Callable, name: str) -> Any:
+        words = ("data", "stats", "tatoeba", "--set", f"file={name}")
+        return call(tmp_path, *words, H2H_CACHE="cache", H2H_MAX_DATA_BYTES="50000000")
+
+    plant(tmp_path / file)
+    (tmp_path / "good.tsv").write_bytes(ROWS)
+    ended = stats(partial(h2h_process, timeout=120) if kind == "process" else h2h_here, file)
+    line = error_line(ended)
     assert message in line
     assert file in line
     if kind == "process":
         assert ended.cpu_seconds < MAX_CPU_SECONDS
         assert ended.peak_bytes < MAX_BYTES
-    assert not [path for path in (folder / "cache").rglob("*") if path.is_file()]
-    good = h2h_here(folder, *(word.format("good.tsv") for word in command), **cache)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    good = stats(h2h_here, "good.tsv")
     assert good.returncode == 0, good.stderr
 
 
@@ -133,10 +128,10 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
     (tmp_path / "x.gz").write_bytes(gzip.compress(wide))
     command = ("data", "fetch", "tatoeba", "--set", "file=x.gz")
     assert h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="20000000").returncode == 0
-    assert "to more than 14 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="14000000"))
-    assert "MB, more than 0.001 MB" in refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES="1000"))
+    assert "to more than 14 MB" in refusal(*command, H2H_MAX_DATA_BYTES="14000000")
+    assert "MB, more than 0.001 MB" in refusal(*command, H2H_MAX_DATA_BYTES="1000")
     for text in ("", "2e9", "0", "9" * 5000):
-        line = refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES=text))
+        line = refusal(*command, H2H_MAX_DATA_BYTES=text)
         assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
 
 
@@ -168,7 +163,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_prepared(
     (tmp_path / "changing.py").write_text(CHANGING)
     (tmp_path / "x.tsv").write_bytes(ROWS)
     command = ("data", "stats", "changing", "--plugin", "changing.py", "--set", "split=row")
-    line = refusal(h2h_here(tmp_path, *command, H2H_CACHE="cache"))
+    line = refusal(*command, H2H_CACHE="cache")
     assert line == "a file of dataset 'changing' changed while it was read; run the command again"
     assert not (tmp_path / "cache").exists()
     assert "leak        100.0%" in h2h_here(tmp_path, *command, H2H_CACHE="cache").stdout
@@ -180,15 +175,18 @@ def flipped(path: Path) -> None:
     path.write_bytes(raw)
 
 
+def copied(path: Path) -> None:
+    (other,) = (other for other in path.parent.glob("[!.]*") if other != path)
+    path.write_bytes(other.read_bytes())
+
+
 PREPARED: dict[str, Plant] = {
     "flipped": flipped,
     "pickle": content(pickle.dumps(["not", "mine"])),
     "huge": lambda path: (path.unlink(), sparse(10**12)(path)),
     "fifo": lambda path: (path.unlink(), os.mkfifo(path)),
     "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
-    "other": lambda path: path.write_bytes(
-        next(other for other in path.parent.iterdir() if other != path).read_bytes()
-    ),
+    "other": copied,
 }
 
 

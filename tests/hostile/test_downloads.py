@@ -14,14 +14,16 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headtohead.data import download, fetch, fetched_sha256
 from headtohead.errors import HeadToHeadError
-from made import kind_table
+from made import error_line, kind_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
@@ -135,45 +137,35 @@ def imported(h2h_here: Callable, tmp_path_factory: pytest.TempPathFactory) -> No
     assert h2h_here(tmp_path_factory.mktemp("first"), "data", "fetch", "copy").returncode == 0
 
 
+@pytest.fixture
+def fetched(tmp_path: Path, h2h_here: Callable) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Call ``h2h data fetch`` with a URL in the folder of the test."""
+    fetch = partial(h2h_here, tmp_path, "data", "fetch", "tatoeba", "--set", H2H_CACHE="cache")
+    return lambda url, **environment: fetch(f"url='{url}'", **environment)
+
+
 @kind_table("file, answer, message", CASES)
 def test_a_hostile_server_is_one_line_and_a_good_answer_works(
-    file: str,
-    answer: Answer,
-    message: str,
-    tmp_path: Path,
-    server: Server,
-    h2h_here: Callable,
-    refusal: Callable,
-    monkeypatch: pytest.MonkeyPatch,
+    file: str, answer: Answer, message: str, tmp_path: Path, server: Server, fetched: Callable, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.5)
     url = f"{server.address}/{file}"
-    command = ("data", "fetch", "tatoeba", "--set", f"url={url}")
-    environment = {"H2H_CACHE": "cache", "H2H_MAX_DATA_BYTES": str(LIMIT)}
     server.answer = answer
     started = time.monotonic()
-    line = refusal(h2h_here(tmp_path, *command, **environment))
+    line = error_line(fetched(url, H2H_MAX_DATA_BYTES=str(LIMIT)))
     assert time.monotonic() - started < 10
     assert message in line
     assert line.startswith(f"download of {url} failed: ")
     assert not complete(tmp_path / "cache")
     body = packed() if file == "x.zip" else ROWS
     server.answer = response(body, length(len(body)))
-    ended = h2h_here(tmp_path, *command, **environment)
-    assert ended.stdout.startswith("tatoeba: 40 pairs"), ended.stderr
+    assert fetched(url, H2H_MAX_DATA_BYTES=str(LIMIT)).stdout.startswith("tatoeba: 40 pairs")
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("part-")]
 
 
-def fetched(here: Callable, folder: Path, url: str) -> subprocess.CompletedProcess[str]:
-    ended: subprocess.CompletedProcess[str] = here(
-        folder, "data", "fetch", "tatoeba", "--set", f"url='{url}'", H2H_CACHE="cache"
-    )
-    return ended
-
-
 @pytest.mark.parametrize("url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"])
-def test_a_malformed_url_is_refused(tmp_path: Path, h2h_here: Callable, refusal: Callable, url: str) -> None:
-    assert len(refusal(fetched(h2h_here, tmp_path, url))) < 400
+def test_a_malformed_url_is_refused(tmp_path: Path, fetched: Callable, url: str) -> None:
+    assert len(error_line(fetched(url))) < 400
     assert not complete(tmp_path)
 
 
@@ -234,7 +226,7 @@ def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_killed_download_leaves_nothing_that_is_taken_for_complete(
-    tmp_path: Path, server: Server, h2h_here: Callable
+    tmp_path: Path, server: Server, fetched: Callable
 ) -> None:
     url = f"{server.address}/x.tsv"
     sent, go_on = threading.Event(), threading.Event()
@@ -252,11 +244,11 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_complete(
     go_on.set()
     assert not complete(tmp_path / "cache")
     server.answer = response(ROWS)
-    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 40 pairs")
+    assert fetched(url).stdout.startswith("tatoeba: 40 pairs")
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, h2h_here: Callable) -> None:
+def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, fetched: Callable) -> None:
     rows = ROWS * 100
     url = f"{server.address}/x.tsv"
     server.answer = response(rows, length(len(rows)))
@@ -269,4 +261,4 @@ def test_a_full_disk_is_one_line(tmp_path: Path, server: Server, h2h_here: Calla
     )
     assert process.returncode == 2
     assert not complete(tmp_path / "cache")
-    assert fetched(h2h_here, tmp_path, url).stdout.startswith("tatoeba: 4000 pairs")
+    assert fetched(url).stdout.startswith("tatoeba: 4000 pairs")

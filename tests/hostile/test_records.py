@@ -1,24 +1,21 @@
 """Damaged, edited and random records: commands print one line that names the file, the field and what to do."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from headtohead import files
 from made import kind_table
-
-if TYPE_CHECKING:
-    from .conftest import Refusal, SmallStudy
+from made.fake_study import edit
+from made.study import Study
 
 FILES = {
     "experiment": "experiment.json",
@@ -71,8 +68,7 @@ def field(*path: str | int, value: Any = None, remove: bool = False) -> Damage:
     """Set or remove a field of a JSON file."""
 
     def damage(file: Path) -> None:
-        record = json.loads(file.read_text("utf-8"))
-        inner = record
+        record = inner = files.read_json(file)
         for part in path[:-1]:
             inner = inner[part]
         if remove:
@@ -84,9 +80,14 @@ def field(*path: str | int, value: Any = None, remove: bool = False) -> Damage:
     return damage
 
 
+def twice(path: Path) -> None:
+    """Repeat the first variant of a record."""
+    variants = files.read_json(path)["variants"]
+    edit(path, variants=[*variants, variants[0]])
+
+
 def fifo(path: Path) -> None:
     path.unlink(missing_ok=True)
-    path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
 
 
@@ -136,7 +137,7 @@ CASES = [
     damaged("experiment", "large", large, "experiment.json", "more than the maximum", kind="large"),
     damaged("run", "fifo", fifo, "run.json is missing"),
     damaged("experiment", "unknown-baseline", field("baseline", value="x"), "baseline: 'x'", "no variant"),
-    damaged("experiment", "variant-twice", lambda path: twice(path, "variants"), "listed twice"),
+    damaged("experiment", "variant-twice", twice, "listed twice"),
     damaged("experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"),
     damaged("experiment", "infinite-axis", field("variants", 0, "axes", "positional", value=1e999), "axes"),
     damaged("experiment", "outside", field("runs", 0, "directory", value="../../etc"), "not a path inside"),
@@ -188,12 +189,6 @@ CASES = [
 ]
 
 
-def twice(path: Path, name: str) -> None:
-    record = json.loads(path.read_text("utf-8"))
-    record[name].append(record[name][0])
-    path.write_text(json.dumps(record), encoding="utf-8")
-
-
 def rename(path: Path, old: str, new: str) -> None:
     arrays = dict(load_file(path))
     arrays[new] = arrays.pop(old)
@@ -204,43 +199,30 @@ def state(path: Path, text: bytes) -> None:
     save_file(load_file(path), path, metadata={"state": text.decode()})
 
 
-def file_of(study: SmallStudy, record: str) -> Path:
-    return study.experiment / FILES[record].format(run=study.run_name, stack=study.stack.name)
+def plant(study: Any, record: str, damage: Damage) -> None:
+    """Damage a record, with checksums that agree with it; a run with a damaged lease has not ended."""
+    (stack,) = study.experiment.glob(".stacks/*")
+    path = study.experiment / FILES[record].format(run=study.first.name, stack=stack.name)
+    path.parent.mkdir(exist_ok=True)
+    damage(path)
+    if record != "status":
+        study.record_checksums()
+    if record == "lease":
+        edit(study.first / "status.json", state="RUNNING")
 
 
 @kind_table("record, damage, facts", CASES)
-@pytest.mark.usefixtures("without_figures")
-def test_a_damaged_record_gives_one_line(
-    record: str, damage: Damage, facts: tuple[str, ...], small_study: SmallStudy, tmp_path: Path, refusal: Refusal
-) -> None:
-    study = small_study.copy(tmp_path)
-    damage(file_of(study, record))
-    if record != "status":
-        study.recompute_checksums()
-    if record == "lease":
-        study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
-    line = refusal(study.call(*READERS[record][0]))
+def test_a_damaged_record_gives_one_line(record: str, damage: Damage, facts: tuple[str, ...], study: Any) -> None:
+    plant(study, record, damage)
+    line = study.refusal(*READERS[record][0])
     for fact in facts:
         assert fact in line
 
 
 @pytest.mark.parametrize("damage", [content(NESTED), content(b'{"pid": -1}')])
-def test_a_damaged_lease_is_no_lease(small_study: SmallStudy, tmp_path: Path, damage: Damage) -> None:
-    study = small_study.copy(tmp_path)
-    study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
-    lease = file_of(study, "lease")
-    lease.parent.mkdir(exist_ok=True)
-    damage(lease)
-    done: CompletedProcess[str] = study.call(*STATUS)
-    assert done.returncode == 0
-    assert "1 INTERRUPTED" in done.stdout
-
-
-def test_the_undamaged_study_is_accepted(small_study: SmallStudy, tmp_path: Path) -> None:
-    study = small_study.copy(tmp_path)
-    for command in (STATUS, TRANSLATE, ABLATE, PLAN):
-        done = study.call(*command)
-        assert (done.returncode, done.stderr) == (0, ""), command
+def test_a_damaged_lease_is_no_lease(study: Study, damage: Damage) -> None:
+    plant(study, "lease", damage)
+    assert "1 INTERRUPTED" in study.h2h(*STATUS).stdout
 
 
 # --- random records ---
@@ -284,31 +266,26 @@ def random_content(original: bytes, suffix: str, rng: random.Random) -> bytes:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("record", READERS)
-@pytest.mark.parametrize("seeds", [[0], pytest.param([1, None], marks=pytest.mark.slow)], ids=["one", "others"])
+@pytest.mark.parametrize("given", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, None))])
 def test_a_random_record_gives_at_most_one_line(
-    record: str, seeds: list[int | None], small_study: SmallStudy, tmp_path: Path, store_template: Path
+    record: str, given: int | None, study: Any, store_template: Path
 ) -> None:
     """Other examples in every run of the slow tier."""
-    for number, given in enumerate(seeds):
-        seed = random.randrange(2**32) if given is None else given
-        study = small_study.copy(tmp_path / str(number))
-        shutil.copyfile(store_template, study.folder / "mlflow.db")
-        path = file_of(study, record)
-        path.parent.mkdir(exist_ok=True)
+    seed = random.randrange(2**32) if given is None else given
+    shutil.copyfile(store_template, study.folder / "mlflow.db")
+
+    def change(path: Path) -> None:
         original = json.dumps(LEASE).encode() if record == "lease" else path.read_bytes()
         path.write_bytes(random_content(original, path.suffix, random.Random(seed)))
-        if record == "lease":
-            study.change(study.run / "status.json", lambda status: status | {"state": "RUNNING"})
-        elif record != "status":
-            study.recompute_checksums()
-        commands = READERS[record]
-        for command in commands[:1] if given is not None else random.sample(commands, min(2, len(commands))):
-            done = study.call(*command)
-            lines = done.stderr.splitlines()
-            assert done.returncode in (0, 1, 2), (seed, command, done.stderr)
-            assert "Traceback" not in done.stdout + done.stderr, (seed, command, done.stderr)
-            if done.returncode == 2:
-                assert lines[-1].startswith("h2h: "), (seed, command, done.stderr)
-                assert command == RUN_AGAIN or len(lines) == 1, (seed, command, done.stderr)
+
+    plant(study, record, change)
+    commands = READERS[record]
+    for command in commands[:1] if given is not None else random.sample(commands, min(2, len(commands))):
+        done = study.call(*command)
+        lines = done.stderr.splitlines()
+        assert done.returncode in (0, 1, 2), (seed, command, done.stderr)
+        assert "Traceback" not in done.stdout + done.stderr, (seed, command, done.stderr)
+        if done.returncode == 2:
+            assert lines[-1].startswith("h2h: "), (seed, command, done.stderr)
+            assert command == RUN_AGAIN or len(lines) == 1, (seed, command, done.stderr)

@@ -125,6 +125,14 @@ def refused(call: Callable[..., object], *arguments: Any, **options: Any) -> str
     return str(caught.value)
 
 
+def error_line(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the error of a command with exit code 2, which is all that it prints on standard error."""
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("h2h: ")
+    return line.removeprefix("h2h: ")
+
+
 def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
     """Return the violations that no setting is known to cause."""
     return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

@@ -1,30 +1,19 @@
 import json
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from headtohead.testing import INVARIANTS
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS
+from made import plugin_file
 
 NAMES = [invariant.name for invariant in INVARIANTS]
 
-RAISING = '''
-    """An encoding that is not finished."""
-    from headtohead.plugin import Positional, hookimpl
 
-
-    class Incomplete(Positional):
-        """Raises."""
-
-        def embed(self, positions, role):
-            raise ValueError("to be done")
-
-
-    @hookimpl
-    def register_positionals():
-        return {"incomplete": Incomplete}
-'''
+RAISING = plugin_file("""
+    def embed(self, positions, role):
+        raise ValueError("to be done")
+""")
 
 
 @pytest.fixture
@@ -33,7 +22,7 @@ def plugin(tmp_path):
 
     def plugin(text):
         path = tmp_path / "mine.py"
-        path.write_text(textwrap.dedent(text))
+        path.write_text(text)
         return path
 
     return plugin
@@ -106,7 +95,7 @@ def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invaria
 
 @pytest.mark.usefixtures("fewest")
 def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it(h2h, plugin):
-    code, output = h2h("check", "--plugin", plugin(RAISING), "incomplete")
+    code, output = h2h("check", "--plugin", plugin(RAISING), "own")
     assert code == 1
     line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
     assert output.count("to be done") == 1  # one error, raised by many invariants
@@ -128,21 +117,15 @@ def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
 
 
 def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
-    two = """
-        from headtohead.plugin import Positional, hookimpl
+    never = """
+        @classmethod
+        def incompatible_with(cls, options, setting):
+            return "no model is large enough"
 
-        class Never(Positional):
-            @classmethod
-            def incompatible_with(cls, options, setting):
-                return "no model is large enough"
-
-            def bias(self, query_positions, key_positions, role, layer):
-                return None
-
-        @hookimpl
-        def register_positionals():
-            return {"never": Never, "too": Never}
+        def bias(self, query_positions, key_positions, role, layer):
+            return None
     """
+    two = plugin_file(never, name="never").replace('": Own', '": Own, "too": Own')
     code, output = h2h("check", "--plugin", plugin(two))
     assert code == 1
     assert output.splitlines() == [
@@ -152,32 +135,6 @@ def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
         "0 checked, 0 with violations",
         "2 not checked: positional/never, positional/too",
     ]
-
-
-@pytest.mark.usefixtures("fewest")
-def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2h, plugin):
-    source = """
-        import torch
-        from headtohead.plugin import Attention, hookimpl
-
-        class Own(Attention):
-            def build(self):
-                self.g = torch.nn.Parameter(torch.ones(4))
-
-            def post_heads(self, heads, x, values):
-                return heads * self.g[:, None, None, None, None]
-
-        @hookimpl
-        def register_attentions():
-            return {"own": Own}
-    """
-    code, output = h2h("check", "--plugin", plugin(source), "own")
-    message = (
-        "mine.py: Own.g is a plain tensor without a member axis; create it in build with self.parameter, self.buffer "
-        "or self.constant"
-    )
-    assert code == 1
-    assert output.count(f"violated: {message}\n  raised by ") == 1
 
 
 @pytest.mark.parametrize(
@@ -196,8 +153,7 @@ def test_a_parameter_without_a_member_axis_fails_with_file_attribute_and_call(h2
     ],
 )
 def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
-    idle = RAISING.replace("Incomplete", "Idle").replace("incomplete", "idle").replace("def embed", "def _embed")
-    (tmp_path / "idle.py").write_text(textwrap.dedent(idle))
+    (tmp_path / "idle.py").write_text(RAISING.replace('"own"', '"idle"').replace("def embed", "def _embed"))
     plugin(
         DATASET.replace("next(calls)\n", "next(calls) / 0\n") if "dataset/letters" in arguments else "import nothing"
     )
@@ -206,14 +162,9 @@ def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
     assert named in output
 
 
-FIRST_LAYER = '''
-    """A fault: the bias of the first layer is used in later layers."""
-    from headtohead.plugin import Positional, hookimpl
-
-
-    class Kept(Positional):
-        """The distance, computed in the first layer only."""
-
+def test_an_entry_is_checked_in_a_pattern_of_layers(h2h, plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault: later layers use the bias of the first layer."""
+    body = """
         properties = frozenset({"relative", "mirror-invariant"})
 
         def bias(self, query_positions, key_positions, role, layer):
@@ -221,17 +172,9 @@ FIRST_LAYER = '''
                 distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
                 self.kept = -distance.double()[None, :, None]
             return self.kept
-
-
-    @hookimpl
-    def register_positionals():
-        return {"kept": Kept}
-'''
-
-
-def test_an_entry_is_checked_in_a_pattern_of_layers(h2h, plugin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
     one = [invariant for invariant in INVARIANTS if invariant.name == "causality"]
     monkeypatch.setattr("headtohead.testing.checks.examination.INVARIANTS", one)
-    code, output = h2h("check", "--plugin", plugin(FIRST_LAYER))
+    code, output = h2h("check", "--plugin", plugin(plugin_file(body)))
     assert code == 1, output
-    assert "'Kept' object has no attribute 'kept'" in output
+    assert "'Own' object has no attribute 'kept'" in output

@@ -3,55 +3,42 @@
 import json
 
 import pytest
-import yaml
 
 from headtohead import HeadToHeadError
 from headtohead.execution.loaded import load
 from headtohead.schema.run_config import BeamConfig
+from made import error_line
+from made.study import Study
 
-STUDY = {
-    "question": "Does a beam help?",
-    "base": {
-        "data": {"dataset": "toy-grammar", "size": 300},
-        "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
-        "train": {"steps": 40, "batch_tokens": 256, "lr": 0.01, "evaluate_every": 40},
-        "evaluate": {"test_limit": 8, "max_length": 9},
-    },
-    "baseline": {"evaluate.decode": "greedy"},
-    "design": [{"one_at_a_time": {"evaluate.decode": ["beam", "non-autoregressive"]}}],
-    "seeds": 1,
-    "probes": ["a cat sees the dog"],
-}
 SENTENCES = ["the cat sees a dog", "she eats", "the black dogs love it"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, h2h_here, no_figures):
-    made = tmp_path_factory.mktemp("translate")
-    (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+def study(tmp_path_factory, h2h_here, no_figures):
+    folder = tmp_path_factory.mktemp("translate")
+    made = Study(folder, folder / "cache", h2h_here)
+    base = {
+        "data": {"size": 300},
+        "model": {"d_model": 16, "dropout": 0.0},
+        "train": {"steps": 40, "batch_tokens": 256, "lr": 0.01, "evaluate_every": 40},
+        "evaluate": {"test_limit": 8, "max_length": 9},
+    }
+    design = [{"one_at_a_time": {"evaluate.decode": ["beam", "non-autoregressive"]}}]
+    made.write(base=base, baseline={"evaluate.decode": "greedy"}, design=design, seeds=1, probes=["a cat sees the dog"])
     with no_figures():
-        done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
-    assert done.returncode == 0, done.stdout + done.stderr
+        made.run()
     return made
 
 
 @pytest.fixture
-def run_of(folder, monkeypatch):
-    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+def run_of(study, monkeypatch):
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
 
     def find(decode):
-        (found,) = (folder / "runs" / "study").glob(f"*{decode}*-s1-*")
+        (found,) = study.experiment.glob(f"*{decode}*-s1-*")
         return found
 
     return find
-
-
-@pytest.fixture
-def translate(folder, h2h_here):
-    def call(*arguments):
-        return h2h_here(folder, "generate", *arguments, H2H_CACHE=str(folder / "cache"))
-
-    return call
 
 
 def hypotheses(path):
@@ -81,26 +68,22 @@ def test_a_run_is_scored_on_its_beam_search_translations(run_of):
     assert hypotheses(beam) != hypotheses(greedy)
 
 
-def test_a_beam_of_one_equals_greedy_decoding(translate, run_of):
-    plain = translate(str(run_of("greedy")), *SENTENCES)
-    assert plain.returncode == 0, plain.stderr
-    single = translate(str(run_of("beam")), "--beam", "1", "--length-penalty", "0", *SENTENCES)
-    assert single.stdout == plain.stdout
-    wide = translate(str(run_of("greedy")), "--beam", "4", *SENTENCES)
-    assert wide.stdout == translate(str(run_of("beam")), *SENTENCES).stdout
-    assert len(wide.stdout.splitlines()) == 3
+def test_a_beam_of_one_equals_greedy_decoding(study, run_of):
+    def translated(decode, *options):
+        return study.h2h("generate", str(run_of(decode)), *options, *SENTENCES).stdout
+
+    assert translated("beam", "--beam", "1", "--length-penalty", "0") == translated("greedy")
+    wide = translated("greedy", "--beam", "4")
+    assert wide == translated("beam")
+    assert len(wide.splitlines()) == 3
 
 
-def test_invalid_options_are_one_line(translate, run_of):
-    without_beam = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
-    assert (without_beam.returncode, without_beam.stderr) == (2, "h2h: --length-penalty requires --beam\n")
+def test_invalid_options_are_one_line(study, run_of):
+    without_beam = study.h2h("generate", str(run_of("greedy")), "--length-penalty", "1", "she eats", code=2)
+    assert without_beam.stderr == "h2h: --length-penalty requires --beam\n"
     zeros = run_of("non-autoregressive")
-    over = translate(str(zeros), "--beam", "4", "she eats")
-    assert (over.returncode, over.stderr) == (
-        2,
-        f"h2h: run '{zeros.name}' decodes all words in a single pass (evaluate.decode: "
-        "non-autoregressive), which has no beam; remove the beam\n",
-    )
+    line = error_line(study.h2h("generate", str(zeros), "--beam", "4", "she eats", code=2))
+    assert line.startswith(f"run '{zeros.name}' decodes all words in a single pass ")
     with pytest.raises(HeadToHeadError, match=r"which has no beam"):
         load(zeros).generate([4, 5, 3], BeamConfig())
 

@@ -1,4 +1,4 @@
-"""``h2h judge`` on files, as a script or a coding agent calls it."""
+"""``h2h judge`` on files: unusual tables have a correct verdict, or an error of one line with exit code 2."""
 
 import itertools
 import json
@@ -7,42 +7,97 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from headtohead.analysis.judge import judge
 from headtohead.cli.judge import EXIT_CODES
+from headtohead.errors import HeadToHeadError
 from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.verdicts import Judgement, SizeTest
 from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
-SCORES = {"base": [0.80, 0.82, 0.81, 0.79, 0.83, 0.80], "new": [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]}
+NOISE = (0.81, 0.80, 0.83, 0.80, 0.81, 0.82)
+BASE, NEW = (0.80, 0.82, 0.81, 0.79, 0.83, 0.80), (0.84, 0.85, 0.86, 0.83, 0.86, 0.85)
+ROWS = [(name, seed, score) for name, scores in (("base", BASE), ("new", NEW)) for seed, score in enumerate(scores, 1)]
 
 
-def table(**others: list[float]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"variant": variant, "seed": seed, "accuracy": score}
-            for variant, scores in (SCORES | others).items()
-            for seed, score in enumerate(scores)
-        ]
-    )
+def lines(*rows: tuple[Any, ...], header: str = "variant,seed,accuracy") -> bytes:
+    return "\n".join([header, *(",".join(map(str, row)) for row in rows or ROWS), ""]).encode()
 
 
-WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
-    "csv": lambda frame, path: frame.to_csv(path, index=False),
-    "tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
-    "jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True),
-    "parquet": lambda frame, path: frame.to_parquet(path, index=False),
-}
+def named(base: str, new: str) -> list[tuple[Any, ...]]:
+    return [({"base": base, "new": new}[name], seed, score) for name, seed, score in ROWS]
 
 
-@pytest.mark.parametrize("ending", WRITERS)
-def test_every_format_gives_the_same_answer(ending: str, tmp_path: Path, h2h_here: Command) -> None:
-    WRITERS[ending](table(), tmp_path / f"scores.{ending}")
-    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--format", "json")
+def changed(row: int, **values: object) -> list[tuple[Any, ...]]:
+    """Return the rows with values of the row with this number replaced."""
+    columns = ("variant", "seed", "accuracy")
+    replaced = tuple(values.get(name, value) for name, value in zip(columns, ROWS[row - 1], strict=True))
+    return [*ROWS[: row - 1], replaced, *ROWS[row:]]
+
+
+def scaled(factor: float) -> list[tuple[Any, ...]]:
+    return [(name, seed, repr(score * factor)) for name, seed, score in ROWS]
+
+
+def records(*extra: str, **columns: Callable[[int], object]) -> bytes:
+    rows = [
+        {"variant": name, "seed": seed, "accuracy": score, **{key: make(seed) for key, make in columns.items()}}
+        for name, seed, score in ROWS
+    ]
+    return "\n".join([*map(json.dumps, rows), *extra]).encode()
+
+
+def frame(**others: tuple[float, ...]) -> pd.DataFrame:
+    more = [(name, seed, score) for name, scores in others.items() for seed, score in enumerate(scores, 1)]
+    return pd.DataFrame([*ROWS, *more], columns=["variant", "seed", "accuracy"])
+
+
+def parquet(table: pd.DataFrame) -> bytes:
+    return table.to_parquet(index=False)
+
+
+NOW = pd.Timestamp("2024-01-01")
+GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
+    "plain": ("csv", lines(), ()),
+    "byte order mark": ("csv", b"\xef\xbb\xbf" + lines(), ()),
+    "Windows line ends and blank lines": ("csv", lines().replace(b"\n", b"\r\n\r\n"), ()),
+    "tabs": ("tsv", lines().replace(b",", b"\t"), ()),
+    "JSON Lines": ("jsonl", records(), ()),
+    "quoted names": ("csv", lines(*named('"ba,se"', '"n""ew"')), ("--baseline", "ba,se")),
+    "NA is a name": ("csv", lines(*named("None", "NA")), ("--baseline", "None")),
+    "names of numbers": ("csv", lines(*named("0.10", "0.1")), ("--baseline", "0.10")),
+    "dates as seeds": ("csv", lines(*((name, f"2024-01-0{seed}", score) for name, seed, score in ROWS)), ()),
+    "long seeds": ("csv", lines(*((name, f"{seed:0400}" + "7" * 5000, score) for name, seed, score in ROWS)), ()),
+    "a text step of single rows": (
+        "csv", lines(*((*row, "last") for row in ROWS), header="variant,seed,accuracy,step"), ("--metric", "accuracy")
+    ),
+    "scores near the smallest": ("csv", lines(*scaled(1e-50)), ()),
+    "unpaired scores near the largest": ("csv", lines(*scaled(1e50)), ("--unpaired",)),
+    "other types of Parquet": ("parquet", parquet(
+        frame().astype({"accuracy": "float32", "variant": "category", "seed": "int8"})[::-1].assign(at=NOW)), ()),
+    "JSON names of numbers": ("jsonl", records().replace(b'"base"', b"0.10").replace(b'"new"', b"0.1"),
+                              ("--baseline", "0.10")),
+}  # fmt: skip
+
+
+@case_table("name", GOOD, default=8)
+def test_an_unusual_table_has_the_verdict_of_the_plain_table(name: str, tmp_path: Path, h2h_here: Command) -> None:
+    ending, content, arguments = GOOD[name]
+    (tmp_path / f"scores.{ending}").write_bytes(content)
+    baseline = () if "--baseline" in arguments else ("--baseline", "base")
+    done = h2h_here(tmp_path, "judge", f"scores.{ending}", *baseline, *arguments, "--format", "json")
+    assert (done.returncode, [found["direction"] for found in json.loads(done.stdout)["contrasts"]]) == (0, ["better"])
+
+
+def test_the_answer_as_json_has_the_difference_and_its_interval(tmp_path: Path, h2h_here: Command) -> None:
+    (tmp_path / "scores.csv").write_bytes(lines())
+    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--format", "json")
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     answer = json.loads(done.stdout)
     assert (answer["format"], answer["metric"], answer["exit_code"]) == ("headtohead-judge/2", "accuracy", 0)
@@ -52,9 +107,106 @@ def test_every_format_gives_the_same_answer(ending: str, tmp_path: Path, h2h_her
     assert contrast["interval"]["low"] < 0.04 < contrast["interval"]["high"]
 
 
+def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Command) -> None:
+    # The differences in seconds are far below the margin; as dates in 1970 they are not.
+    rows = [
+        {"variant": name, "seed": seed, "step_time": 1.7e9 + 0.1 * seed + (name == "new") * 0.01 * seed}
+        for name in ("base", "new")
+        for seed in range(1, 7)
+    ]
+    (tmp_path / "scores.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ("--baseline", "base", "--lower-is-better", "--margin", "1", "--format", "json")
+    done = h2h_here(tmp_path, "judge", "scores.jsonl", *arguments)
+    assert [found["size"] for found in json.loads(done.stdout)["contrasts"]] == ["within"]
+
+
+REFUSED: dict[str, tuple[str, bytes, str]] = {
+    "a short row": ("csv", lines(*ROWS, ("new", 7)), "row 13 has 2 values for 3 columns"),
+    "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
+                       "the table has the column 'accuracy' twice; remove or rename one of them"),
+    "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),
+    "UTF-16": ("csv", lines().decode().encode("utf-16"), "not a CSV table ('utf-8' codec can't decode byte 0xff"),
+    "no score": ("csv", lines(*changed(8, accuracy="")), "row 8: 'accuracy' of variant 'new', seed 2 has no number"),
+    "many digits": ("csv", lines(*changed(8, accuracy="9" * 100_000 + "x")), "seed 2 is not a finite number: '9"),
+    "huge scores": ("csv", lines(*scaled(1e308)), "seed 1 is 8e+307; scores must be 0 or between 1e-60 and 1e+60 in"),
+    "no variant": ("csv", lines(*changed(8, variant="")), "row 8 has no variant; every run needs one"),
+    "a seed twice": ("csv", lines(*changed(8, seed="1.0")), "variant 'new' has seed 1 twice (rows 7, 8)"),
+    "a copied run": ("csv", lines(*((variant, seed, 0.5 + 0.01 * step + (variant == "base") * seed / 100, step)
+                                    for variant in ("base", "new") for seed in range(6) for step in (1, 2)),
+                                  header="variant,seed,accuracy,epoch"),
+                     "variant 'new': seeds 0 and 1 have the same values at all 2 steps; a copied run is no further"),
+    "a text step": ("csv", lines(*((*row, step) for row in ROWS for step in (1, "ten")),
+                                 header="variant,seed,accuracy,epoch"), "row 2: 'epoch' is not a finite number: 'ten'"),
+    "a column per variant": ("csv", b"seed,base,new\n1,0.8,0.9\n2,0.7,0.8\n",
+                             "no column 'variant'; columns: seed, base, new; name it with --variant, or give the table "
+                             "one row per variant and seed, with the columns variant, seed and the metric"),
+    "a column per seed": ("csv", b"variant,1,2\nbase,0.8,0.9\nnew,0.7,0.8\n",
+                          "no column 'seed'; columns: variant, 1, 2; name it with --seed, or give the table one row"),
+    "no numbers": ("csv", b"variant,seed\nbase,1\n", "the table has no column of scores; columns: variant, seed"),
+    "a JSON key twice": ("jsonl", records('{"variant": "new", "seed": 7, "seed": 8}'), "row 13: the key 'seed' twice"),
+    "a missing JSON key": ("jsonl", records('{"variant": "new", "seed": 7}'), "row 13: 'accuracy' of variant 'new'"),
+    "JSON true as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": true}'),
+                           "seed 7 is not a finite number: 'True'"),
+    "a JSON list as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": [1, 2]}'),
+                             "seed 7 is not a finite number: '["),
+    "a JSON array": ("jsonl", b"[1, 2]\n", "not a JSON Lines table (row 1 is not an object)"),
+    "an xlsx file": ("xlsx", b"PK", "unknown ending"),
+    "a broken Parquet file": ("parquet", b"PAR1" * 10, "scores.parquet cannot be read"),
+    "a JSON file": ("json", b"[]", "unknown ending '.json'; use .csv, .jsonl, .ndjson, .parquet, .tsv"),
+}  # fmt: skip
+
+
+@case_table("name", REFUSED, default=16)
+def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2h_here: Command) -> None:
+    ending, content, message = REFUSED[name]
+    (tmp_path / f"scores.{ending}").write_bytes(content)
+    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert message in done.stderr
+    assert len(done.stderr) < 1000
+
+
+def test_a_frame_with_a_text_index_and_an_unfinished_run_is_judged() -> None:
+    table = pd.concat([frame().assign(state="finished"), frame()[:1].assign(variant="new", seed=9, state="crashed")])
+    judged = judge(table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base")
+    assert judged.variants[0].judgement.verdict == "better"
+    assert judged.warnings[0] == "left out, as their state is not finished: row 13 (crashed)"
+
+
+def test_equal_whole_numbers_are_one_seed_and_other_texts_are_unchanged() -> None:
+    seeds = ["007", "8.0", "-1", "1.05", "1e3", "run01"]
+    tables = [frame().query("variant == @name").assign(seed=seeds) for name in ("base", "new")]
+    judged = judge(pd.concat(tables), baseline="base")
+    assert [*judged.variants[0].by_seed] == ["7", "8", "-1", "1.05", "1e3", "run01"]
+
+
+def test_missing_values_of_pandas_are_missing() -> None:
+    table = frame().astype({"accuracy": "Float64"})
+    table.loc[7, "accuracy"] = pd.NA
+    with pytest.raises(HeadToHeadError, match="row 8: 'accuracy' of variant 'new', seed 2 has no number"):
+        judge(table, baseline="base")
+    with pytest.raises(HeadToHeadError, match="row 7 has no variant"):
+        judge(frame().astype({"variant": "string"}).replace({"variant": {"new": pd.NA}}), baseline="base")
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_here: Command) -> None:
+    generator = np.random.default_rng(0)
+    content = parquet(frame())
+    for _ in range(3):
+        damaged = bytearray(content)
+        for position in generator.integers(len(damaged), size=3):
+            damaged[position] ^= 1 << int(generator.integers(8))
+        (tmp_path / "scores.parquet").write_bytes(damaged)
+        done = h2h_here(tmp_path, "judge", "scores.parquet", "--baseline", "base", "--higher-is-better")
+        assert done.returncode in (0, 1, 2, 3)
+        assert done.returncode != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
+
+
 @case_table("ending", ["svg", "pdf", "png"], default=1)
 def test_the_figure_has_a_row_per_variant(ending: str, tmp_path: Path, h2h_here: Command) -> None:
-    table(noise=[0.81, 0.80, 0.83, 0.80, 0.81, 0.82]).to_csv(tmp_path / "scores.csv", index=False)
+    frame(noise=NOISE).to_csv(tmp_path / "scores.csv", index=False)
     name = f"forest.{ending}"
     done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--figure", name)
     assert done.returncode == 3
@@ -62,13 +214,11 @@ def test_the_figure_has_a_row_per_variant(ending: str, tmp_path: Path, h2h_here:
     assert content.startswith({"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}[ending])
     if ending == "svg":
         assert content.index(b"new against base") < content.index(b"noise against base")
-        assert b"seed 5: +0.0500" in content
+        assert b"seed 6: +0.0500" in content
 
 
 def test_hidden_characters_of_a_file_are_escaped(tmp_path: Path, h2h_here: Command) -> None:
-    frame = table()
-    frame["variant"] = frame["variant"].replace("new", "new\x1b[31m\u202e")
-    frame.to_csv(tmp_path / "scores.csv", index=False)
+    (tmp_path / "scores.csv").write_bytes(lines(*named("base", "new\x1b[31m\u202e")))
     done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base")
     assert "\x1b" not in done.stdout + done.stderr
     assert "new\\x1b[31m\\u202e" in done.stdout
@@ -78,14 +228,14 @@ def test_hidden_characters_of_a_file_are_escaped(tmp_path: Path, h2h_here: Comma
 @pytest.mark.timed
 def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
-    frame = pd.DataFrame(
+    table = pd.DataFrame(
         {
             "variant": np.repeat([f"v{number}" for number in range(1000)], 10),
             "seed": np.tile(np.arange(10), 1000),
             "accuracy": generator.uniform(size=10_000),
         }
     )
-    frame.to_csv(tmp_path / "scores.csv", index=False)
+    table.to_csv(tmp_path / "scores.csv", index=False)
     code = (
         "import sys, time, headtohead.analysis.judge, headtohead.cli.judge, headtohead.report.judge\n"
         "from headtohead.cli import main; began = time.process_time()\n"
@@ -101,7 +251,7 @@ def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries
 
 
 def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: Path, h2h_here: Command) -> None:
-    table(noise=[0.81, 0.80, 0.83, 0.80, 0.81, 0.82]).to_csv(tmp_path / "scores.csv", index=False)
+    frame(noise=NOISE).to_csv(tmp_path / "scores.csv", index=False)
     arguments = ("judge", "scores.csv", "--baseline", "base", "--margin", "0.02", "--looks", "3", "--at-most", "18")
     done = h2h_here(tmp_path, *arguments, "--answer", "answer.json")
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
@@ -152,7 +302,7 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
     ],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_here: Command) -> None:
-    table().to_csv(tmp_path / "scores.csv", index=False)
+    frame().to_csv(tmp_path / "scores.csv", index=False)
     done = h2h_here(tmp_path, "judge", "scores.csv", *arguments)
     assert done.returncode == code
     assert code != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)

@@ -4,18 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from headtohead.cli import main
 from headtohead.config.loading import load_file
 
 PHRASES = "source,target\n" + "".join(f"a{n} b{n},c{n} d{n}\n" for n in range(200))
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path: Path, h2h) -> Path:
     (tmp_path / "phrases.csv").write_text(PHRASES)
     (tmp_path / "my novel.txt").write_text("To be, or not to be.\n" * 400)
     return tmp_path
@@ -29,25 +25,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["reverse", "--set", "size=300"], "reverse", "encoder-decoder"),
     ],
 )
-def test_a_written_file_is_planned_as_it_is(folder: Path, arguments: list[str], name: str, architecture: str) -> None:
-    done = CliRunner().invoke(main, ["new-experiment", *arguments])
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert done.stdout == f"wrote {name}.yaml\n\nnext:\n  h2h plan {name}.yaml\n  h2h run {name}.yaml\n"
-    planned = CliRunner().invoke(main, ["plan", f"{name}.yaml"])
-    assert planned.exit_code == 0, planned.stderr
-    assert "3 variants × 3 seeds = 9" in planned.stdout
+def test_a_written_file_is_planned_as_it_is(folder: Path, h2h, arguments, name, architecture) -> None:
+    expected = f"wrote {name}.yaml\n\nnext:\n  h2h plan {name}.yaml\n  h2h run {name}.yaml\n"
+    assert h2h("new-experiment", *arguments) == (0, expected)
+    code, planned = h2h("plan", f"{name}.yaml")
+    assert (code, "3 variants × 3 seeds = 9" in planned) == (0, True)
     path = folder / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     assert ("a GPT: decoder-only" in text) == (architecture == "decoder-only")
     path.write_text(re.sub(r"^    # (\w+: )", r"    \1", text, flags=re.MULTILINE), encoding="utf-8")
     assert text.count("    # ") > 3
     load_file(path)
-    assert CliRunner().invoke(main, ["plan", f"{name}.yaml"]).stdout == planned.stdout
+    assert h2h("plan", f"{name}.yaml") == (0, planned)
 
 
-def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path) -> None:
-    done = CliRunner().invoke(main, ["new-experiment", "text"])
-    assert done.exit_code == 0, done.stderr
+def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path, h2h, monkeypatch) -> None:
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    assert h2h("new-experiment", "text")[0] == 0
     assert '    download: "tinyshakespeare"\n' in (folder / "text.yaml").read_text(encoding="utf-8")
     assert not (folder / "cache").exists()
 
@@ -64,11 +58,11 @@ def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path) -> No
         (["text", "there.txt"], "'there.yaml' already exists; delete or rename it"),
     ],
 )
-def test_invalid_input_is_one_line_and_writes_nothing(folder: Path, arguments: list[str], reason: str) -> None:
+def test_invalid_input_is_one_line_and_writes_nothing(folder: Path, h2h, arguments: list[str], reason: str) -> None:
     for name in ("there.txt", "there.yaml"):
         (folder / name).write_text("To be, or not to be.\n" * 400)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    done = CliRunner().invoke(main, ["new-experiment", *arguments])
-    assert (done.exit_code, done.stderr.count("\n"), done.stdout) == (2, 1, "")
-    assert reason in done.stderr
+    code, output = h2h("new-experiment", *arguments)
+    assert (code, output.count("\n")) == (2, 1)
+    assert reason in output
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before

@@ -10,22 +10,13 @@ from typing import Any
 
 import pytest
 
+from made import error_line
+
 Completed = subprocess.CompletedProcess[str]
 Call = Callable[..., Completed]
-SMALL = (
-    "--only",
-    "positions-fixed-or-learned",
-    "--seeds",
-    "2",
-    "--set",
-    "train.steps=2",
-    "--set",
-    "train.warmup_steps=0",
-    "--set",
-    "data.size=60",
-    "--set",
-    "evaluate.test_limit=2",
-)
+FIELDS = {"train.steps": 2, "train.warmup_steps": 0, "data.size": 60, "evaluate.test_limit": 2}
+SET = [word for path, value in FIELDS.items() for word in ("--set", f"{path}={value}")]
+SMALL = ("--only", "positions-fixed-or-learned", "--seeds", "2", *SET)
 
 
 @pytest.fixture(scope="module")
@@ -79,22 +70,15 @@ def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed
 
 
 @pytest.mark.parametrize(
-    ("arguments", "line"),
+    ("option", "value", "problem"),
     [
-        (
-            ["--data-file", "nowhere.tsv"],
-            "h2h: --data-file 'nowhere.tsv' does not exist; pass a file of sentence pairs\n",
-        ),
-        (
-            ["--only", "heads-split-or-independant"],
-            "h2h: unknown experiment 'heads-split-or-independant'; did you mean 'heads-split-or-independent'?\n",
-        ),
-        (["--set", "nonsense"], "h2h: --set nonsense: expected path=value, such as model.d_model=64\n"),
+        ("--data-file", "nowhere.tsv", "--data-file 'nowhere.tsv' does not exist"),
+        ("--only", "heads-split-or-independant", "did you mean 'heads-split-or-independent'?"),
+        ("--set", "nonsense", "--set nonsense: expected path=value"),
     ],
 )
-def test_bad_input_is_one_line(call: Call, arguments: list[str], line: str) -> None:
-    done = call(*arguments)
-    assert (done.returncode, done.stderr) == (2, line)
+def test_bad_input_is_one_line(call: Call, option: str, value: str, problem: str) -> None:
+    assert problem in error_line(call(option, value))
 
 
 @pytest.mark.slow

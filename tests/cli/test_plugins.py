@@ -1,41 +1,9 @@
-import textwrap
+from pathlib import Path
 
 import pytest
 
 from headtohead.plugins import registry
-
-
-@pytest.fixture
-def plugin(tmp_path):
-    """Write a plugin file."""
-
-    def plugin(text, name="mine.py"):
-        (tmp_path / name).write_text(textwrap.dedent(text))
-        return name
-
-    return plugin
-
-
-GOOD = '''
-    """A table of my own."""
-    from pydantic import Field
-    from headtohead.plugin import Options, Positional, hookimpl
-
-
-    class MineOptions(Options):
-        reach: int = Field(4, ge=1, description="how far it sees")
-
-
-    class Mine(Positional):
-        """Positions of my own."""
-
-        Options = MineOptions
-
-
-    @hookimpl
-    def register_positionals():
-        return {"mine": Mine}
-'''
+from made import plugin_file
 
 
 def test_every_entry_is_listed_with_its_origin(h2h):
@@ -63,8 +31,11 @@ def test_one_entry_is_described_with_its_options(h2h):
     )
 
 
-def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
-    code, output = h2h("plugins", "--plugin", plugin(GOOD), "mine")
+def test_a_plugin_file_is_listed_for_this_call(h2h):
+    options = "class Mine(Options):\n    reach: int = Field(4, ge=1, description='how far it sees')\n"
+    imports = "from pydantic import Field\nfrom headtohead.plugin import Options\n"
+    Path("mine.py").write_text(plugin_file("Options = Mine", name="mine", before=imports + options))
+    code, output = h2h("plugins", "--plugin", "mine.py", "mine")
     assert code == 0
     assert "from: mine.py (file -)" in output
     assert "how far it sees" in output

@@ -1,15 +1,12 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from headtohead.cli import main
 from headtohead.storage.leases import Lease
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch, bare_experiment):
-    monkeypatch.chdir(tmp_path)
+def study(tmp_path, bare_experiment):
     states = {
         ("a", 1): {"state": "DONE", "step": 9, "steps": 9},
         ("a", 2): {"state": "FAILED", "step": 4, "steps": 9, "reason": "ValueError: no"},
@@ -29,10 +26,10 @@ def study(tmp_path, monkeypatch, bare_experiment):
         yield
 
 
-def test_every_run_is_shown_with_its_state(study):
-    result = CliRunner().invoke(main, ["status", "study"])
-    lines = [" ".join(line.split()) for line in result.output.splitlines()]
-    assert result.exit_code == 0
+def test_every_run_is_shown_with_its_state(study, h2h):
+    code, output = h2h("status", "study")
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert code == 0
     assert lines[0] == "study: Which?"
     assert lines[1] == "4 runs: 1 DONE, 1 FAILED, 1 RUNNING, 1 INTERRUPTED"
     assert "variant seed 1 seed 2" in lines
@@ -42,30 +39,20 @@ def test_every_run_is_shown_with_its_state(study):
     assert "a-s2-00000000 FAILED at step 4: ValueError: no" in lines
     assert "b-s2-00000000 INTERRUPTED at step 3" in lines
 
-
-def test_the_status_as_json_has_one_record_per_run(study):
-    result = CliRunner().invoke(main, ["status", "study", "--format", "json"])
-    records = json.loads(result.output)["runs"]
+    records = json.loads(h2h("status", "study", "--format", "json")[1])["runs"]
     assert [record["state"] for record in records] == ["DONE", "FAILED", "RUNNING", "INTERRUPTED"]
 
 
-def test_an_unknown_experiment_is_bad_input(study):
-    result = CliRunner().invoke(main, ["status", "studdy"])
-    assert result.exit_code == 2
-    assert result.output == "h2h: no runs of 'studdy' in 'runs'; did you mean 'study'?\n"
-
-
-def test_a_missing_folder_of_runs_is_bad_input(tmp_path):
-    shown = CliRunner().invoke(main, ["list", "--runs", str(tmp_path / "nope")])
-    assert shown.exit_code == 2
-    assert f"folder '{tmp_path / 'nope'}' does not exist" in shown.stderr
+def test_an_unknown_experiment_or_folder_is_bad_input(study, h2h):
+    assert h2h("status", "studdy") == (2, "h2h: no runs of 'studdy' in 'runs'; did you mean 'study'?\n")
+    code, output = h2h("list", "--runs", "nope")
+    assert (code, "folder 'nope' does not exist" in output) == (2, True)
 
 
 @pytest.mark.parametrize(
     "words", [["show", "{}"], ["generate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
 )
 @pytest.mark.parametrize("given", ["study", "study.yaml"])
-def test_commands_that_take_a_run_recognise_an_experiment(study, words, given):
-    result = CliRunner().invoke(main, [word.format(given) for word in words])
+def test_commands_that_take_a_run_recognise_an_experiment(study, h2h, words, given):
     line = f"h2h: no run '{given}' in 'runs'; it is an experiment, and h2h status {given} lists its runs\n"
-    assert (result.exit_code, result.output) == (2, line)
+    assert h2h(*(word.format(given) for word in words)) == (2, line)

@@ -9,45 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headtohead.config.builder import resolve
 from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
 from headtohead.data.vocabularies import count_words
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from headtohead.testing.tiny import data_config
-
-SCRATCH = {
-    "dataset": "notebook-en-fr",
-    "split": "nothing-held-out",
-    "vocabulary": {"ids": "printed", "unknown": "drop"},
-}
-ARCHITECTURE = {
-    "dataset": "notebook-en-de",
-    "split": "nothing-held-out",
-    "vocabulary": {"ids": "frequency", "unknown": "refuse"},
-    "source_boundaries": "none",
-    "target_boundaries": "none",
-    "truncate_tokens": 100,
-}
-TATOEBA = {
-    "dataset": "tatoeba",
-    "split": "nothing-held-out",
-    "normalise": "ascii-fold",
-    "vocabulary": {"ids": "frequency"},
-    "source_boundaries": "sos-eos",
-    "truncate_tokens": 128,
-}
-SLIDES = {
-    "dataset": "notebook-slides",
-    "vocabulary": {"ids": "printed", "unknown": "refuse"},
-    "source_boundaries": "none",
-    "target_boundaries": "none",
-}
-BY_HAND = {
-    "dataset": "notebook-by-hand",
-    "vocabulary": {"ids": "printed", "unknown": "refuse"},
-    "source_boundaries": "none",
-}
 
 # What notebook 1 prints for its shuffled batch: every source row, and the target rows before the
 # output is cut off.
@@ -133,21 +102,19 @@ def tables(vocabulary: Vocabulary) -> dict[str, int]:
 
 @pytest.fixture
 def ready(tmp_path: Path) -> Callable[..., PreparedData]:
-    def ready(fields: dict[str, Any], **changes: Any) -> PreparedData:
-        return prepare(data_config(**(fields | changes)), tmp_path / "cache")
-
-    return ready
+    """Prepare the data of a configuration, such as that of a recipe."""
+    return lambda **raw: prepare(resolve({"train": {"steps": 1}, **raw}, current()).data, tmp_path / "cache")
 
 
 @pytest.fixture
 def tatoeba(ready: Callable[..., PreparedData], tmp_path: Path) -> PreparedData:
     file = tmp_path / "eng-spa.tsv"
     file.write_bytes(b"\xef\xbb\xbf" + RAW.replace("\n", "\r\n").encode())
-    return ready(TATOEBA, options={"file": str(file)})
+    return ready(recipe="tatoeba-en-es", data={"file": str(file)})
 
 
 def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> None:
-    train = ready(SCRATCH).splits["train"]
+    train = ready(recipe="scratch-en-fr").splits["train"]
     longest = max(len(ids) for ids in (*train.source, *train.target))
     assert longest == 5
     assert sorted(padded(train.source, 5)) == sorted(rows_of_five(PRINTED_SOURCES))
@@ -161,7 +128,7 @@ def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> N
 
 
 def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., PreparedData]) -> None:
-    data = ready(ARCHITECTURE)
+    data = ready(recipe="architecture-en-de")
     train = data.splits["train"]
     assert len(train) == 50
     for side, texts, sequences in (
@@ -202,7 +169,7 @@ def test_notebook_3_numbers_words_and_boundary_tokens_from_2(tatoeba: PreparedDa
 
 
 def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -> None:
-    data = ready(SLIDES)
+    data = ready(recipe="slides-en-fr")
     assert data.splits["train"].source[0].tolist() == [1, 2, 3, 4]
     assert data.splits["train"].target[0].tolist() == [1, 2, 3, 4]
     assert tables(data.source_vocabulary) == {"<pad>": 0, "I": 1, "love": 2, "AI": 3, ".": 4}
@@ -212,7 +179,7 @@ def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -
 
 
 def test_notebook_5_has_positions_as_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
-    data = ready(BY_HAND)
+    data = ready(recipe="by-hand-en-fr")
     assert tables(data.source_vocabulary) == {"this": 0, "is": 1, "a": 2, "fat": 3, "cat": 4}
     assert tables(data.target_vocabulary) == {"<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5}
     assert data.splits["train"].source[0].tolist() == [0, 1, 2, 3, 4]
@@ -248,12 +215,6 @@ def test_limits_remove_the_rarest_words_and_no_boundary_token(
 
 
 NAMES = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
-
-
-def test_words_are_ordered_by_frequency_then_alphabetically() -> None:
-    vocabulary = count_words([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]], VocabularyConfig())
-    assert vocabulary.words == [*SPECIALS, "c", "b", "a", "z", "é"]
-    assert (PAD, UNK, SOS, EOS) == (0, 1, 2, 3)
 
 
 def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
@@ -347,8 +308,9 @@ def test_a_pair_without_remaining_words_is_dropped_and_counted(make_corpus: Call
 
 
 def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callable[..., PreparedData]) -> None:
-    toy = {"dataset": "toy-grammar", "options": {"size": 300}}
-    whole, held_out = ready(toy, split="nothing-held-out"), ready(toy)
+    toy = {"dataset": "toy-grammar", "size": 300}
+    open_toy = toy | {"split": "nothing-held-out"}
+    whole, held_out = ready(data=open_toy), ready(data=toy)
     assert whole.record["counts"] == {"train": 300, "valid": 300, "test": 300}
     assert sum(held_out.record["counts"].values()) == 300
     sources = [split.source_text for split in whole.splits.values()]
@@ -358,29 +320,29 @@ def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callabl
     assert whole.record["notes"][-1] == (
         "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
     )
-    assert ready(toy, split="nothing-held-out", limit=9).record["counts"]["test"] == 9
-    some = ready(toy, split="nothing-held-out", valid=20, test=400)
+    assert ready(data=open_toy | {"limit": 9}).record["counts"]["test"] == 9
+    some = ready(data=open_toy | {"valid": 20, "test": 400})
     assert some.record["counts"] == {"train": 300, "valid": 20, "test": 300}
     assert some.splits["train"].source_text == sources[0]
     assert set(some.splits["valid"].source_text) < set(sources[0])
 
 
 @pytest.mark.parametrize(
-    ("dataset", "changes", "message"),
+    ("recipe", "changes", "message"),
     [
-        ({}, {"ids": "printed", "unknown": "drop"}, "^dataset 'toy-grammar' has no printed vocabularies"),
-        (SCRATCH, {"ids": "printed", "unknown": "token"}, "^the printed vocabulary has no <unk>"),
-        (SCRATCH, {"shared": True}, r"^data\.vocabulary\.ids: printed does not count .* data\.vocabulary\.shared$"),
-        (SCRATCH, {"max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
-        (BY_HAND, {"unknown": "drop", "min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
-        (SLIDES | {"source_boundaries": "eos"}, {}, "^the vocabulary has no boundary token <eos>"),
-        (SLIDES | {"target_boundaries": "sos-eos"}, {}, "^the vocabulary has no boundary token <eos>"),
+        (None, {"vocabulary.ids": "printed"}, "^dataset 'toy-grammar' has no printed vocabularies"),
+        ("scratch-en-fr", {"vocabulary.unknown": "token"}, "^the printed vocabulary has no <unk>"),
+        ("scratch-en-fr", {"vocabulary.shared": True}, r"ids: printed does not count .* data\.vocabulary\.shared$"),
+        ("scratch-en-fr", {"vocabulary.max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
+        ("by-hand-en-fr", {"vocabulary.min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
+        ("slides-en-fr", {"source_boundaries": "eos"}, "^the vocabulary has no boundary token <eos>"),
+        ("slides-en-fr", {"target_boundaries": "sos-eos"}, "^the vocabulary has no boundary token <eos>"),
     ],
 )
 def test_incompatible_vocabulary_fields_are_refused(
-    ready: Callable[..., PreparedData], dataset: dict[str, Any], changes: dict[str, Any], message: str
+    ready: Callable[..., PreparedData], recipe: str | None, changes: dict[str, Any], message: str
 ) -> None:
-    toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out", "limit": 20}
-    fields = dataset or toy
+    toy = {"data": {"dataset": "toy-grammar", "size": 200, "vocabulary": {"unknown": "drop"}}}
+    changed = {f"data.{name}": value for name, value in changes.items()}
     with pytest.raises(UndefinedError, match=message):
-        ready(fields, vocabulary=fields.get("vocabulary", {}) | changes)
+        ready(**({"recipe": recipe} if recipe else toy), **changed)

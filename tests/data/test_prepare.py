@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headtohead.data import UNK, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config
 
@@ -245,29 +245,17 @@ def test_a_file_with_changed_content_is_prepared_again(tmp_path: Path) -> None:
     assert vocabulary_of_train() == {"a", "b", "d"}
 
 
-def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp_path: Path) -> None:
-    plugin = tmp_path / "tiny.py"
-    plugin.write_text(
-        "from pathlib import Path\n"
-        "from headtohead.plugin import Corpus, Dataset, Pair, hookimpl\n"
-        "reads = []\n"
-        "class Tiny(Dataset):\n"
-        "    @classmethod\n"
-        "    def load(cls, options, split, cache):\n"
-        "        reads.append(split)\n"
-        "        pairs = [Pair(f'a{n}', f'b{n}', str(n)) for n in range(9)]\n"
-        "        return Corpus(pairs, 'CC0', 'me', ('A', 'B'))\n"
-        "@hookimpl\n"
-        "def register_datasets():\n"
-        "    return {'tiny': Tiny}\n"
-    )
-    registry = load_registry([plugin])
-    module = registry.manager.get_plugin(str(plugin))
-    first = prepare(data_config(registry, dataset="tiny"), tmp_path / "cache", registry=registry)
-    second = prepare(data_config(registry, dataset="tiny"), tmp_path / "cache", registry=registry)
-    assert module.reads == ["grouped", "grouped"]
+def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, loads = current().dataset("notebook-en-fr"), []
+    load = dataset.load
+    monkeypatch.setattr(dataset, "load", lambda *arguments: loads.append(arguments) or load(*arguments))
+    config = data_config(dataset="notebook-en-fr", split="nothing-held-out")
+    first, second = (prepare(config, tmp_path) for _ in range(2))
+    assert len(loads) == 2
     assert first.data_hash == second.data_hash
-    assert len(list((tmp_path / "cache" / "prepared").glob("[!.]*"))) == 1
+    assert len(list((tmp_path / "prepared").glob("[!.]*"))) == 1
 
 
 def test_an_unwritable_cache_is_named_in_the_message(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import tokenizers
-import yaml
 
 import headtohead
 from headtohead import HeadToHeadError
@@ -22,6 +21,7 @@ from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config, tiny_config
+from made.study import TINY, Study
 
 PAIRS = 400
 SPECIAL = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
@@ -200,34 +200,22 @@ def test_wrong_files_and_names_are_errors(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
-    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, cache: Path, h2h_here: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    content = {
-        "question": "Does it train?",
-        "base": {
-            "data": {
-                "dataset": "pairs",
-                "file": "pairs.tsv",
-                "columns": [1, 2],
-                "vocabulary": {"file": "tokenizer.json", "shared": True},
-            },
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "tie_embeddings": "all"},
-            "train": {"steps": 4, "batch_tokens": 256},
-            "evaluate": {"max_length": 6, "test_limit": 5},
-        },
-        "baseline": {},
-        "seeds": 1,
-    }
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    vocabulary = {"file": "tokenizer.json", "shared": True}
+    data = {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2], "vocabulary": vocabulary}
+    study = Study(folder, cache, h2h_here, TINY | {"base": TINY["base"] | {"data": data}})
+    study.write(base={"model": {"tie_embeddings": "all"}, "train": {"steps": 4, "evaluate_every": 4}}, seeds=1)
+    study.run()
+    (scores,) = study.scores().values()
+    assert "test/bleu" in scores
     monkeypatch.setenv("H2H_CACHE", str(cache))
     monkeypatch.chdir(folder)
-    assert headtohead.run("study.yaml", tracking=False, report=False).complete
-    (run,) = (path.parent for path in (folder / "runs" / "study").glob("*/results.json"))
-    assert "test/bleu" in json.loads((run / "results.json").read_text())["metrics"]
-    original = headtohead.load(run)
+    (run,) = study.directories()
     sentences = ["Go.", "I love you."]
-    expected = original.translate(sentences)
+    expected = headtohead.load(run).translate(sentences)
     headtohead.export(run, folder / "model")
     (folder / "tokenizer.json").unlink()
     monkeypatch.setenv("H2H_CACHE", str(folder / "none"))

@@ -17,7 +17,6 @@ from headtohead.cli import main
 from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
-from headtohead.plugins import hookspecs
 from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
 from headtohead.testing import INVARIANTS
@@ -165,14 +164,6 @@ def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
             file = (ROOT / page).parent / path if path else ROOT / page
             assert file.exists(), target
             assert not fragment or fragment in anchors(file), target
-
-
-HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"))]
-
-
-@pytest.mark.parametrize("hook", HOOKS)
-def test_every_hook_has_prose(hook: str) -> None:
-    assert str(getattr(hookspecs, hook).__doc__).strip().endswith(".")
 
 
 def test_the_navigation_of_the_site_has_every_page() -> None:

@@ -3,41 +3,26 @@
 import json
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import headtohead
 from headtohead.storage import states
+from made.study import Completed, Study
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "run-directory.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.slow  # trains a study
-STUDY = """
-question: What does a study leave behind?
-base:
-  data: {dataset: toy-grammar, limit: 300}
-  model: {d_model: 16, heads: 2, layers: 1, d_ff: 16, dropout: 0.0}
-  train: {steps: 10, batch_tokens: 256, evaluate_every: 5}
-  evaluate: {test_limit: 10, max_length: 8}
-baseline: {masking: padding-causal}
-seeds: 2
-"""
 
 
 @pytest.fixture(scope="module")
-def experiment(
-    tmp_path_factory: pytest.TempPathFactory, no_figures: Callable[[], AbstractContextManager[None]]
-) -> Path:
+def experiment(tmp_path_factory: pytest.TempPathFactory, h2h_here: Callable[..., Completed], no_figures: Any) -> Path:
     folder = tmp_path_factory.mktemp("study")
-    (folder / "small.yaml").write_text(STUDY, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch, no_figures():
-        patch.setenv("H2H_CACHE", str(folder / "cache"))
-        done = headtohead.run(
-            folder / "small.yaml", runs=folder / "runs", reports=folder / "reports", device="cpu", tracking=False
-        )
-    assert done.states == {"DONE": 2}
-    return done.experiment
+    study = Study(folder, folder / "cache", h2h_here)
+    study.write(base={"train": {"steps": 10, "evaluate_every": 5}, "evaluate": {"test_limit": 10, "max_length": 8}})
+    with no_figures():
+        study.run()
+    return study.experiment
 
 
 def test_the_listing_has_every_file(experiment: Path) -> None:

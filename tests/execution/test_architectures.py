@@ -2,17 +2,19 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from execution.conftest import Command
 from headtohead import files
 from headtohead.execution.loaded import load
-from made.study import Study
+from made.study import TINY, Study
 
+TEXT = {"question": "Is it learned?", "base": TINY["base"], "seeds": 1}
 AXIS = [{"product": {"model.architecture": ["encoder-decoder", "decoder-only"], "positional": ["rotary", "alibi"]}}]
 
 
@@ -49,19 +51,6 @@ def test_architectures_are_an_axis(compared: Study) -> None:
     assert "training" not in compared.run().stderr
 
 
-def test_a_decoder_only_run_scores_in_a_stack_as_alone(compared: Study) -> None:
-    together = {name.rpartition("-")[2]: own for name, own in compared.results().items() if "decoder-only" in name}
-    folder = compared.folder / "alone"
-    folder.mkdir()
-    alone = Study(folder, compared.cache, compared.here)
-    model = {**alone.content["base"]["model"], "architecture": "decoder-only"}
-    alone.write(base={"evaluate": {"test_limit": 8}, "model": model}, baseline={"positional": "alibi"}, seeds=[2])
-    alone.run("--runs", str(folder / "runs"))
-    ((name, (scores, _)),) = alone.results().items()
-    for metric, value in together[name.rpartition("-")[2]][0].items():
-        assert scores[metric] == pytest.approx(value, rel=1e-5, abs=1e-5), metric
-
-
 def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
     path = next(path for path in compared.directories() if "decoder-only" in path.name)
     run = load(path)
@@ -88,26 +77,20 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     assert "1 + 1 layers / 1 layer (decoder-only)" in compared.page()
 
 
-def test_a_decoder_only_run_is_judged_matched_and_the_start_of_another(compared: Study) -> None:
-    table = compared.folder / "reports" / compared.name / "results.csv"
-    variants = {row.split(",")[1] for row in table.read_text().splitlines()[1:]}
-    name = next(variant for variant in sorted(variants) if "decoder-only" in variant and "rotary" in variant)
-    judged = compared.h2h("judge", str(table), "--baseline", name, "--metric", "test/loss", "--format", "json", code=3)
-    assert {found["variant"] for found in json.loads(judged.stdout)["contrasts"]} == variants - {name}
-    path = next(path for path in compared.directories() if path.name.startswith(f"{name}-s1"))
-    folder = compared.folder / "start"
-    folder.mkdir()
-    study = Study(folder, compared.cache, compared.here)
-    model = {**study.content["base"]["model"], "architecture": "decoder-only"}
-    changes = {"model": model, "evaluate": {"test_limit": 8}, "positional": "rotary", "init_from": str(path)}
-    study.write(base=changes | {"train": {"steps": None, "epochs": 0}}, baseline={}, seeds=[7])
+def test_a_decoder_only_run_is_matched_and_the_start_of_another(compared: Study) -> None:
+    path = next(path for path in compared.directories() if "decoder-only" in path.name and "rotary" in path.name)
+    study = replace(compared, folder=compared.folder / "start")
+    study.folder.mkdir()
+    base: dict[str, Any] = {"model": {"architecture": "decoder-only"}, "evaluate": {"test_limit": 8}}
+    start = {"positional": "rotary", "init_from": str(path), "train": {"steps": None, "epochs": 0}}
+    study.write(base=base | start, baseline={}, seeds=[7])
     study.run("--runs", str(study.runs))
-    ((scores, _),) = study.results().values()
+    (scores,) = study.scores().values()
     expected = files.read_json(path / "results.json")["metrics"]
     for metric in ("test/loss", "test/exact_match", "valid/loss"):
         assert scores[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5)
     matched = {"design": [{"one_at_a_time": {"feed_forward": ["swiglu"]}}], "match": "parameters", "seeds": 1}
-    study.write(base={"model": model}, baseline={"feed_forward": "relu"}, **matched)
+    study.write(base=base, baseline={"feed_forward": "relu"}, **matched)
     planned = json.loads(study.h2h("plan", str(study.file), "--runs", str(study.runs), "--format", "json").stdout)
     counts = [variant["counts"] for variant in planned["variants"]]
     unit = 8 + 1 + 8  # parameters of a further unit of d_ff
@@ -116,8 +99,8 @@ def test_a_decoder_only_run_is_judged_matched_and_the_start_of_another(compared:
 
 def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:
     (study.folder / "text.txt").write_text("the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8")
-    base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 16}}
-    study.file.write_text(yaml.safe_dump({"question": "How many bits?", "base": base, "seeds": 1}, sort_keys=False))
+    data = {"dataset": "text", "file": "text.txt", "block": 16}
+    replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write()
     study.run()
     (path,) = study.directories()
     metrics = files.read_json(path / "results.json")["metrics"]
@@ -137,11 +120,9 @@ def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> 
 
 def test_a_text_run_continues_a_prompt(study: Study) -> None:
     (study.folder / "text.txt").write_text("abcdefgh\n" * 400, encoding="utf-8")
-    base = {**study.content["base"], "data": {"dataset": "text", "file": "text.txt", "block": 12}}
-    base["train"] = {**base["train"], "steps": 150, "lr": 0.02}
-    base["model"] = {**base["model"], "d_model": 16, "dropout": 0.0}
-    content = {"question": "Is it learned?", "base": base, "seeds": 1, "probes": ["cde"]}
-    study.file.write_text(yaml.safe_dump(content, sort_keys=False))
+    data = {"dataset": "text", "file": "text.txt", "block": 12}
+    learning = {"train": {"steps": 150, "lr": 0.02}, "model": {"d_model": 16, "dropout": 0.0}}
+    replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write(base=learning, probes=["cde"])
     study.run()
     (path,) = study.directories()
     done = study.h2h("generate", path.name, "--prompt", "cde", "--tokens", "20", "--temperature", "0")

@@ -5,7 +5,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from safetensors.numpy import save_file
 from headtohead import files
 from headtohead.errors import DiskError, is_disk_error
 from headtohead.training import checkpoint
+from made import mounted, with_limits
 from made.study import Completed, Study, on_evaluation
 
 
@@ -25,15 +25,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB, which a study fills while it trains."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    if os.geteuid() != 0 or not shutil.which("mount"):
-        pytest.skip("mounting a small tmpfs needs root")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(folder, "-t", "tmpfs", "-o", "size=2m", "tmpfs"):
+        yield folder
 
 
 FILLING = on_evaluation(
@@ -71,18 +64,9 @@ def test_a_full_disk_fails_no_run_and_the_same_command_resumes(
     assert study.results() == undisturbed.results()
 
 
-LIMIT = """
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes}, {bytes}))
-# Python 3.11 would replace compiled modules by cut ones, which no later process can import.
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
 def limited(study: Study, size: int, *arguments: str) -> Completed:
     """Run a command with a limit on the size of files, which raises EFBIG."""
-    command = [sys.executable, "-c", LIMIT.format(bytes=size), *study.command(*arguments)]
+    command = with_limits(study.command(*arguments), FSIZE=size)
     return subprocess.run(
         command, cwd=study.folder, env=study.environment, text=True, capture_output=True, timeout=200, check=False
     )

@@ -9,8 +9,6 @@ from headtohead.model.loss import token_losses
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training.evaluate import teacher_forced, translator
-from headtohead.training.tensors import SplitTensors
 from made import case_table, moved
 
 
@@ -77,19 +75,6 @@ def test_masking_a_head_equals_zeroing_its_output(choices, data):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_masking_every_head_of_a_layer_leaves_only_its_bias(data):
-    """With heads 0 to 3 masked, the block adds its bias only."""
-    model = model_of(data)
-    stack = masked(model, data, [(0, ()), (0, (0, 1, 2, 3))])
-    seen = []
-    stack.attentions[0].output.register_forward_hook(lambda *arguments: seen.append(arguments[2]))
-    tensors = SplitTensors.of(data.splits["test"], torch.device("cpu"))
-    teacher_forced(stack, tensors, tensors.padded_batches(3))
-    for output in seen:
-        assert output[0].std(dim=0).max() > 1e-3
-        assert torch.allclose(output[1], model.attentions[0].output.bias[0].expand_as(output[1]))
-
-
 @case_table("style", [{"name": "random", "trained": False}, *current().entries["attention"]], ids=str, default=3)
 def test_a_copy_without_masks_equals_its_model(data, style):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
@@ -97,14 +82,6 @@ def test_a_copy_without_masks_equals_its_model(data, style):
     stack = masked(model, data, [(0, ())] * 2)
     for name, value in model.state_dict().items():
         assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), name
-
-
-def test_translations_with_masked_heads_are_scored(data):
-    model = model_of(data)
-    whole, heads = head_effects(model, data, translator(model.config.evaluate, data.target_vocabulary, 8))
-    assert set(whole) == {"loss", "exact_match", "bleu", "chrf"}
-    assert any(effect["only-one"]["bleu"] for effect in heads)
-    assert len(head_metrics(heads)) == 3 * 2 * 4
 
 
 def effect(role, layer, head, without, only):

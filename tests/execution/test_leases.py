@@ -24,6 +24,7 @@ from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.results import ResultsRecord
 from headtohead.storage.run import RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
+from made.study import wait_for
 
 HOLDING = """
 import sys
@@ -133,10 +134,7 @@ def test_a_process_writes_heartbeats(run: Path, monkeypatch: pytest.MonkeyPatch)
     with Lease(run) as lease:
         alive = leases._alive_file(run, lease._holder)
         os.utime(alive, (0, 0))
-        end = time.monotonic() + 10
-        while alive.stat().st_mtime == 0:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: alive.stat().st_mtime > 0, seconds=10)
 
 
 def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:

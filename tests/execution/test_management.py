@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,13 +18,10 @@ from headtohead.report import writing
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums, leased
+from made.fake_study import edit
 from made.study import Completed, Study
 
 Clean = Callable[..., Completed]
-
-
-def change(path: Path, **fields: Any) -> None:
-    files.write_json(path, files.read_json(path) | fields)
 
 
 def tree(folder: Path) -> set[str]:
@@ -51,7 +47,7 @@ def cluttered(finished: Study, superseded: Path) -> Study:
     """A finished study with an archived, a superseded and a failed run."""
     run, failed = finished.directories()[:2]
     shutil.copytree(run, finished.experiment / ".archived" / "2026" / run.name)
-    change(failed / "status.json", state="FAILED", reason="ValueError: no", files={})
+    edit(failed / "status.json", state="FAILED", reason="ValueError: no", files={})
     return finished
 
 
@@ -131,9 +127,9 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Cl
     reused = [
         entry | ({"reused_from": f"tiny/{run.name}"} if entry["directory"] == run.name else {}) for entry in planned
     ]
-    change(other / "experiment.json", name="other", runs=reused)
+    edit(other / "experiment.json", name="other", runs=reused)
     left = [entry for entry in planned if entry["directory"] != run.name]
-    change(finished.experiment / "experiment.json", runs=left)
+    edit(finished.experiment / "experiment.json", runs=left)
     assert clean("--only", "superseded").stdout == "nothing to remove\n"
 
 
@@ -173,7 +169,7 @@ def test_experiments_behind_links_are_not_cleaned(
 def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(finished: Study, superseded: Path, clean: Clean) -> None:
     second = finished.runs / "second"
     shutil.copytree(finished.experiment, second)
-    change(second / "experiment.json", name="second")
+    edit(second / "experiment.json", name="second")
     for name in ("experiment.json", f"{superseded.name}/run.json", f"{superseded.name}/status.json"):
         record = finished.experiment / name
         content = record.read_bytes()

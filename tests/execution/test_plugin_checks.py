@@ -2,39 +2,18 @@
 
 import pytest
 
-from made import case_table
+from made import case_table, plugin_file
 from made.study import Study
 
-PLUGIN = """
-import torch
-from headtohead.plugin import Attention, hookimpl
 
-class Own(Attention):
-    {build}
+def own(build: str, result: str) -> str:
+    return plugin_file(f"{build}\n\ndef post_heads(self, heads, x, values):\n    return {result}\n", "attention")
 
-    def post_heads(self, heads, x, values):
-        return {result}
 
-@hookimpl
-def register_attentions():
-    return {{"own": Own}}
-"""
 BUILT = "def build(self): self.g = "
-SOUND = PLUGIN.format(
-    build=f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", result="heads * self.g[:, None, :, None, None]"
-)
+SOUND = own(f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", "heads * self.g[:, None, :, None, None]")
 PLAIN = SOUND.replace("self.parameter(2, std=0.1, mean=1.0)", "torch.nn.Parameter(torch.randn(2, 2))")
 NAN = SOUND.replace("mean=1.0", "mean=float('nan')")
-IDLE = """
-from headtohead.plugin import Attention, hookimpl
-
-class Own(Attention):
-    pass
-
-@hookimpl
-def register_attentions():
-    return {"own": Own}
-"""
 
 
 def write(study: Study, source: str) -> None:
@@ -51,12 +30,14 @@ def test_a_faulty_initial_tensor_is_refused_by_the_plan(study: Study, source: st
     assert not list(study.experiment.glob("*/run.json"))
 
 
-HIDDEN = PLUGIN.format(build=f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", result="heads * self.g().to(heads)[0]")
 FAULTS = {
-    "mixed members": (PLUGIN.format(build="table = None", result="heads - heads.mean(0)"), "violates 'members'"),
-    "overrides nothing": (IDLE, "overrides no hook"),
-    "not finite": (PLUGIN.format(build="table = None", result="heads.log()"), "violates 'finite'"),
-    "a tensor that no scan finds": (HIDDEN, "violates 'members'"),
+    "mixed members": (own("", "heads - heads.mean(0)"), "violates 'members'"),
+    "overrides nothing": (plugin_file("", "attention"), "overrides no hook"),
+    "not finite": (own("", "heads.log()"), "violates 'finite'"),
+    "a tensor that no scan finds": (
+        own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),
+        "violates 'members'",
+    ),
 }
 
 

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 import headtohead as h2h
-from headtohead.data import prepare
 from headtohead.execution.head_ablation import masked_heads
 from headtohead.execution.loaded import LoadedRun
-from made import study
-from made.study import Study
+from made.study import TINY, Study
 
 
 @pytest.fixture
@@ -85,7 +82,7 @@ def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progre
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("H2H_CACHE", str(cache))
-    content = {**study.TINY, "seeds": 1, "base": {**study.TINY["base"], "train": {"steps": 4, "batch_tokens": 128}}}
+    content = TINY | {"seeds": 1, "base": TINY["base"] | {"train": {"steps": 4, "batch_tokens": 128}}}
     with pytest.raises(h2h.HeadToHeadError, match="needs a name"):
         h2h.plan(content)
     assert h2h.plan(content, name="mine", runs=tmp_path / "runs").name == "mine"
@@ -96,50 +93,21 @@ def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progre
     assert "report: " in output.out
 
 
-STUDY = {
-    "question": "How long are translations?",
-    "base": {
-        "data": {"dataset": "reverse", "split": "length", "longest": 4, "size": 200, "test_each": 3, "alphabet": 4},
-        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
-        "train": {"steps": 10, "batch_tokens": 128, "lr": 0.05},
-        "evaluate": {"unpadded": False},
-    },
-    "seeds": 1,
-    "probes": ["4 3 2 1"],
-}
-
-
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory, h2h_here, no_figures):
-    made = tmp_path_factory.mktemp("limit")
-    (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    with no_figures():
-        done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("H2H_CACHE", str(made / "cache"))
-        yield next(made.glob("runs/study/*-s1-*"))
-
-
-def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(limited):
-    splits = prepare(h2h.load(limited).config.data, limited.parents[2] / "cache").splits
-    train, test = (max(len(text.split()) for text in splits[name].target_text) for name in ("train", "test"))
-    assert (train, test) == (4, 8)
-    limit = (train + 1) * 3 // 2
-    assert json.loads((limited / "run.json").read_text())["decoding_limit"] == limit == 7
-    assert json.loads((limited / "results.json").read_text())["decoding"]["max_length"] == limit
-    assert h2h.load(limited).decoding_limit == limit
-
-
-def test_a_loaded_run_has_the_translations_of_its_evaluation(limited):
-    rows = [row.split("\t") for row in (limited / "translations.tsv").read_text().splitlines()[1:]]
-    assert max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == 7  # the limit matters
-    translated = h2h.load(limited).translate([source for source, *_ in rows])
-    assert translated == [hypothesis for _, _, hypothesis, _ in rows]
-
-
-def test_head_ablation_without_masked_heads_has_the_scores_of_the_run(limited):
-    scored = json.loads((limited / "results.json").read_text())["metrics"]
-    whole = masked_heads(limited)["whole"]
-    for name in ("bleu", "exact_match"):
-        assert whole[name] == scored[f"test/{name}"]
+def test_a_loaded_run_decodes_like_its_evaluation(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+    task = {"dataset": "reverse", "split": "length", "longest": 4, "test_each": 3, "alphabet": 4}
+    train = {"steps": 10, "lr": 0.05, "evaluate_every": 10}
+    study.write(base={"data": task, "model": {"dropout": 0.0}, "train": train}, seeds=1, probes=["3 2 1"])
+    study.run()
+    (run,) = study.directories()
+    loaded, results = h2h.load(run), json.loads((run / "results.json").read_text())
+    longest = [max(len(text.split()) for text in loaded.data.splits[name].target_text) for name in ("train", "test")]
+    assert longest == [4, 8]
+    limit = (longest[0] + 1) * 3 // 2
+    recorded = json.loads((run / "run.json").read_text())["decoding_limit"]
+    assert loaded.decoding_limit == recorded == results["decoding"]["max_length"] == limit == 7
+    rows = [row.split("\t") for row in (run / "translations.tsv").read_text().splitlines()[1:]]
+    assert max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == limit  # the limit matters
+    assert loaded.translate([source for source, *_ in rows]) == [hypothesis for _, _, hypothesis, _ in rows]
+    whole = masked_heads(run)["whole"]
+    assert {f"test/{name}": whole[name] for name in ("bleu", "exact_match")}.items() <= results["metrics"].items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import random
@@ -13,8 +12,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -28,37 +27,15 @@ from headtohead import files
 from headtohead.storage import leases
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking import shipping
-from made.study import Study, wait_for
+from made.study import TINY, Study, wait_for
 
-STUDY: dict[str, Any] = {
-    "question": "Who wrote it?",
-    "base": {
-        "data": {"dataset": "toy-grammar", "size": 200},
-        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
-        "train": {"steps": 320, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 80, "checkpoint_seconds": 0.05},
-    },
-    "baseline": {"positional": "sinusoidal"},
+TRAIN = TINY["base"]["train"] | {"steps": 320, "evaluate_every": 80, "checkpoint_seconds": 0.05}
+STUDY: dict[str, Any] = TINY | {
+    "base": TINY["base"] | {"train": TRAIN},
     "design": [{"one_at_a_time": {"model.d_ff": [20]}}],
     "seeds": 3,
 }
 RUNS = 6
-
-COMMAND = """
-import json, sys
-from pathlib import Path
-import headtohead
-from headtohead import files
-from headtohead.execution import scheduler
-from headtohead.storage import leases
-
-scheduler.BUSY_SECONDS = 0.1
-leases.WATCH_SECONDS = 1.0
-for line in sys.stdin:
-    file, workers, reply = json.loads(line)
-    done = headtohead.run(file, workers=workers, threads=1, tracking=False, report=False)
-    files.write_json(Path(reply), dict(done.states))
-"""
-"""Trains an experiment for each line of the input."""
 
 PLUGIN = """
 import os, re, sys
@@ -73,7 +50,7 @@ def audit(event, arguments):
         path = arguments[0]
     else:
         return
-    found = RUN.search(str(path))
+    found = RUN.search(os.path.abspath(str(path)))
     if found:
         log = os.open(f"{found[1]}/writes.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(log, f"{found[2]} {os.getpid()} {found[3]}\\n".encode())
@@ -89,6 +66,10 @@ def register_positionals():
 
 import time
 from headtohead.execution import scheduler
+from headtohead.storage import leases
+
+scheduler.BUSY_SECONDS = 0.1
+leases.WATCH_SECONDS = 1.0
 
 def slow(*arguments, arrange=scheduler.arrange):
     time.sleep(1.0)
@@ -111,69 +92,46 @@ if host := os.environ.get("HOST_OF_TEST"):
 """``sitecustomize.py``: another host name for a command and its child processes."""
 
 
-@dataclass
-class Command:
-    """A process that trains experiments in turn on a host with a given name."""
-
-    log: Path
-    process: subprocess.Popen[str]
-
-    @classmethod
-    @contextmanager
-    def started(cls, folder: Path, cache: Path, host: str = "") -> Iterator[Command]:
-        folder.mkdir()
-        (folder / "sitecustomize.py").write_text(HOST)
-        path = os.pathsep.join([str(folder), *sys.path])
-        with (folder / "log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", COMMAND],
-                cwd=folder,
-                text=True,
-                env=os.environ | {"PYTHONPATH": path, "H2H_CACHE": str(cache), "HOST_OF_TEST": host},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            yield cls(folder / "log", process)
-        finally:
-            with suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-            process.kill()
-            process.communicate()
-
-
 @dataclass(frozen=True)
 class Race(Study):
     """One experiment and the commands that train it."""
 
     content: Mapping[str, Any] = field(default_factory=lambda: STUDY)
-    orders: list[tuple[Command, Path]] = field(default_factory=list)
+    commands: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @classmethod
-    def made(cls, folder: Path, cache: Path) -> Race:
+    @contextmanager
+    def made(cls, folder: Path, cache: Path) -> Iterator[Race]:
         folder.mkdir()
         race = cls(folder, cache, subprocess.run)
         race.write(plugin=PLUGIN)
-        return race
+        (folder / "sitecustomize.py").write_text(HOST)
+        try:
+            yield race
+        finally:
+            race.end()
 
-    def start(self, command: Command, workers: int) -> None:
-        reply = self.folder / f"ended-{len(self.orders)}"
-        assert command.process.stdin is not None
-        command.process.stdin.write(json.dumps([str(self.file), workers, str(reply)]) + "\n")
-        command.process.stdin.flush()
-        self.orders.append((command, reply))
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | {"PYTHONPATH": os.pathsep.join([str(self.folder), *sys.path])}
 
-    def ended(self, number: int) -> bool:
-        command, reply = self.orders[number]
-        assert command.process.poll() is None, command.log.read_text()
-        return reply.exists()
+    def train(self, host: str, workers: int) -> None:
+        """Start a command on a host; on this one if its name is empty."""
+        words = ("run", str(self.file), "--no-tracking", "--no-report", "--workers", str(workers), "--threads", "1")
+        with (self.folder / f"log-{len(self.commands)}").open("w") as log:
+            environment = self.environment | {"HOST_OF_TEST": host}
+            command = self.command(*words)
+            started = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log, text=True)
+        self.commands.append(started)
+
+    def are_over(self) -> bool:
+        return all(command.poll() is not None for command in self.commands)
 
     def finish(self) -> None:
-        for number, (command, reply) in enumerate(self.orders):
-            wait_for(lambda number=number: self.ended(number))
-            assert files.read_json(reply) == {"DONE": RUNS}, command.log.read_text()
+        wait_for(self.are_over)
+        for number, command in enumerate(self.commands):
+            assert command.returncode == 0, (self.folder / f"log-{number}").read_text()
+        assert [*self.states().values()] == ["DONE"] * RUNS
 
     def expire_heartbeats(self, runs: list[str]) -> None:
         """Set heartbeats back by more than a minute."""
@@ -194,7 +152,7 @@ class Race(Study):
     def writers(self) -> dict[str, list[int]]:
         """Return the workers that wrote each run: one for each takeover."""
         lines = [line.split() for line in (self.folder / "writes.log").read_text().splitlines()]
-        parents = {str(command.process.pid) for command, _ in self.orders}
+        parents = {str(command.pid) for command in self.commands}
         found: dict[str, list[int]] = {}
         for run in {run for run, _, _ in lines}:
             pids = [pid for name, pid, _ in lines if name == run and pid not in parents]
@@ -241,40 +199,21 @@ def check_single_writer(race: Race) -> None:
         assert len(pids) == files.read_json(path / "status.json")["attempt"]
 
 
-Commands = Callable[[str], Command]
-
-
-@pytest.fixture(scope="module")
-def commands(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Commands]:
-    """Return a function that starts ``here`` and ``beside`` on this host, or ``elsewhere`` on another, once each."""
-    folder = tmp_path_factory.mktemp("commands")
-    with ExitStack() as started:
-
-        @functools.cache
-        def command(name: str) -> Command:
-            host = name if name == "elsewhere" else ""
-            return started.enter_context(Command.started(folder / name, cache, host))
-
-        yield command
-
-
 @pytest.mark.slow
-def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(
-    tmp_path: Path, cache: Path, commands: Commands
-) -> None:
-    race = Race.made(tmp_path / "race", cache)
-    race.start(commands("elsewhere"), 1)
-    worker, runs = suspend_in_training(race)
-    race.expire_heartbeats(runs)
-    race.start(commands("here"), 1)
-    wait_for(lambda: race.ended(1))
-    assert {race.states()[run] for run in runs} == {"DONE"}
-    before = race.bytes()
-    os.kill(worker, signal.SIGCONT)
-    wait_for(lambda: not psutil.pid_exists(worker))
-    after = race.bytes()
-    assert {name: content for name, content in after.items() if name in before} == before
-    race.finish()
+def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
+    with Race.made(tmp_path / "race", cache) as race:
+        race.train("elsewhere", 1)
+        worker, runs = suspend_in_training(race)
+        race.expire_heartbeats(runs)
+        race.train("", 1)
+        wait_for(lambda: race.commands[1].poll() is not None)
+        assert {race.states()[run] for run in runs} == {"DONE"}
+        before = race.bytes()
+        os.kill(worker, signal.SIGCONT)
+        wait_for(lambda: not psutil.pid_exists(worker))
+        after = race.bytes()
+        assert {name: content for name, content in after.items() if name in before} == before
+        race.finish()
     check_single_writer(race)
     assert [run for run in runs if len(race.writers()[run]) == 2] == runs
     log = "".join(path.read_text() for path in race.experiment.glob(".stacks/*/worker.log"))
@@ -305,19 +244,19 @@ MAX_SUSPENSIONS = 4
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("default")  # MLflow's own imports
-def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path, commands: Commands) -> None:
+def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_template: Path) -> None:
     figures: Counter[str] = Counter()
-    references = {workers: undisturbed(tmp_path, cache, commands("here"), workers) for workers in (1, 2)}
+    references = [undisturbed(tmp_path, cache, workers) for workers in (1, 2)]
     for trial in range(TRIALS):
         chance = random.Random(trial)
-        race = Race.made(tmp_path / f"trial{trial}", cache)
-        shutil.copyfile(store_template, race.folder / "mlflow.db")
-        pair = chance.choice([("elsewhere", "beside"), ("here", "elsewhere"), ("here", "beside")])
-        workers = chance.sample((1, 2), 2)
-        for name, number in zip(pair, workers, strict=True):
-            race.start(commands(name), number)
-        disturb(race, chance, figures, takeovers="elsewhere" in pair)
-        race.finish()
+        with Race.made(tmp_path / f"trial{trial}", cache) as race:
+            shutil.copyfile(store_template, race.folder / "mlflow.db")
+            hosts = chance.choice([("elsewhere", ""), ("", "elsewhere"), ("", "")])
+            workers = chance.sample((1, 2), 2)
+            for host, number in zip(hosts, workers, strict=True):
+                race.train(host, number)
+            disturb(race, chance, figures, takeovers="elsewhere" in hosts)
+            race.finish()
         check_single_writer(race)
         compare(race, references, figures)
         ship(race)
@@ -330,10 +269,10 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path, store_templa
         assert figures["takeovers"] > 0
 
 
-def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Race:
-    race = Race.made(folder / f"undisturbed{workers}", cache)
-    race.start(command, workers)
-    race.finish()
+def undisturbed(folder: Path, cache: Path, workers: int) -> Race:
+    with Race.made(folder / f"undisturbed{workers}", cache) as race:
+        race.train("", workers)
+        race.finish()
     check_single_writer(race)
     return race
 
@@ -345,7 +284,7 @@ def disturb(race: Race, chance: random.Random, figures: Counter[str], *, takeove
     other host takes over its leases.
     """
     ship_at, before = time.monotonic() + chance.uniform(0.2, 2.0), figures["suspensions"]
-    while not all(race.ended(number) for number in range(len(race.orders))):
+    while not race.are_over():
         time.sleep(chance.uniform(0.01, 0.15))
         if time.monotonic() > ship_at and figures["suspensions"] > before:
             ship_at = float("inf")
@@ -375,18 +314,18 @@ def disturb(race: Race, chance: random.Random, figures: Counter[str], *, takeove
 def wait_until_taken(race: Race, runs: list[str], pid: int, seconds: float) -> None:
     """Wait until another process holds a run, or until a command has ended and takes over nothing."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not any(race.ended(number) for number in range(len(race.orders))):
+    while time.monotonic() < end and all(command.poll() is None for command in race.commands):
         holders = race.holders()
         if any(holders.get(run, pid) != pid for run in runs):
             return
         time.sleep(0.02)
 
 
-def compare(race: Race, references: dict[int, Race], figures: Counter[str]) -> None:
+def compare(race: Race, references: list[Race], figures: Counter[str]) -> None:
     """Compare each run with an undisturbed run that trained in a stack of the same members."""
     ours, logged, writers = race.results(), race.histories(), race.writers()
     for stack, members in race.members().items():
-        (reference, *_) = [candidate for candidate in references.values() if stack in candidate.members()]
+        (reference, *_) = [candidate for candidate in references if stack in candidate.members()]
         theirs, expected = reference.results(), reference.histories()
         for name in members:
             assert ours[name] == theirs[name], name

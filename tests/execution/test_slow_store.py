@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import threading
@@ -16,6 +15,7 @@ import pytest
 
 from headtohead import api
 from headtohead.tracking import shipper
+from made import serving
 from made.study import Study
 
 SECONDS = 2.0
@@ -24,22 +24,11 @@ SECONDS = 2.0
 
 @pytest.fixture
 def silent_server() -> Iterator[str]:
-    """A server that accepts every connection and never answers."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        held: list[socket.socket] = []
-
-        def accept() -> None:
-            try:
-                while True:
-                    held.append(listening.accept()[0])
-            except OSError:
-                pass
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield f"http://name:secret@127.0.0.1:{listening.getsockname()[1]}"
-        listening.shutdown(socket.SHUT_RDWR)
-        for connection in held:
-            connection.close()
+    """A server that never answers a request."""
+    over = threading.Event()
+    with serving(lambda handler: over.wait() and None) as address:
+        yield address.replace("//", "//name:secret@")
+        over.set()
 
 
 def shippers(study: Study) -> list[int]:

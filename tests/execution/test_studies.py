@@ -15,6 +15,7 @@ from headtohead import api, files
 from headtohead.config.versions import versions
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import translations_of
+from made import plugin_file
 from made.study import Study
 
 SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}}
@@ -179,23 +180,11 @@ def test_an_edited_file_makes_the_old_answer_stale(study: Study, store_template:
     check([])
 
 
-BROKEN = """
-from headtohead.plugin import Logger, hookimpl
-
-class BrokenLogger(Logger):
-    def begin(self):
-        raise OSError("the network is down")
-
-@hookimpl
-def register_loggers():
-    return {"broken": BrokenLogger}
-"""
-
-
 @pytest.mark.slow
 def test_a_trained_study_is_logged_and_a_broken_logger_does_not_disturb_it(study: Study, undisturbed: Study) -> None:
     pytest.importorskip("tensorboard")
-    (study.folder / "broken.py").write_text(BROKEN)
+    broken = plugin_file("def begin(self):\n    raise OSError('the network is down')", "logger", "broken")
+    (study.folder / "broken.py").write_text(broken)
     done = study.run("--logger", "tensorboard", "--logger", "broken", "--plugin", "broken.py")
     assert "tensorboard: all runs are logged" in done.stdout
     assert "OSError: the network is down" in done.stdout

@@ -1,32 +1,29 @@
 """Plugins that an experiment file names: files, folders and modules, also in workers."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from headtohead import files
 from headtohead.plugins import registry
-from made import case_table
+from made import case_table, error_line, plugin_file
+from made.study import Study
 
 Command = Callable[..., Any]
 
-ENCODING = '''"""{name}: minus the distance times {slope}."""
-from headtohead.plugin import Positional, hookimpl
 
+def encoding(name: str, slope: float) -> str:
+    """Return a plugin with a bias of minus the distance times the slope."""
+    return plugin_file(
+        f"""
+        def bias(self, query_positions, key_positions, role, layer):
+            return -{slope} * (query_positions[:, :, None] - key_positions[:, None, :]).abs()[:, None, None].float()
+        """,
+        name=name,
+    )
 
-class Near(Positional):
-    def bias(self, query_positions, key_positions, role, layer):
-        return -{slope} * (query_positions[:, :, None] - key_positions[:, None, :]).abs()[:, None, None].float()
-
-
-@hookimpl
-def register_positionals():
-    return {{"{name}": Near}}
-'''
 
 DATASET = '''"""letters: a sequence of letters in capitals."""
 import itertools
@@ -63,93 +60,77 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder with a study that names its plugins by file, folder and module."""
-    for place in ("study/more", "site"):
-        (tmp_path / place).mkdir(parents=True)
-    (tmp_path / "study" / "near.py").write_text(ENCODING.format(name="near", slope=1))
-    (tmp_path / "study" / "more" / "letters.py").write_text(DATASET)
-    (tmp_path / "study" / "more" / "_notes.py").write_text("raise RuntimeError('not a plugin')\n")
-    (tmp_path / "site" / "h2h_far.py").write_text(ENCODING.format(name="far", slope=0.1))
+def study(tmp_path: Path, h2h_here: Command, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """A study that names its plugins by file, folder and module."""
+    made = Study(tmp_path / "study", tmp_path / "cache", h2h_here, STUDY, "near")
+    for folder in ("study/more", "site"):
+        (tmp_path / folder).mkdir(parents=True)
+    (made.folder / "near.py").write_text(encoding("near", 1))
+    (made.folder / "more" / "letters.py").write_text(DATASET)
+    (made.folder / "more" / "_notes.py").write_text("raise RuntimeError('not a plugin')\n")
+    (tmp_path / "site" / "h2h_far.py").write_text(encoding("far", 0.1))
     monkeypatch.syspath_prepend(tmp_path / "site")
-    write(tmp_path, STUDY)
-    return tmp_path
-
-
-def write(folder: Path, content: dict[str, Any]) -> None:
-    (folder / "study" / "near.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    made.write()
+    return made
 
 
 @pytest.mark.slow
-def test_a_study_trains_with_the_plugins_that_its_file_names(
-    folder: Path, h2h_here: Command, without_figures: None
-) -> None:
-    cache = {"H2H_CACHE": str(folder / "cache")}
-    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", "--workers", "1", "--threads", "1", **cache)
-    assert done.returncode == 0, done.stderr
+def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> None:
+    study.run()
     origins = {}
-    for path in folder.glob("study/runs/near/*/run.json"):
-        for plugin in json.loads(path.read_text("utf-8"))["plugins"]:
+    for path in study.directories():
+        for plugin in files.read_json(path / "run.json")["plugins"]:
             origins[plugin["name"]] = plugin["module"], plugin["distribution"], plugin["source_sha256"]
-    sources = {"near": "study/near.py", "letters": "study/more/letters.py", "far": "site/h2h_far.py"}
-    sha256 = {name: hashlib.sha256((folder / file).read_bytes()).hexdigest() for name, file in sources.items()}
+    sources = {"near": "near.py", "letters": "more/letters.py", "far": "../site/h2h_far.py"}
+    sha256 = {name: files.sha256(study.folder / file) for name, file in sources.items()}
     assert {name: origins[name] for name in sources} == {
-        "near": ("study/near.py", "file", sha256["near"]),
-        "letters": ("study/more/letters.py", "file", sha256["letters"]),
+        "near": ("near.py", "file", sha256["near"]),
+        "letters": ("more/letters.py", "file", sha256["letters"]),
         "far": ("h2h_far", "module", sha256["far"]),
     }
 
-    def is_stale(*command: str) -> bool:
-        return "positional 'near' has changed" in h2h_here(folder, *command, "study/near.yaml", **cache).stdout
+    def is_stale(command: str) -> bool:
+        return "positional 'near' has changed" in study.h2h(command, "near.yaml").stdout
 
-    (folder / "study" / "near.py").write_text(ENCODING.format(name="near", slope=2))
+    def results() -> dict[str, int]:
+        return {path.name: (path / "results.json").stat().st_ino for path in study.directories()}
+
+    (study.folder / "near.py").write_text(encoding("near", 2))
     assert all(map(is_stale, ("plan", "status", "report")))
-    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", **cache)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "add --stale" in done.stderr
-    answer = json.loads((folder / "study/reports/near/answer.json").read_text("utf-8"))
-    assert answer["stale"] == ["positional 'near' has changed"]
-    results = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
-    (near,) = (name for name in results if name.startswith("near-"))
-    again = h2h_here(folder, "run", "study/near.yaml", "--stale", "--no-tracking", "--workers", "1", **cache)
-    assert again.returncode == 0, again.stderr
-    kept = {path.parent.name: path.stat().st_ino for path in folder.glob("study/runs/near/*/results.json")}
-    assert {name for name in results if kept[name] != results[name]} == {near}
-    assert [path.parent.name for path in folder.glob("study/runs/near/.archived/*/*/results.json")] == [near]
+    assert "add --stale" in error_line(study.run(code=2))
+    assert study.answer()["stale"] == ["positional 'near' has changed"]
+    before = results()
+    (near,) = (name for name in before if name.startswith("near-"))
+    study.run("--stale")
+    after = results()
+    assert {name for name in before if after[name] != before[name]} == {near}
+    assert [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")] == [near]
     assert not is_stale("plan")
 
 
 @pytest.mark.slow
-def test_workers_of_a_cluster_load_the_plugins_of_the_file(
-    folder: Path, h2h_here: Command, without_figures: None
-) -> None:
+def test_workers_of_a_cluster_load_the_plugins_of_the_file(study: Study) -> None:
     pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
-    write(folder, STUDY | {"plugins": ["near.py", "more"], "design": []})
-    words = ["--launcher", "slurm", "--launcher-option", "executor=local"]
-    cache = {"H2H_CACHE": str(folder / "cache")}
-    done = h2h_here(folder, "run", "study/near.yaml", "--no-tracking", *words, **cache)
-    assert done.returncode == 0, done.stderr
-    (path,) = folder.glob("study/runs/near/*/status.json")
-    assert json.loads(path.read_text("utf-8"))["state"] == "DONE"
+    study.write(plugins=["near.py", "more"], design=[])
+    study.run("--launcher", "slurm", "--launcher-option", "executor=local")
+    assert [*study.states().values()] == ["DONE"]
 
 
 @case_table("name", ["absent.py", "empty", "near.yaml", "no_such_package.encodings", "json"], default=1)
-def test_a_name_without_a_plugin_is_one_line(folder: Path, h2h_here: Command, name: str) -> None:
-    (folder / "study" / "empty").mkdir()
-    write(folder, STUDY | {"plugins": [name]})
-    done = h2h_here(folder, "plan", "study/near.yaml")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("h2h: study/near.yaml:3: plugins[0]: ")
+def test_a_name_without_a_plugin_is_one_line(study: Study, name: str) -> None:
+    (study.folder / "empty").mkdir()
+    study.write(plugins=[name])
+    assert error_line(study.h2h("plan", "near.yaml", code=2)).startswith("near.yaml:3: plugins[0]: ")
 
 
 @pytest.mark.slow
 def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_current", None)
-    file = folder / "study" / "near.py"
+    file = study.folder / "near.py"
     first = registry.use_files([file]).find("positional", "near")
     assert registry.use_files([file]).find("positional", "near") is first
-    file.write_text(ENCODING.format(name="near", slope=3))
+    file.write_text(encoding("near", 3))
     second = registry.use_files([file]).find("positional", "near")
-    assert second.source_sha256 == hashlib.sha256(file.read_bytes()).hexdigest() != first.source_sha256
+    assert second.source_sha256 == files.sha256(file) != first.source_sha256

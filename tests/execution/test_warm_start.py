@@ -16,19 +16,16 @@ from headtohead import files
 from headtohead.storage.stack import stack_folders
 from headtohead.tracking.run_page import parameters
 from headtohead.tracking.study import TrackedStudy
-from made.study import TINY, Study
+from made import error_line
+from made.study import TINY, Study, on_evaluation
 
-KILL = """
-import os
-from headtohead.plugin import hookimpl
-
-@hookimpl
-def on_evaluation(run, step):
-    marker = run.parent.parent / "killed"
-    if step == 4 and not marker.exists():
-        marker.touch()
-        os._exit(9)
-"""
+KILL = on_evaluation(
+    "import os\n"
+    "marker = run.parent.parent / 'killed'\n"
+    "if step == 4 and not marker.exists():\n"
+    "    marker.touch()\n"
+    "    os._exit(9)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,7 @@ class Warm(Study):
         super().write(base=start | (base or {}), **changes)
 
     def refused(self, *arguments: str) -> str:
-        done = self.h2h("plan", str(self.file), *arguments, code=2)
-        assert done.stderr.count("\n") == 1, done.stderr
-        return done.stderr
+        return error_line(self.h2h("plan", str(self.file), *arguments, code=2))
 
 
 def record(run: Path) -> Any:

@@ -17,6 +17,7 @@ import pytest
 
 from headtohead.data import read_lines
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.registry import current
 from made import case_table, error_line, kind_table
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
@@ -135,36 +136,22 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
         assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
 
 
-CHANGING = """\
-from pathlib import Path
-from headtohead.plugin import Corpus, Dataset, Pair, hookimpl
-from headtohead.data import file_sha256, read_lines
-FILE = Path("x.tsv")
-class Changing(Dataset):
-    @classmethod
-    def cache_key(cls, options, split, cache):
-        return file_sha256(FILE)
-    @classmethod
-    def load(cls, options, split, cache):
-        pairs = [Pair(*line.split("\\t"), line) for line in read_lines(FILE)]
-        if not Path("changed").exists():
-            Path("changed").touch()
-            FILE.write_text("other\\tcontent\\n" * 40)
-        return Corpus(pairs, "CC0", "me", ("A", "B"))
-@hookimpl
-def register_datasets():
-    return {"changing": Changing}
-"""
-
-
 def test_a_file_that_changes_while_it_is_read_is_not_prepared(
-    tmp_path: Path, h2h_here: Callable, refusal: Callable
+    tmp_path: Path, h2h_here: Callable, refusal: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "changing.py").write_text(CHANGING)
-    (tmp_path / "x.tsv").write_bytes(ROWS)
-    command = ("data", "stats", "changing", "--plugin", "changing.py", "--set", "split=row")
+    file, dataset = tmp_path / "x.tsv", current().dataset("tatoeba")
+    load = dataset.load
+
+    def changed(*arguments: Any) -> Any:
+        corpus = load(*arguments)
+        file.write_text("other\tcontent\n" * 40)
+        return corpus
+
+    file.write_bytes(ROWS)
+    command = ("data", "stats", "tatoeba", "--set", "split=row", "--set", "file=x.tsv")
+    monkeypatch.setattr(dataset, "load", changed)
     line = refusal(*command, H2H_CACHE="cache")
-    assert line == "a file of dataset 'changing' changed while it was read; run the command again"
+    assert line == "a file of dataset 'tatoeba' changed while it was read; run the command again"
     assert not (tmp_path / "cache").exists()
     assert "leak        100.0%" in h2h_here(tmp_path, *command, H2H_CACHE="cache").stdout
 
@@ -175,18 +162,15 @@ def flipped(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def copied(path: Path) -> None:
-    (other,) = (other for other in path.parent.glob("[!.]*") if other != path)
-    path.write_bytes(other.read_bytes())
-
-
 PREPARED: dict[str, Plant] = {
     "flipped": flipped,
     "pickle": content(pickle.dumps(["not", "mine"])),
     "huge": lambda path: (path.unlink(), sparse(10**12)(path)),
     "fifo": lambda path: (path.unlink(), os.mkfifo(path)),
     "device": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
-    "other": copied,
+    "other": lambda path: path.write_bytes(
+        next(other for other in path.parent.iterdir() if other != path).read_bytes()
+    ),
 }
 
 

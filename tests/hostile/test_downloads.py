@@ -1,6 +1,5 @@
 """Hostile, broken and slow servers: one line that names the URL, soon, and no file that is taken for complete."""
 
-import contextlib
 import gzip
 import hashlib
 import io
@@ -15,7 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pytest
 
 from headtohead.data import download, fetch, fetched_sha256
 from headtohead.errors import HeadToHeadError
-from made import error_line, kind_table
+from made import error_line, kind_table, serving
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
@@ -104,25 +103,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Server()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            state.requests += 1
-            with contextlib.suppress(OSError):
-                state.answer(self)
-            self.close_connection = True
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        state.requests += 1
+        state.answer(handler)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Log nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        listening.daemon_threads = True
-        listening.handle_error = lambda request, address: None  # type: ignore[method-assign]
-        state.address = f"http://127.0.0.1:{listening.server_port}"
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(answer) as state.address:
         yield state
-        listening.shutdown()
-        thread.join()
 
 
 def complete(folder: Path) -> list[Path]:

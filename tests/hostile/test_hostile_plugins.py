@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from headtohead.plugins.commands import plugin_commands
-from made import kind_table, matches
+from headtohead.plugins.registry import load_registry
+from made import kind_table, matches, refused
 
 HEAD = """
 import headtohead as h2h
@@ -122,67 +123,40 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """Install the distribution ``outside`` with an entry point, as an installer does."""
     site = tmp_path / "site"
     before = set(sys.modules)
+    plugin_commands.cache_clear()
 
-    def install(source: str | None, entry_points: str = "[headtohead]\nmine = outside_plugin\n", **files: str) -> None:
+    def install(source: str, entry_points: str = "[headtohead]\nmine = outside_plugin\n") -> None:
         folder = site / "outside-1.2.dist-info"
         folder.mkdir(parents=True)
-        if source is not None:
-            (site / "outside_plugin.py").write_text(source, encoding="utf-8")
-        content = {"METADATA": "Metadata-Version: 2.1\nName: outside\nVersion: 1.2\n", "entry_points.txt": entry_points}
-        for name, text in (content | files).items():
-            (folder / name).write_text(text, encoding="utf-8")
+        (site / "outside_plugin.py").write_text(source, encoding="utf-8")
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.2\n", encoding="utf-8")
+        (folder / "entry_points.txt").write_text(entry_points, encoding="utf-8")
         monkeypatch.syspath_prepend(site)
         importlib.invalidate_caches()
 
     yield install
+    plugin_commands.cache_clear()
     for name in set(sys.modules) - before:
         if name.startswith("outside"):
             del sys.modules[name]
 
 
 @kind_table("kind, source, message", CASES)
-def test_a_faulty_plugin_is_named_in_one_line(kind, source, message, tmp_path, h2h_here, refusal, install):
+def test_a_faulty_plugin_is_named_in_one_line(kind, source, message, tmp_path, refusal, install):
     own = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     where = "" if kind == "duplicate" else "plugin 'mine.py' (file)"
-    line = refusal(h2h_here(tmp_path, "plugins", "--plugin", "mine.py"))
+    line = refusal("plugins", "--plugin", "mine.py")
     assert matches(line, where + message), line
     assert kind != "duplicate" or "mine.py (file)" in line
 
     install(source)
     where = "" if kind == "duplicate" else "plugin 'outside_plugin' (outside)"
-    line = refusal(h2h_here(tmp_path, "plugins"))
+    line = refusal("plugins")
     assert matches(line, where + message), line
     assert kind != "duplicate" or "outside_plugin (outside)" in line
     now = torch.softmax, torch.nn.functional.softmax, torch.exp, torch.bmm, torch.Tensor.softmax
     assert all(new is old for new, old in zip(now, own, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("entry_points", "message"),
-    [
-        (
-            "[headtohead]\nmine = outside_nowhere\n",
-            "plugin 'outside_nowhere' (outside) failed to import: ModuleNotFoundError: "
-            "No module named 'outside_nowhere'*",
-        ),
-        (
-            "[headtohead]\nmine = outside_plugin:Missing\n",
-            "plugin 'outside_plugin:Missing' (outside) failed to import: AttributeError: *'Missing'*",
-        ),
-        ("[headtohead]\nmine = not a module!\n", "plugin 'not a module!' (outside) failed to import: *"),
-        (
-            "[headtohead]\nmine = outside_plugin:NUMBER\n",
-            "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *",
-        ),
-        ("[headtohead]\nmine\n", "cannot read the entry points of installed packages: *"),
-    ],
-    ids=["no module", "no attribute", "no reference", "a number", "no equals sign"],
-)
-def test_an_entry_point_that_cannot_be_loaded_is_named(entry_points, message, tmp_path, h2h_here, refusal, install):
-    install("NUMBER = 3\n", entry_points)
-    line = refusal(h2h_here(tmp_path, "plugins"))
-    assert matches(line, message), line
 
 
 COMMANDS = """
@@ -197,36 +171,36 @@ def greet():
 """
 
 
-@pytest.fixture
-def install_commands(install):
-    """Install the distribution ``outside`` with a module of commands."""
-    plugin_commands.cache_clear()
-    yield lambda source: install(source, "[headtohead.commands]\nmine = outside_plugin\n")
-    plugin_commands.cache_clear()
+COMMAND = "[headtohead.commands]\nmine = outside_plugin\n"
 
 
-def test_a_command_of_an_installed_package_is_listed_and_runs(tmp_path, h2h_here, install_commands):
-    install_commands(COMMANDS.replace("NAME", "greet"))
+def test_a_command_of_an_installed_package_is_listed_and_runs(tmp_path, h2h_here, install):
+    install(COMMANDS.replace("NAME", "greet"), COMMAND)
     assert re.search(r"^  greet +Print a greeting\.$", h2h_here(tmp_path, "--help").stdout, re.MULTILINE)
     done = h2h_here(tmp_path, "greet")
     assert (done.returncode, done.stdout) == (0, "good morning\n")
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "entry_point", "message"),
     [
-        (COMMANDS.replace("NAME", "run"), "two plugins register the command 'run'; uninstall one of them"),
-        (COMMANDS.replace("NAME", "trace"), "two plugins register the command 'trace'; uninstall one of them"),
-        ("1 / 0", "the commands of 'outside_plugin' cannot be loaded: ZeroDivisionError: division by zero*"),
-        ("", "the commands of 'outside_plugin' cannot be loaded: AttributeError: *'register_commands'*"),
+        ("", "outside_nowhere", "plugin 'outside_nowhere' (outside) failed to import: ModuleNotFoundError: *"),
+        ("", "outside_plugin:Missing", "plugin 'outside_plugin:Missing' (outside) failed to import: AttributeError: *"),
+        ("", "not a module!", "plugin 'not a module!' (outside) failed to import: *"),
+        ("NUMBER = 3", "outside_plugin:NUMBER", "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *"),
+        ("", None, "the commands of 'installed packages' cannot be loaded: *"),
+        (COMMANDS.replace("NAME", "run"), COMMAND, "two plugins register the command 'run'; uninstall one of them"),
+        (COMMANDS.replace("NAME", "trace"), COMMAND, "two plugins register the command 'trace'; uninstall one of them"),
+        ("1 / 0", COMMAND, "the commands of 'outside_plugin' cannot be loaded: ZeroDivisionError: division by zero*"),
+        ("", COMMAND, "the commands of 'outside_plugin' cannot be loaded: AttributeError: *'register_commands'*"),
     ],
 )
-def test_faulty_commands_of_an_installed_package_are_named(
-    source, message, tmp_path, h2h_here, refusal, install_commands
-):
-    install_commands(source)
-    line = refusal(h2h_here(tmp_path, "plugins"))
+def test_an_entry_point_that_cannot_be_loaded_is_named(source, entry_point, message, refusal, install):
+    named = f"[headtohead]\nmine = {entry_point}\n" if entry_point else "[headtohead]\nmine\n"
+    install(source, COMMAND if entry_point is COMMAND else named)
+    line = refusal("plugins")
     assert matches(line, message), line
+    assert entry_point or refused(load_registry).startswith("cannot read the entry points of installed packages: ")
 
 
 def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(tmp_path, h2h_here, install):
@@ -237,7 +211,7 @@ def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(tmp_
         assert "outside_plugin (outside 1.2)" in listed.stdout
 
 
-def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, h2h_here, refusal):
+def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, refusal):
     os.mkfifo(tmp_path / "fifo.py")
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "latin.py").write_bytes("x = 'caf\xe9'\n".encode("latin-1"))
@@ -247,5 +221,5 @@ def test_a_path_that_is_no_plugin_file_is_refused_at_once(tmp_path, h2h_here, re
         "latin.py": "plugin 'latin.py' (file) failed to import: SyntaxError: (unicode error) 'utf-8' codec*",
     }
     for name, message in expected.items():
-        line = refusal(h2h_here(tmp_path, "plugins", "--plugin", name))
+        line = refusal("plugins", "--plugin", name)
         assert matches(line, message), line

@@ -8,102 +8,70 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-import yaml
 
-from headtohead import files
 from headtohead.execution import local
 from headtohead.storage import exits, leases
 from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.objects import worker_plugins
-from made import case_table, kind_table, read_only
+from made import case_table, kind_table, read_only, with_limits
+from made.study import TINY, Completed, Study, on_evaluation, wait_for
 
-Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
 
 MB = 2**20
 RUN = ("run", "study.yaml", "--no-tracking", "--workers", "2")
 
 
-@dataclass(frozen=True)
-class Case:
-    """A command with limits and read-only folders, and what it prints."""
-
-    kind: str
-    name: str
-    arguments: tuple[str, ...]
-    text: str
-    code: int = 2
-    limits: Mapping[str, int] = field(default_factory=dict)
-    read_only: tuple[str, ...] = ()
-    finished: bool = True
-    """Whether the runs are finished before."""
-
-
 DONE = "report: reports/study/index.html"
 SAME = "then run the same command; finished runs are kept"
-CASES = (
-    Case("limit", "400-mb", RUN, f"free memory or raise ulimit -v, {SAME}", limits={"AS": 400 * MB}),
-    Case("folder", "read-only-status", ("status", "study.yaml"), "2 DONE", 0, read_only=("runs",)),
-    Case("folder", "read-only-run", RUN, "cannot write to 'runs/study' (Read-only file system)", read_only=("runs",)),
-    Case("limit", "64-open-files", RUN, DONE, 0, limits={"NOFILE": 64}, finished=False),
-)  # fmt: skip
+Case = tuple[str, str, tuple[str, ...], int, str, dict[str, int], str]
+"""Kind, name, command, exit code, the text that it prints, limits of the process, and a read-only folder.
 
-LIMIT = """
-import os, resource, sys
-for word in sys.argv[1].split():
-    name, value = word.split("=")
-    resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (int(value), int(value)))
-os.execv(sys.argv[2], sys.argv[2:])
+The runs are finished before, unless the process has limits and the command succeeds.
 """
+CASES: tuple[Case, ...] = (
+    ("limit", "400-mb", RUN, 2, f"free memory or raise ulimit -v, {SAME}", {"AS": 400 * MB}, ""),
+    ("folder", "read-only-status", ("status", "study.yaml"), 0, "2 DONE", {}, "runs"),
+    ("folder", "read-only-run", RUN, 2, "cannot write to 'runs/study' (Read-only file system)", {}, "runs"),
+    ("limit", "64-open-files", RUN, 0, DONE, {"NOFILE": 64}, ""),
+)
+
+CONTENT: dict[str, Any] = TINY | {
+    "base": TINY["base"]
+    | {"train": {"steps": 16, "batch_tokens": 128, "evaluate_every": 2}, "evaluate": {"test_limit": 8, "max_length": 6}}
+}
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache: Path) -> Path:
-    """The folder of a study with two finished runs."""
-    folder = tmp_path_factory.mktemp("finished")
-    content = {
-        "question": "Does it survive?",
-        "base": {
-            "data": {"dataset": "toy-grammar", "size": 200},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
-            "train": {"steps": 16, "batch_tokens": 128, "evaluate_every": 2},
-            "evaluate": {"test_limit": 8, "max_length": 6},
-        },
-        "seeds": 2,
-    }
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, *RUN, "--no-report", H2H_CACHE=str(cache))
-    assert done.returncode == 0, done.stderr
-    return folder
+def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache: Path) -> Study:
+    """A study with two finished runs."""
+    made = Study(tmp_path_factory.mktemp("finished"), cache, h2h_here, CONTENT, "study")
+    made.write()
+    made.run("--no-report", "--workers", "2")
+    return made
 
 
 @pytest.fixture
-def study(finished: Path, tmp_path: Path) -> Path:
-    """The folder of a study without runs."""
-    folder = tmp_path / "project"
-    folder.mkdir()
-    shutil.copyfile(finished / "study.yaml", folder / "study.yaml")
-    return folder
+def study(finished: Study, tmp_path: Path) -> Study:
+    """The study without runs."""
+    made = replace(finished, folder=tmp_path / "project")
+    made.folder.mkdir()
+    made.write()
+    return made
 
 
-def start(study: Path, cache: Path, *arguments: str, limits: str = "", **environment: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headtohead.cli", *arguments]
-    if limits:
-        command = [sys.executable, "-c", LIMIT, limits, *command]
-    # Python 3.11 would replace compiled modules by cut ones, which no later process can import.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("H2H_", "MLFLOW_"))}
-    variables = inherited | {"PYTHONDONTWRITEBYTECODE": "1", "H2H_CACHE": str(cache)} | environment
-    return subprocess.Popen(
-        command, cwd=study, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+def start(study: Study, command: list[str], **environment: str) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=study.folder, env=study.environment | environment, text=True, **pipes)
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 400.0) -> Completed:
@@ -111,41 +79,28 @@ def ended(process: subprocess.Popen[str], seconds: float = 400.0) -> Completed:
     return Completed(process.args, process.returncode, out, err)
 
 
-def results(study: Path) -> dict[str, tuple[bytes, dict[str, float]]]:
-    """Return weights and scores by run."""
-    found = {}
-    for path in sorted(study.glob("runs/study/*/results.json")):
-        metrics = files.read_json(path)["metrics"]
-        scores = {name: value for name, value in metrics.items() if not name.startswith("system/")}
-        found[path.parent.name] = ((path.parent / "checkpoint.safetensors").read_bytes(), scores)
-    return found
-
-
 @pytest.mark.slow
-@kind_table("case", [(case.kind, case.name, case) for case in CASES])
-def test_a_limit_is_a_helpful_line_and_loses_nothing(
-    case: Case, study: Path, finished: Path, cache: Path, h2h_here: Command, without_figures: None
-) -> None:
-    if case.finished:
-        shutil.copytree(finished / "runs", study / "runs")
-    limits = " ".join(f"{name}={value}" for name, value in case.limits.items())
-    with ExitStack() as mounts:
-        for name in case.read_only:
-            mounts.enter_context(read_only(study / name))
+@pytest.mark.usefixtures("without_figures")
+@kind_table("case", [(*case[:2], case) for case in CASES])
+def test_a_limit_is_a_helpful_line_and_loses_nothing(case: Case, study: Study, finished: Study) -> None:
+    _, _, arguments, code, text, limits, folder = case
+    if code or not limits:
+        shutil.copytree(finished.runs, study.runs)
+    with read_only(study.folder / folder) if folder else nullcontext():
         if limits:
-            done = ended(start(study, cache, *case.arguments, limits=limits))
+            done = ended(start(study, with_limits(study.command(*arguments), **limits)))
         else:
-            done = h2h_here(study, *case.arguments, H2H_CACHE=str(cache))
+            done = study.h2h(*arguments, code=code)
     assert "Traceback" not in done.stderr
-    assert done.returncode == case.code, done.stderr
-    if case.code:
+    assert done.returncode == code, done.stderr
+    if code:
         lines = done.stderr.splitlines()
         assert lines[-1].startswith("h2h: ")
-        assert case.text in lines[-1]
+        assert text in lines[-1]
         assert [line for line in lines[:-1] if not line.startswith(("training", "["))] == []
     else:
-        assert case.text in done.stdout
-    assert results(study) == results(finished)
+        assert text in done.stdout
+    assert study.results() == finished.results()
 
 
 # -- the fork server ---------------------------------------------------------------------------------
@@ -213,32 +168,22 @@ def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
         assert time.monotonic() < end
 
 
-SLOW = """
-import time
-import headtohead as h2h
-
-@h2h.plugin.hookimpl
-def on_evaluation(run, step, metrics):
-    time.sleep(0.7)
-"""
+SLOW = on_evaluation("import time\ntime.sleep(0.7)")
 
 
 @pytest.mark.slow
-def test_stacks_train_on_when_the_fork_server_is_killed(study: Path, finished: Path, cache: Path) -> None:
-    (study / "slow.py").write_text(SLOW)
-    parent = start(study, cache, *RUN, "--no-report", "--plugin", "slow.py")
-    end = time.monotonic() + 60
-    while len(list(study.glob("runs/study/*/metrics.jsonl"))) < 2:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def test_stacks_train_on_when_the_fork_server_is_killed(study: Study, finished: Study) -> None:
+    study.write(plugin=SLOW)
+    parent = start(study, study.command(*RUN, "--no-report"))
+    wait_for(lambda: len(list(study.experiment.glob("*/metrics.jsonl"))) == 2)
     (server,) = (
         child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
     )
     server.kill()
     done = ended(parent)
     assert (done.returncode, "KILLED" in done.stderr) == (0, False), done.stderr
-    assert results(study) == results(finished)
-    assert list(study.glob("runs/study/*/attempts/*.json")) == []  # no run was trained a second time
+    assert study.results() == finished.results()
+    assert study.attempts() == []  # no run was trained a second time
 
 
 JUMPING = """
@@ -255,19 +200,16 @@ if host := os.environ.get("HOST_OF_TEST"):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Path, finished: Path, cache: Path) -> None:
-    (study / "sitecustomize.py").write_text(JUMPING)
-    (study / "slow.py").write_text(SLOW)
-    path = f"{study}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Study, finished: Study) -> None:
+    (study.folder / "sitecustomize.py").write_text(JUMPING)
+    study.write(plugin=SLOW)
+    path = f"{study.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     parents = []
     for host in ("here", "elsewhere"):
-        parents.append(
-            start(study, cache, *RUN, "--no-report", "--plugin", "slow.py", PYTHONPATH=path, HOST_OF_TEST=host)
-        )
+        parents.append(start(study, study.command(*RUN, "--no-report"), PYTHONPATH=path, HOST_OF_TEST=host))
         time.sleep(2)
     for parent in parents:
         done = ended(parent)
         assert done.returncode == 0, done.stderr
-    assert results(study) == results(finished)
-    for status in study.glob("runs/study/*/status.json"):
-        assert files.read_json(status)["attempt"] == 1
+    assert study.results() == finished.results()
+    assert study.attempts() == []

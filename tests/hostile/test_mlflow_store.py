@@ -2,19 +2,20 @@
 
 import random
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from headtohead import files
-from made import kind_table, mounted, read_only
+from made import error_line, kind_table, mounted, read_only
+from made.study import Completed, Study
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
 MOVE = "move it away and run h2h sync, which logs every run to a new store"
 
 
@@ -29,24 +30,12 @@ def _written(change: Callable[[bytes], bytes]) -> Plant:
     return plant
 
 
-LOCK = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-connection.execute("BEGIN EXCLUSIVE")
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
 @contextmanager
 def _locked(database: Path) -> Iterator[None]:
-    command = [sys.executable, "-c", LOCK, str(database)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"locked\n"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
         yield
-        process.kill()
 
 
 @contextmanager
@@ -78,61 +67,36 @@ CASES = (
 )
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache: Path) -> Path:
-    """The folder of a study with a finished run and without a store."""
-    folder = tmp_path_factory.mktemp("finished")
-    content = {
-        "question": "Is anything lost?",
-        "base": {
-            "data": {"dataset": "toy-grammar", "size": 200},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
-            "train": {"steps": 4, "batch_tokens": 128},
-        },
-        "seeds": 1,
-    }
-    (folder / "study.yaml").write_text(yaml.safe_dump(content))
-    done = h2h_here(folder, "run", "study.yaml", "--no-tracking", "--no-report", H2H_CACHE=str(cache))
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
 @pytest.fixture
-def study(finished: Path, tmp_path: Path, store_template: Path) -> Path:
-    """The folder of a study with a finished run and an empty store, ``store/mlflow.db``."""
-    folder = tmp_path / "project"
-    shutil.copytree(finished, folder)
-    (folder / "store").mkdir()
-    shutil.copyfile(store_template, folder / "store/mlflow.db")
-    return folder
+def study(small_study: Study, tmp_path: Path, store_template: Path) -> Study:
+    """The study with an empty store, ``store/mlflow.db``."""
+    made = replace(small_study, folder=tmp_path / "project")
+    shutil.copytree(small_study.folder, made.folder)
+    (made.folder / "store").mkdir()
+    shutil.copyfile(store_template, made.folder / "store/mlflow.db")
+    return made
 
 
-def sync(h2h_here: Command, study: Path) -> subprocess.CompletedProcess[str]:
-    return h2h_here(study, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study}/store/mlflow.db")
+def sync(study: Study) -> Completed:
+    return study.here(study.folder, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study.folder}/store/mlflow.db")
 
 
 @kind_table("plant, message", CASES)
 def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
-    plant: Plant,
-    message: str,
-    study: Path,
-    h2h_here: Command,
-    refusal: Callable[[object], str],
-    store_template: Path,
-    caplog: pytest.LogCaptureFixture,
+    plant: Plant, message: str, study: Study, store_template: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("CRITICAL", "mlflow")  # as in a process in which headtohead imports mlflow first
-    database = study / "store/mlflow.db"
+    database = study.folder / "store/mlflow.db"
     with plant(database):
         before = database.read_bytes() if database.exists() else None
-        assert message in refusal(sync(h2h_here, study))
+        assert message in error_line(sync(study))
         assert (database.read_bytes() if database.exists() else None) == before
     if MOVE in message:
-        database.rename(study / "moved.db")
+        database.rename(study.folder / "moved.db")
     if not database.exists():
         shutil.copyfile(store_template, database)  # `h2h sync` creates the same store in some seconds
-    done = sync(h2h_here, study)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "study: 1 logged, 0 unchanged")
+    done = sync(study)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "small: 4 logged, 0 unchanged")
 
 
 KILLED = """
@@ -143,21 +107,21 @@ files.replace(Path(sys.argv[1]), lambda path: (path.write_text("half"), os.kill(
 """
 
 
-def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Path, h2h_here: Command) -> None:
-    (run,) = (path.parent for path in study.glob("runs/study/*/status.json"))
+def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Study) -> None:
+    run = study.directories()[0]
     for name in ("status.json", "heads.json"):
         assert subprocess.run([sys.executable, "-c", KILLED, run / name], check=False).returncode < 0
     assert len(list(run.glob(".*.tmp"))) == 2
-    upload = study / "runs/study/.loggers/mlflow-files/images/maps.png"
+    upload = study.experiment / ".loggers/mlflow-files/images/maps.png"
     upload.parent.mkdir(parents=True)
     upload.write_text("an upload")
 
     def write(temporary: Path) -> None:
         """Run the command while this process writes a file."""
         temporary.write_text("{}")
-        assert sync(h2h_here, study).returncode == 0
+        assert sync(study).returncode == 0
 
     files.replace(run / "heads.json", write)
     assert (run / "heads.json").is_file()
     assert list(run.glob(".*.tmp")) == []
-    assert not (study / "runs/study/.loggers/mlflow-files").exists()
+    assert not (study.experiment / ".loggers/mlflow-files").exists()

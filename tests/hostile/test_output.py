@@ -4,19 +4,16 @@ The texts are planted into a made-up study, a plugin and a server; the real comm
 """
 
 import csv
-import html.parser
 import io
 import json
 import re
 import shutil
 import subprocess
-import threading
 import unicodedata
 import xml.dom.minidom
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cache, partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,9 @@ from markdown_it import MarkdownIt
 
 import headtohead as h2h
 from headtohead.escaping import is_safe_link, safe_markdown, spreadsheet_text
-from made import fake_study
+from made import error_line, fake_study, serving
+from made.page import Page
+from made.study import TINY, Study
 
 Command = Callable[..., Any]
 
@@ -66,25 +65,9 @@ def check_terminal(text: str, marker: str) -> None:
     assert r"\x1b[31m\x07\x08\x9b2J\x7f" in text
 
 
-class Elements(html.parser.HTMLParser):
-    """The elements and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def check_page(page: str, marker: str, scripts: int = 0) -> None:
     """Check that HTML executes no planted script, loads nothing, has no unsafe link and shows the text."""
-    found = Elements(page)
+    found = Page(page)
     assert hidden(page) == set()
     assert marker in found.text
     assert ORDINARY in found.text
@@ -168,10 +151,7 @@ class Outputs:
         return ended
 
     def line(self, *arguments: str, **environment: str) -> str:
-        """Return the error output of a command, which must be one line."""
-        error = str(self.call(*arguments, code=2, **environment).stderr)
-        assert len(error.splitlines()) == 1
-        return error
+        return error_line(self.call(*arguments, code=2, **environment))
 
     def notebook(self) -> str:
         return str(h2h.results("study", runs=self.folder / "runs")._repr_html_())  # type: ignore[operator]
@@ -205,37 +185,18 @@ class Outputs:
 
     def mlflow_server(self) -> str:
         """Return the error output of a command whose MLflow server replies with control characters."""
-        with server(json.dumps({"error_code": "INVALID_PARAMETER_VALUE", "message": hostile("MLFLOW")})) as address:
+        reply = json.dumps({"error_code": "INVALID_PARAMETER_VALUE", "message": hostile("MLFLOW")})
+
+        def answer(handler: BaseHTTPRequestHandler) -> None:
+            """Send the reply also as the reason of the status."""
+            handler.send_response_only(400, "".join(letter for letter in reply if ord(letter) < 256))
+            handler.send_header("Content-Type", "application/json")
+            handler.send_header("Content-Length", str(len(reply.encode())))
+            handler.end_headers()
+            handler.wfile.write(reply.encode())
+
+        with serving(answer) as address:
             return self.line("judge", address, "--experiment", "study", "--baseline", "a")
-
-
-@contextmanager
-def server(reply: str) -> Iterator[str]:
-    """Answer every request with status 400 and a reply, also as the reason of the status."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = reply.encode()
-            self.send_response_only(400, "".join(letter for letter in reply if ord(letter) < 256))
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_port}"
-    finally:
-        running.shutdown()
-        thread.join()
-        running.server_close()
 
 
 PLUGIN = """
@@ -263,17 +224,10 @@ def outputs(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, store_t
         PLUGIN.format(docstring=hostile("DOCSTRING"), summary=hostile("SUMMARY"), option=hostile("OPTION")),
         encoding="utf-8",
     )
-    experiment = {
+    experiment = TINY | {
         "question": hostile("QUESTION"),
-        "base": {
-            "data": {"dataset": "toy-grammar", "size": 200},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 8},
-            "train": {"steps": 2, "batch_tokens": 128},
-        },
-        "baseline": {"positional": "sinusoidal"},
         "design": [{"one_at_a_time": {"positional": ["none", "rotary"]}}],
         "exclude": [{"when": {"positional": "rotary"}, "reason": hostile("EXCLUDED")}],
-        "seeds": 1,
     }
     (folder / "file.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
@@ -370,23 +324,13 @@ def test_hostile_text_is_escaped(sink: str, check: Callable[[str, str], None], m
 # The functions themselves.
 
 
-@pytest.mark.parametrize(
-    ("target", "safe"),
-    [
-        ("https://a.org/x:y", True),
-        ("mailto:a@b.org", True),
-        ("../a/b?c=d:e", True),
-        ("#part", True),
-        ("javascript:alert(1)", False),
-        (" java\tscript:alert(1)", False),
-        ("data:text/html,x", False),
-        ("//far.away/x", False),
-        ("\\\\far.away\\x", False),
-        ("/\\far.away", False),
-    ],
-)
-def test_links_are_relative_or_of_three_schemes(target: str, safe: bool) -> None:
-    assert is_safe_link(target) is safe
+def test_links_are_relative_or_of_three_schemes() -> None:
+    safe = ["https://a.org/x:y", "mailto:a@b.org", "../a/b?c=d:e", "#part"]
+    scripts = ["javascript:alert(1)", " java\tscript:alert(1)", "data:text/html,x"]
+    assert [target for target in safe if not is_safe_link(target)] == []
+    assert [
+        target for target in (*scripts, "//far.away/x", "\\\\far.away\\x", "/\\far.away") if is_safe_link(target)
+    ] == []
 
 
 def test_markdown_without_unsafe_parts_is_unchanged() -> None:
@@ -405,23 +349,14 @@ def test_words_of_a_model_are_escaped(tmp_path: Path, h2h_here: Command, without
     words = [f"w{letter}\x1b[31m\u202e" for letter in "abcdef"]
     pairs = [f"{a} {b}\t{b} {a}" for a in words for b in words if a != b]
     (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    experiment = {
-        "question": "Are words escaped?",
-        "base": {
-            "data": {"dataset": "tatoeba", "pair": "eng-fra", "file": "pairs.tsv", "normalise": "none"},
-            "model": {"d_model": 8, "heads": 1, "layers": 1, "d_ff": 8},
-            "train": {"steps": 30, "batch_tokens": 64, "lr": 0.02},
-        },
-        "baseline": {"positional": "sinusoidal"},
-        "seeds": 1,
-    }
-    (tmp_path / "words.yaml").write_text(yaml.safe_dump(experiment), encoding="utf-8")
-    done = h2h_here(tmp_path, "run", "words.yaml", "--no-tracking", H2H_CACHE="cache")
-    assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs" / "words").glob("*-s1-*")
+    study = Study(tmp_path, tmp_path / "cache", h2h_here)
+    data = {"dataset": "tatoeba", "pair": "eng-fra", "file": "pairs.tsv", "normalise": "none"}
+    train = {"steps": 30, "batch_tokens": 64, "lr": 0.02, "evaluate_every": 30}
+    study.file.write_text(yaml.safe_dump(TINY | {"base": TINY["base"] | {"data": data, "train": train}, "seeds": 1}))
+    study.run()
+    (run,) = study.directories()
     for command, *more in (["generate"], ["trace"], ["trace", "--format", "html"]):
-        ended = h2h_here(tmp_path, command, run.name, f"{words[0]} {words[1]}", *more, H2H_CACHE="cache")
-        assert ended.returncode == 0, ended.stderr
+        ended = study.h2h(command, run.name, f"{words[0]} {words[1]}", *more)
         assert hidden(ended.stdout + ended.stderr) == set()
         assert r"\x1b[31m\u202e" in ended.stdout
 

@@ -183,8 +183,8 @@ CASES = [
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
         "run.json' does not fit into the memory",
     ),
+    damaged("stack", "outside", field("members", 1, "directory", value="../../../outside"), "not a path inside"),
     damaged("stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "d_ff: Input should be a"),
-    damaged("stack", "outside", field("members", 0, "directory", value="/etc"), "not a path inside"),
     damaged("lease", "fifo", fifo, NO_FILE),
 ]
 

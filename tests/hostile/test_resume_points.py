@@ -1,25 +1,24 @@
 """Training continues from the newest intact resume point, with the results of an undisturbed training."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from headtohead.config.builder import resolve
-from headtohead.data import prepare
-from headtohead.plugins.registry import current
-from headtohead.storage.stack import ResumePoint, ResumePoints
+from headtohead import files
+from headtohead.storage.stack import ResumePoint, ResumePoints, stack_folders
+from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining, TimeLimitReached
 from made import kind_table
+from made.fake_study import edit
+from made.study import TINY, Completed, Study
 
-Command = Callable[..., CompletedProcess[str]]
+Command = Callable[..., Completed]
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
 WEIGHT = "model/lm_head.weight"
@@ -75,29 +74,19 @@ CASES: list[tuple[str, str, Callable[[ResumePoint], None], str]] = [
 ]
 
 
-@pytest.fixture
-def trained(cache: Path) -> Callable[..., StackTraining]:
-    config = resolve(
-        {
-            "data": {"dataset": "toy-grammar", "size": 200},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.2},
-            "train": {"steps": 12, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 4, "checkpoint_seconds": 0},
-        },
-        current(),
-    )
-    data = prepare(config.data, cache)
+TRAIN = {"steps": 12, "batch_tokens": 128, "evaluate_every": 4, "checkpoint_seconds": 0}
+CONFIG = tiny_config(dropout=0.2, train=TRAIN)
 
-    def train(folder: Path | None, stop: int = 13, log: Callable[[str], object] = print) -> StackTraining:
-        points = folder and ResumePoints(folder)
-        stack = StackTraining(config, [1, 2], data, torch.device("cpu"), points, on_fall_back=log)
-        if stop < 12:
-            with pytest.raises(TimeLimitReached):
-                stack.run(lambda: stop - stack.progress.step)
-        else:
-            stack.run()
-        return stack
 
-    return train
+def trained(folder: Path | None, stop: int = 13, log: Callable[[str], object] = print) -> StackTraining:
+    points = folder and ResumePoints(folder)
+    stack = StackTraining(CONFIG, [1, 2], tiny_data(), torch.device("cpu"), points, on_fall_back=log)
+    if stop < 12:
+        with pytest.raises(TimeLimitReached):
+            stack.run(lambda: stop - stack.progress.step)
+    else:
+        stack.run()
+    return stack
 
 
 def same(a: StackTraining, b: StackTraining) -> bool:
@@ -107,7 +96,7 @@ def same(a: StackTraining, b: StackTraining) -> bool:
 
 @kind_table("damage, reason", CASES)
 def test_training_continues_from_the_previous_resume_point(
-    tmp_path: Path, trained: Callable[..., StackTraining], damage: Callable[[ResumePoint], None], reason: str
+    tmp_path: Path, damage: Callable[[ResumePoint], None], reason: str
 ) -> None:
     trained(tmp_path, 7)
     newest, previous = ResumePoints(tmp_path).newest_first()
@@ -123,9 +112,7 @@ def test_training_continues_from_the_previous_resume_point(
 
 
 @pytest.mark.slow
-def test_training_starts_again_if_all_resume_points_are_damaged(
-    tmp_path: Path, trained: Callable[..., StackTraining]
-) -> None:
+def test_training_starts_again_if_all_resume_points_are_damaged(tmp_path: Path) -> None:
     trained(tmp_path, 7)
     for point in ResumePoints(tmp_path).newest_first():
         CASES[0][2](point)
@@ -151,55 +138,34 @@ def test_a_killed_process_leaves_two_intact_resume_points(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-FILE = """
-question: Does it continue?
-base:
-  data: {dataset: toy-grammar, size: 200}
-  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0.1}
-  train: {steps: 6, batch_tokens: 128, evaluate_every: 3}
-  evaluate: {test_limit: 8, max_length: 6}
-baseline: {positional: sinusoidal}
-seeds: 2
-"""
-
-
 @pytest.mark.slow
 def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
     tmp_path: Path, cache: Path, h2h_here: Command, without_figures: None
 ) -> None:
-    def run(folder: Path, *arguments: str) -> CompletedProcess[str]:
-        (folder / "tiny.yaml").write_text(FILE)
-        typed = ("run", "tiny.yaml", "--no-tracking", "--workers", "1", *arguments)
-        return h2h_here(folder, *typed, H2H_CACHE=str(cache))
-
-    undisturbed, study = tmp_path / "undisturbed", tmp_path / "study"
-    for folder in (undisturbed, study):
-        folder.mkdir()
-    assert run(undisturbed).returncode == 0
+    train = {"steps": 6, "batch_tokens": 128, "evaluate_every": 3}
+    content = TINY | {"base": TINY["base"] | {"train": train, "evaluate": {"test_limit": 8, "max_length": 6}}}
+    undisturbed, study, copy = (Study(tmp_path / name, cache, h2h_here, content) for name in ("a", "b", "c"))
+    for made in (undisturbed, study):
+        made.folder.mkdir()
+        made.write()
+    undisturbed.run()
     for _ in range(2):  # each attempt ends after a step
-        assert run(study, "--timeout", "0.000001").returncode == 1
-        for status in study.glob("runs/tiny/*/status.json"):  # so that the same command continues, as after a kill
-            status.write_text(json.dumps(json.loads(status.read_text()) | {"state": "KILLED"}))
-    (stack,) = (study / "runs/tiny/.stacks").iterdir()
-    newest, previous = ResumePoints(stack).newest_first()
+        study.run("--timeout", "0.000001", code=1)
+        for run in study.directories():  # so that the same command continues, as after a kill
+            edit(run / "status.json", state="KILLED")
+    (stack,) = stack_folders(study.experiment)
+    newest, previous = stack.resume_points.newest_first()
     newest.path.write_bytes(flipped(newest.path.read_bytes()))
-    copy = tmp_path / "copy"
-    shutil.copytree(study, copy)
+    shutil.copytree(study.folder, copy.folder)
     for point in (newest, previous):
-        (copy / point.path.relative_to(study)).write_bytes(b"")
-    for folder, step in ((study, previous.step), (copy, 0)):
-        done = run(folder)
-        assert done.returncode == 0, done.stdout + done.stderr
+        (copy.folder / point.path.relative_to(study.folder)).write_bytes(b"")
+    for made, step in ((study, previous.step), (copy, 0)):
+        made.run()
+        assert made.results() == undisturbed.results()
         note = f"the resume point of step {newest.step} is damaged ({SHA}); training continued from step {step}"
-        for path in folder.glob("runs/tiny/*/results.json"):
-            ours, theirs = (json.loads((root / path.relative_to(folder)).read_text()) for root in (folder, undisturbed))
+        for run in made.directories():
+            ours, theirs = (files.read_json(own.experiment / run.name / "results.json") for own in (made, undisturbed))
             assert note in ours["notes"]
             assert theirs["notes"] == []
-            assert [scores(ours), ours["buckets"]] == [scores(theirs), theirs["buckets"]]
-            weights = path.with_name("checkpoint.safetensors")
-            assert weights.read_bytes() == (undisturbed / weights.relative_to(folder)).read_bytes()
-        assert f"2 runs: {note}." in (folder / "reports/tiny/report.md").read_text()
-
-
-def scores(results: dict[str, Any]) -> dict[str, float]:
-    return {name: value for name, value in results["metrics"].items() if not name.startswith("system/")}
+            assert ours["buckets"] == theirs["buckets"]
+        assert f"2 runs: {note}." in made.page()

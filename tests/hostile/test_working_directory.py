@@ -16,21 +16,9 @@ import headtohead
 import headtohead_notebooks
 import headtohead_plugins
 from made import case_table
+from made.study import Study
 
 ENTRIES = {"script": [str(Path(sys.executable).with_name("h2h"))], "module": [sys.executable, "-m", "headtohead.cli"]}
-
-STUDY = """
-question: Does it start?
-base:
-  data: {dataset: toy-grammar, size: 200}
-  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16}
-  train: {steps: 4, batch_tokens: 128, evaluate_every: 4}
-  evaluate: {test_limit: 8, max_length: 6}
-baseline: {positional: sinusoidal}
-design:
-  - product: {positional: [sinusoidal, rotary]}
-seeds: 2
-"""
 
 LOG = "executed.log"
 
@@ -65,7 +53,7 @@ def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, t
 
 
 COMMANDS = """
-run study.yaml --logger tensorboard; reproduce RUN; trace RUN cat; export RUN model; doctor
+run tiny.yaml --logger tensorboard; reproduce RUN; trace RUN cat; export RUN model; doctor
 judge scores.csv --baseline a; ui --no-browser --port PORT
 """
 EVERY_COMMAND = """
@@ -77,7 +65,7 @@ one_command = program.main
 
 def every_command(prog_name):
     for command in sys.argv[1:]:
-        run = min((path.parent.name for path in Path("runs/study").glob("*/run.json")), default="")
+        run = min((path.parent.name for path in Path("runs/tiny").glob("*/run.json")), default="")
         try:
             one_command([run if word == "RUN" else word for word in command.split()], prog_name=prog_name)
         except SystemExit as ended:
@@ -94,7 +82,8 @@ program.entry()
 def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "study.yaml").write_text(STUDY)
+    short = {"train": {"steps": 4, "evaluate_every": 4}, "evaluate": {"test_limit": 8, "max_length": 6}}
+    Study(folder, tmp_path, subprocess.run).write(base=short, design=[{"product": {"positional": ["none", "rotary"]}}])
     rows = [f"{variant},{seed},{seed + (variant == 'b') * seed * seed}" for variant in "ab" for seed in (1, 2, 3)]
     (folder / "scores.csv").write_text("\n".join(["variant,seed,score", *rows]) + "\n")
     (tmp_path / "h2h.py").write_text(EVERY_COMMAND)

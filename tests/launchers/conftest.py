@@ -54,13 +54,6 @@ class ClusterStudy(Study):
         """Start the command as a process that writes no report, and end it after the block."""
         return super().started("--no-report", *arguments)
 
-    def finish(self, *arguments: str) -> str:
-        """Run the command as a process to its end."""
-        with self.started(*arguments) as parent:
-            output, _ = parent.communicate(timeout=240)
-        assert parent.returncode == 0, output
-        return output
-
 
 @pytest.fixture
 def study(tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed]) -> Iterator[ClusterStudy]:

@@ -1,11 +1,8 @@
 """What launchers and other machines refuse, before anything is trained."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,10 +10,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.cluster import FOLDER_TOKEN, ClusterLauncher
 from headtohead.execution.launching import find_device, make_launcher
 from headtohead.plugin import Job
+from launchers.conftest import ClusterStudy
 from made import case_table
-
-if TYPE_CHECKING:
-    from .conftest import ClusterStudy
 
 
 def refused(study: ClusterStudy, *arguments: str) -> str:

@@ -1,7 +1,5 @@
 """A real Ray cluster of two nodes on this machine, with killed nodes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -14,15 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from launchers.conftest import ClusterStudy
 from made.study import wait_for
-
-if TYPE_CHECKING:
-    from .conftest import ClusterStudy
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,7 +35,7 @@ class Node:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, *arguments: str, hidden: Path | None = None) -> Node:
+    def start(cls, *arguments: str, hidden: Path | None = None) -> "Node":
         words = "--block --object-store-memory " + STORE
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments, *words.split()]
         if hidden is not None:

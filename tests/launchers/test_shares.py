@@ -1,10 +1,7 @@
 """Distribution of cores and GPUs of a machine or a cluster, and the environment of a worker."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -15,10 +12,9 @@ from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
 from headtohead.testing.tiny import tiny_config
+from launchers.conftest import ClusterStudy
 from made.study import own_positional
 
-if TYPE_CHECKING:
-    from .conftest import ClusterStudy
 OWN = {"positional": "own"}
 
 

@@ -1,20 +1,15 @@
 """Jobs through submitit: local processes on this machine, and a real Slurm if available."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from launchers.conftest import ClusterStudy
 from made.study import wait_for
-
-if TYPE_CHECKING:
-    from .conftest import ClusterStudy
 
 pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +83,44 @@ def plugin_of(**entries: Mapping[str, type]) -> object:
     return type("Plugin", (), hooks)()
 
 
+def plugin_file(body: str, family: str = "positional", name: str = "own", before: str = "") -> str:
+    """Return a plugin file with a class ``Own`` of a family, and the text ``before`` it."""
+    base = family.capitalize()
+    return f'''"""A plugin of a test."""
+import torch
+from headtohead.plugin import {base}, hookimpl
+{before}
+
+class Own({base}):
+    """An entry of a test."""
+
+{textwrap.indent(textwrap.dedent(body), "    ")}
+
+@hookimpl
+def register_{family}s():
+    return {{"{name}": Own}}
+'''
+
+
 def matches(line: str, pattern: str) -> bool:
     """Return whether a line is the pattern, in which ``*`` stands for any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), line) is not None
+
+
+LIMIT = """
+import os, resource, sys
+for word in sys.argv[1].split():
+    name, value = word.split("=")
+    resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (int(value), int(value)))
+# Python 3.11 would replace compiled modules by cut ones, which no later process can import.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def with_limits(command: Sequence[str], **limits: int) -> list[str]:
+    """Return a command that executes another one with limits, which are named as in the module ``resource``."""
+    return [sys.executable, "-c", LIMIT, " ".join(f"{name}={value}" for name, value in limits.items()), *command]
 
 
 @contextmanager
@@ -104,6 +142,31 @@ def read_only(folder: Path) -> Iterator[None]:
     with mounted(folder, "--bind", str(folder)):
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
         yield
+
+
+@contextmanager
+def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """Answer every request to a local server, and yield its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(OSError):
+                answer(self)
+            self.close_connection = True
+
+        do_POST = do_GET
+
+        def log_message(self, *arguments: object) -> None:
+            """Log nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
+        listening.daemon_threads = True
+        listening.handle_error = lambda request, address: None  # type: ignore[method-assign]
+        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_port}"
+        listening.shutdown()
+        thread.join()
 
 
 def moved(model: Any, scale: float = 0.3) -> Any:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 from headtohead import files
 from headtohead.storage import leases
 from headtohead.storage.stack import stack_folders
+from made import plugin_file
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -36,27 +38,17 @@ MARK = "STARTED_FOR_STUDY"
 """Environment variable of all processes that a study starts."""
 
 
-def own_positional(body: str, imports: str = "import torch") -> str:
+def own_positional(body: str, imports: str = "") -> str:
     """Return a plugin file with a positional encoding ``own``; ``body`` is executed in each worker at each call."""
-    lines = "\n            ".join(body.splitlines())
-    return f"""
-import multiprocessing
-import headtohead as h2h
-{imports}
+    hook = f"""calls = 0
 
-class Own(h2h.plugin.Positional):
-    calls = 0
-
-    def rotate(self, x, positions, role, layer):
-        if multiprocessing.parent_process() is not None:
-            Own.calls += self.training
-            {lines}
-        return x
-
-@h2h.plugin.hookimpl
-def register_positionals():
-    return {{"own": Own}}
+def rotate(self, x, positions, role, layer):
+    if multiprocessing.parent_process() is not None:
+        Own.calls += self.training
+{textwrap.indent(body, "        ")}
+    return x
 """
+    return plugin_file(hook, before=f"import multiprocessing\n{imports}")
 
 
 def on_evaluation(body: str) -> str:

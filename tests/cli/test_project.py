@@ -63,12 +63,8 @@ def test_python_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, mo
     file = project / "experiments" / "tiny.yaml"
     monkeypatch.setenv("H2H_CACHE", str(project / "cache"))
     monkeypatch.chdir(tmp_path)
-    assert h2h.plan(file).remaining == []
     assert list(h2h.results(file)["state"]) == ["DONE"]
-    assert h2h.write_report(file).html == project / "reports" / "tiny" / "index.html"
     assert h2h.write_report(project / "runs" / "tiny").html.is_relative_to(project / "reports")
-    result = h2h.run(file, tracking=False)
-    assert result.complete
     monkeypatch.chdir(project / "elsewhere")
     run = next((project / "runs" / "tiny").glob("*-s1-*")).name
     assert h2h.load(run).path.samefile(project / "runs" / "tiny" / run)

@@ -17,8 +17,9 @@ def reports_without_figures(without_figures: None) -> None:
 
 
 @pytest.fixture(autouse=True)
-def plugins_without_a_check(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train with a plugin file at once: the check of its code takes seconds, and has its own tests."""
+def prepared(request: pytest.FixtureRequest, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share prepared data, and train with a plugin file at once: the check of its code takes seconds."""
+    monkeypatch.setenv("H2H_CACHE", str(cache))
     if request.path.name != "test_plugin_checks.py":
         monkeypatch.setattr("headtohead.testing.checks.quick.check_plugins", lambda *arguments: None)
 

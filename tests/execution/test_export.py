@@ -23,9 +23,8 @@ FILES = {"README.md", "config.json", "manifest.json", "model.safetensors", "voca
 
 
 @pytest.fixture
-def run(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(undisturbed: Study) -> Path:
     """A finished run; its data are in the cache of the environment."""
-    monkeypatch.setenv("H2H_CACHE", str(undisturbed.cache))
     return undisturbed.directories()[0]
 
 

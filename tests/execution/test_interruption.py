@@ -17,6 +17,7 @@ from headtohead import files
 from headtohead.execution.reproduce import reproduce
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
+from made.fake_study import record_checksums
 from made.study import Study, wait_for
 
 EVERY_STEP = ("--set", "train.checkpoint_seconds=0")
@@ -114,10 +115,7 @@ def test_reproduce_repeats_a_run_to_the_last_bit_without_its_time_limit(finished
 
 
 @pytest.mark.slow
-def test_reproduce_reports_the_difference_of_weights(
-    finished: Study, record_checksums: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("H2H_CACHE", str(finished.cache))
+def test_reproduce_reports_the_difference_of_weights(finished: Study) -> None:
     path = finished.directories()[0]
     weights = load_file(path / "checkpoint.safetensors")
     weights["lm_head.bias"][0, 0] += 0.5

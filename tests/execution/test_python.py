@@ -14,9 +14,8 @@ from made.study import TINY, Study
 
 
 @pytest.fixture
-def loaded(undisturbed: Study, monkeypatch: pytest.MonkeyPatch) -> LoadedRun:
+def loaded(undisturbed: Study) -> LoadedRun:
     """A loaded run; its data are in the cache of the environment."""
-    monkeypatch.setenv("H2H_CACHE", str(undisturbed.cache))
     return h2h.load(undisturbed.directories()[0])
 
 
@@ -79,9 +78,8 @@ def test_the_hook_of_the_page_appends_each_evaluation(study: Study) -> None:
 
 
 def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progress(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("H2H_CACHE", str(cache))
     content = TINY | {"seeds": 1, "base": TINY["base"] | {"train": {"steps": 4, "batch_tokens": 128}}}
     with pytest.raises(h2h.HeadToHeadError, match="needs a name"):
         h2h.plan(content)
@@ -93,8 +91,7 @@ def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progre
     assert "report: " in output.out
 
 
-def test_a_loaded_run_decodes_like_its_evaluation(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+def test_a_loaded_run_decodes_like_its_evaluation(study: Study) -> None:
     task = {"dataset": "reverse", "split": "length", "longest": 4, "test_each": 3, "alphabet": 4}
     train = {"steps": 10, "lr": 0.05, "evaluate_every": 10}
     study.write(base={"data": task, "model": {"dropout": 0.0}, "train": train}, seeds=1, probes=["3 2 1"])

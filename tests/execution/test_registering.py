@@ -15,9 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_best_run_is_registered_and_translates_like_the_run(
-    finished: Study, tmp_path: Path, store_template: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Study, tmp_path: Path, store_template: Path
 ) -> None:
-    monkeypatch.setenv("H2H_CACHE", str(finished.cache))
     uri = f"sqlite:///{shutil.copyfile(store_template, tmp_path / 'mlflow.db')}"
     options = ("tiny.yaml", "--register", "toy")
     for version in (1, 2):

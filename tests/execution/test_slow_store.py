@@ -45,7 +45,6 @@ def shippers(study: Study) -> list[int]:
 def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     """Run the study with a store that never answers: the report is written first, and the command ends in time."""
     monkeypatch.setenv("H2H_TRACKING_SECONDS", str(SECONDS))
-    monkeypatch.setenv("H2H_CACHE", str(study.cache))
     monkeypatch.chdir(study.folder)
     messages: list[tuple[float, str]] = []
     api.run("tiny.yaml", workers=1, log=lambda line: messages.append((time.monotonic(), line)))

@@ -3,7 +3,6 @@
 import hashlib
 import pickle
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from headtohead import files
 from made import case_table
+from made.fake_study import record_checksums
 from made.study import Study, own_positional
 
 NAMED = """
@@ -75,9 +75,7 @@ def test_no_command_executes_code_from_a_study(received: Study, arguments: str, 
 
 
 @case_table("file", ["checkpoint.safetensors", "attention/maps.safetensors"], default=1)
-def test_pickles_in_place_of_tensors_are_refused(
-    received: Study, record_checksums: Callable[[Path], None], file: str
-) -> None:
+def test_pickles_in_place_of_tensors_are_refused(received: Study, file: str) -> None:
     run = received.directories()[0]
     marker = received.folder / "attacked"
     (run / file).parent.mkdir(exist_ok=True)

@@ -16,6 +16,7 @@ from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import data_config
+from made import refused
 
 
 def config(**fields: Any) -> DataConfig:
@@ -254,21 +255,16 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(
     assert len(list((tmp_path / "prepared").glob("[!.]*"))) == 1
 
 
-def test_an_unwritable_cache_is_named_in_the_message(tmp_path: Path) -> None:
+def test_an_unwritable_cache_and_a_full_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(
-        HeadToHeadError,
-        match=r"^cannot write to the cache folder '.*file/prepared'"
-        r": Not a directory; set H2H_CACHE to a writable folder",
-    ):
-        prepare(data_config(**TOY), tmp_path / "file")
+    line = refused(prepare, data_config(**TOY), tmp_path / "file")
+    assert line.startswith(f"cannot write to the cache folder '{tmp_path}/file/prepared': Not a directory; ")
 
-
-def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("headtohead.data.store.np.savez", full)
-    with pytest.raises(HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "):
-        prepare(data_config(**TOY), tmp_path)
+    assert ": No space left on device; set H2H_CACHE to a writable folder" in refused(
+        prepare, data_config(**TOY), tmp_path
+    )
     assert not list((tmp_path / "prepared").glob("[!.]*"))

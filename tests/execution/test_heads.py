@@ -84,18 +84,16 @@ def test_a_copy_without_masks_equals_its_model(data, style):
         assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), name
 
 
-def effect(role, layer, head, without, only):
-    return {"role": role, "layer": layer, "head": head, "without-one": {"loss": without}, "only-one": {"loss": only}}
-
-
 def test_metrics_of_a_role_are_the_mean_effect_and_the_best_single_head():
+    effects = {
+        ("cross", 0): [(0.1, 0.9), (0.3, 0.5)],
+        ("cross", 1): [(0.2, 0.1), (0.2, 0.7)],
+        ("encoder", 0): [(0.01, 0.04), (0.03, 0.02)],
+    }
     heads = [
-        effect("cross", 0, 0, 0.1, 0.9),
-        effect("cross", 0, 1, 0.3, 0.5),
-        effect("cross", 1, 0, 0.2, 0.1),
-        effect("cross", 1, 1, 0.2, 0.7),
-        effect("encoder", 0, 0, 0.01, 0.04),
-        effect("encoder", 0, 1, 0.03, 0.02),
+        {"role": role, "layer": layer, "head": head, "without-one": {"loss": without}, "only-one": {"loss": only}}
+        for (role, layer), own in effects.items()
+        for head, (without, only) in enumerate(own)
     ]
     assert head_metrics(heads) == pytest.approx(
         {

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-
-def loaded_by(*arguments: str) -> set[str]:
-    """Return the names of all modules that a call of h2h imports."""
-    code = (
-        "import sys\n"
-        "from headtohead.cli import main\n"
-        "main(sys.argv[1:], standalone_mode=False)\n"
-        "print('\\n', *sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines()[-1].split())
-
-
+CODE = """
+import sys
+from headtohead.cli import main
+main(sys.argv[1:], standalone_mode=False)
+print("\\n", *sys.modules)
+"""
 TINY = """
 question: q
 base: {data: {dataset: toy-grammar, size: 400}, train: {epochs: 1}}
@@ -47,7 +40,9 @@ def test_a_command_imports_no_heavy_package_that_it_does_not_use(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("tiny.yaml").write_text(TINY)
-    assert loaded_by(*arguments.split()) & heavy == set()
+    command = [sys.executable, "-c", CODE, *arguments.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {*done.stdout.splitlines()[-1].split()} & heavy == set()
 
 
 @pytest.mark.slow

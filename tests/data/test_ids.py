@@ -217,6 +217,12 @@ def test_limits_remove_the_rarest_words_and_no_boundary_token(
 NAMES = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
 
 
+def test_words_are_ordered_by_frequency_then_alphabetically() -> None:
+    vocabulary = count_words([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]], VocabularyConfig())
+    assert vocabulary.words == [*SPECIALS, "c", "b", "a", "z", "é"]
+    assert (PAD, UNK, SOS, EOS) == (0, 1, 2, 3)
+
+
 def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
     vocabulary = count_words([["a", "<eos>", "<pad>"]], VocabularyConfig())
     assert vocabulary.words == [*SPECIALS, "a"]

@@ -74,17 +74,13 @@ def byte_level(lines: list[str], path: Path) -> Path:
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prepare data in this process; the study prepares them in a child process."""
+def folder(lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of pairs and a tokenizer; data are prepared in this process, except for the study."""
 
     def call(subject: str, function: str, *arguments: Any) -> None:
         preparing.prepare_and_save(*json.loads(json.dumps(arguments)))
 
     monkeypatch.setattr(preparing, "call_in_child", call)
-
-
-@pytest.fixture
-def folder(lines: list[str], tmp_path: Path) -> Path:
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     word_piece(lines, tmp_path / "tokenizer.json")
     return tmp_path
@@ -103,7 +99,6 @@ def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any)
     return resolve({"data": data, "train": {"steps": 1}}, current()).data
 
 
-@pytest.mark.usefixtures("in_process")
 def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     original = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -123,7 +118,6 @@ def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> N
             assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
 
 
-@pytest.mark.usefixtures("in_process")
 def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
     byte_level(lines, folder / "bytes.json")
     data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
@@ -133,7 +127,6 @@ def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: 
     assert not any("cannot reproduce" in note for note in data.record["notes"])
 
 
-@pytest.mark.usefixtures("in_process")
 def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: Path) -> None:
     data = prepare(configuration(folder), cache)
     test, decode = data.splits["test"], data.target_vocabulary.decode
@@ -150,7 +143,6 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     assert changed > 0
 
 
-@pytest.mark.usefixtures("in_process")
 def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
     def hashed(name: str) -> str:
         config = configuration(folder, name)
@@ -164,7 +156,6 @@ def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, l
     assert hashed("tokenizer.json") != first
 
 
-@pytest.mark.usefixtures("in_process")
 def test_named_special_tokens_are_used(folder: Path, lines: list[str], cache: Path) -> None:
     word_piece(lines, folder / "named.json", ["[UNK]", "NOTHING", "BEGIN", "END"])
     names = {"pad": "NOTHING", "bos": "BEGIN", "eos": "END"}
@@ -204,6 +195,7 @@ def test_wrong_files_and_names_are_errors(
 def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     folder: Path, cache: Path, h2h_here: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()
     vocabulary = {"file": "tokenizer.json", "shared": True}
     data = {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2], "vocabulary": vocabulary}
     study = Study(folder, cache, h2h_here, TINY | {"base": TINY["base"] | {"data": data}})

@@ -14,21 +14,6 @@ NOTEBOOKS = ("compare", "python")
 MAX_BYTES = 200_000
 
 
-def run(name: str, folder: Path, patch: pytest.MonkeyPatch) -> Any:
-    """Return the executed notebook: every cell in a kernel of its own, in an empty folder."""
-    notebook = nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)
-    patch.setenv("H2H_CACHE", str(folder / "cache"))
-    patch.setenv("IPYTHONDIR", str(folder / "ipython"))
-    patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
-    patch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
-    for variable in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
-        patch.delenv(variable, raising=False)
-    resources = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, timeout=240, kernel_name="python3", allow_errors=True, resources=resources)
-    client.execute(env=dict(os.environ))
-    return notebook
-
-
 def code_cells(notebook: Any) -> list[Any]:
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
@@ -61,7 +46,16 @@ def test_stored_outputs_are_small_and_free_of_errors_and_folders(name: str) -> N
 def test_a_new_execution_has_no_errors_and_the_stored_kinds_of_output(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executed = run(name, tmp_path, monkeypatch)
+    executed = nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)
+    folders = {"H2H_CACHE": "cache", "IPYTHONDIR": "ipython", "JUPYTER_RUNTIME_DIR": "runtime"}
+    for variable, folder in folders.items():
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    for variable in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(variable, raising=False)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    client = NotebookClient(executed, timeout=240, kernel_name="python3", allow_errors=True, resources=resources)
+    client.execute(env=dict(os.environ))
     outputs = [output for cell in code_cells(executed) for output in cell.outputs]
     assert [output for output in outputs if output.output_type == "error"] == []
     progress = "".join(output["text"] for output in outputs if output.get("name") == "stderr")

@@ -13,13 +13,6 @@ from made import case_table
 from made.fake_study import record_checksums
 from made.study import Study, own_positional
 
-NAMED = """
-import pathlib
-import headtohead as h2h
-
-pathlib.Path({marker!r}).touch()
-"""
-
 
 class Payload:
     """Create a file when it is unpickled."""
@@ -41,7 +34,7 @@ def received(finished: Study) -> Study:
     assert marker.exists(), "the attack itself must work"
     marker.unlink()
     named = study.folder / "named.py"
-    named.write_text(NAMED.format(marker=str(marker)))
+    named.write_text(f"import pathlib\npathlib.Path({str(marker)!r}).touch()\n")
     planned = [study.experiment / ".reproduced" / path.name for path in study.directories()]
     for folder in (study.experiment, *study.directories(), *planned):
         folder.mkdir(parents=True, exist_ok=True)

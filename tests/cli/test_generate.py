@@ -1,10 +1,8 @@
 """h2h generate, greedy and by beam search, on trained runs."""
 
-import json
-
 import pytest
 
-from headtohead import HeadToHeadError
+from headtohead import HeadToHeadError, files
 from headtohead.execution.loaded import load
 from headtohead.schema.run_config import BeamConfig
 from made import error_line
@@ -47,11 +45,8 @@ def hypotheses(path):
 
 
 def test_results_record_the_decoding(run_of):
-    records = [
-        json.loads((run_of(decode) / "results.json").read_text("utf-8"))["decoding"]
-        for decode in ("greedy", "beam", "non-autoregressive")
-    ]
-    assert records == [
+    decodings = ("greedy", "beam", "non-autoregressive")
+    assert [files.read_json(run_of(decode) / "results.json")["decoding"] for decode in decodings] == [
         {"decode": "greedy", "max_length": 9},
         {"decode": "beam", "max_length": 9, "size": 4, "length_penalty": 0.6},
         {"decode": "non-autoregressive"},

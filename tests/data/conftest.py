@@ -6,11 +6,9 @@ import pytest
 
 from headtohead.plugins.dataset import Corpus, Pair
 
-MakeCorpus = Callable[..., Corpus]
-
 
 @pytest.fixture
-def make_corpus() -> MakeCorpus:
+def make_corpus() -> Callable[..., Corpus]:
     """Build a corpus of (source, target), (source, target, group) or (source, target, group, split)."""
 
     def make(*rows: tuple[str, ...]) -> Corpus:

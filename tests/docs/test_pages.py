@@ -111,8 +111,7 @@ def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
 
 
 def test_pages_hold_sample_experiments() -> None:
-    expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
-    assert expected <= {page for page, _ in samples()}
+    assert "docs/how-to/own-plugin.md" in {page for page, _ in samples()}
     designs = [yaml.safe_load(body) for page, body in samples() if page == "docs/how-to/design-an-experiment.md"]
     assert {key for content in designs for block in content["design"] for key in block} == set(DesignBlock.model_fields)
     assert any("contrasts" in content for content in designs)

@@ -43,10 +43,6 @@ class Warm(Study):
         return error_line(self.h2h("plan", str(self.file), *arguments, code=2))
 
 
-def record(run: Path) -> Any:
-    return files.read_json(run / "run.json")
-
-
 @pytest.fixture
 def warm(finished: Study) -> Warm:
     content = TINY | {"base": TINY["base"] | {"train": TINY["base"]["train"] | {"steps": 4, "evaluate_every": 2}}}
@@ -69,8 +65,9 @@ def test_records_and_report_name_the_run_and_the_hash_of_its_weights(warm: Warm)
     warm.run()
     sha256 = files.read_json(warm.source / "status.json")["files"]["checkpoint.safetensors"]
     expected = {"run": f"tiny/{warm.source.name}", "weights": sha256}
-    assert [record(run)["config"]["init_from"] for run in warm.directories()] == [expected, expected]
-    assert "init_from" not in record(warm.source)["config"]
+    records = [files.read_json(run / "run.json")["config"] for run in warm.directories()]
+    assert [config["init_from"] for config in records] == [expected, expected]
+    assert "init_from" not in files.read_json(warm.source / "run.json")["config"]
     tracked = TrackedStudy.read(warm.experiment).runs()[0]
     logged = parameters(tracked.record)
     assert (logged["init_from.run"], logged["init_from.weights"]) == (expected["run"], sha256)
@@ -113,7 +110,7 @@ def test_random_and_loaded_weights_are_an_axis(warm: Warm) -> None:
     losses = [[warm.scores()[run.name]["valid/loss"] for run in runs] for runs in (cold, loaded)]
     assert max(losses[1]) < min(losses[0]) - 0.1
     assert len(stack_folders(warm.experiment)) == 2
-    hashes = {record(run)["run_hash"] for run in warm.directories()}
+    hashes = {files.read_json(run / "run.json")["run_hash"] for run in warm.directories()}
     assert len(hashes) == 4
 
 

@@ -54,10 +54,6 @@ def length(number: object) -> str:
     return f"Content-Length: {number}"
 
 
-def silence(handler: BaseHTTPRequestHandler) -> None:
-    time.sleep(1.5)
-
-
 BLOCK = b"a\tb\n" * 16_000
 CASES = [
     ("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
@@ -69,7 +65,7 @@ CASES = [
         response(ROWS, length(len(ROWS) + 7)),
         f"{len(ROWS)} of {len(ROWS) + 7} bytes were received; run the command again",
     ),
-    ("slow", "silent", "x.tsv", silence, "timed out" + OFFLINE),
+    ("slow", "silent", "x.tsv", lambda handler: time.sleep(1.5), "timed out" + OFFLINE),
     (
         "redirect",
         "file",

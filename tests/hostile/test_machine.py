@@ -25,9 +25,6 @@ from headtohead.storage.objects import worker_plugins
 from made import case_table, kind_table, read_only, with_limits
 from made.study import TINY, Completed, Study, on_evaluation, wait_for
 
-Command = Callable[..., Completed]
-
-MB = 2**20
 RUN = ("run", "study.yaml", "--no-tracking", "--workers", "2")
 
 
@@ -39,7 +36,7 @@ Case = tuple[str, str, tuple[str, ...], int, str, dict[str, int], str]
 The runs are finished before, unless the process has limits and the command succeeds.
 """
 CASES: tuple[Case, ...] = (
-    ("limit", "400-mb", RUN, 2, f"free memory or raise ulimit -v, {SAME}", {"AS": 400 * MB}, ""),
+    ("limit", "400-mb", RUN, 2, f"free memory or raise ulimit -v, {SAME}", {"AS": 400 * 2**20}, ""),
     ("folder", "read-only-status", ("status", "study.yaml"), 0, "2 DONE", {}, "runs"),
     ("folder", "read-only-run", RUN, 2, "cannot write to 'runs/study' (Read-only file system)", {}, "runs"),
     ("limit", "64-open-files", RUN, 0, DONE, {"NOFILE": 64}, ""),
@@ -52,7 +49,7 @@ CONTENT: dict[str, Any] = TINY | {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, cache: Path) -> Study:
+def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Callable[..., Completed], cache: Path) -> Study:
     """A study with two finished runs."""
     made = Study(tmp_path_factory.mktemp("finished"), cache, h2h_here, CONTENT, "study")
     made.write()

@@ -18,7 +18,6 @@ from made import kind_table
 from made.fake_study import edit
 from made.study import TINY, Completed, Study
 
-Command = Callable[..., Completed]
 Tensors = dict[str, Tensor]
 State = dict[str, Any]
 WEIGHT = "model/lm_head.weight"
@@ -140,7 +139,7 @@ def test_a_killed_process_leaves_two_intact_resume_points(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
-    tmp_path: Path, cache: Path, h2h_here: Command, without_figures: None
+    tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed], without_figures: None
 ) -> None:
     train = {"steps": 6, "batch_tokens": 128, "evaluate_every": 3}
     content = TINY | {"base": TINY["base"] | {"train": train, "evaluate": {"test_limit": 8, "max_length": 6}}}

@@ -65,6 +65,9 @@ def check_terminal(text: str, marker: str) -> None:
     assert r"\x1b[31m\x07\x08\x9b2J\x7f" in text
 
 
+ARTIFACT = re.compile(r"get-artifact\?path=(figures/\w+\.svg|images/[\w~%-]+\.png)&run_uuid=\w+")
+
+
 def check_page(page: str, marker: str, scripts: int = 0) -> None:
     """Check that HTML executes no planted script, loads nothing, has no unsafe link and shows the text."""
     found = Page(page)
@@ -74,8 +77,8 @@ def check_page(page: str, marker: str, scripts: int = 0) -> None:
     executed = [tag for tag, values in found.elements if tag == "script" and values.get("type") != "application/json"]
     assert len(executed) == scripts
     for tag, values in found.elements:
-        if tag == "img" and re.fullmatch(r"get-artifact\?path=figures/\w+\.svg&run_uuid=\w+", values.get("src") or ""):
-            continue  # a figure of the study in MLflow's note
+        if tag == "img" and ARTIFACT.fullmatch(values.get("src") or ""):
+            continue  # a figure of the study or a map of the run in MLflow's note
         assert tag not in {"img", "iframe", "object", "embed", "base", "form"}, values
         assert not [name for name in values if name.startswith("on")], values
         assert not values.get("src"), values

@@ -8,12 +8,14 @@ import os
 import pickle
 import re
 import signal
+import sqlite3
 import struct
 import subprocess
 import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +204,31 @@ def assert_in_wandb(folder: Path) -> None:
         assert found[f"{record['title']}, seed {record['seed']}"] == recorded(run)
 
 
+def assert_in_trackio(folder: Path) -> None:
+    runs = sorted(path.parent for path in folder.glob("*/run.json"))
+    file = (folder.parent.parent / "trackio" / f"{folder.name}.db").as_uri()
+    with closing(sqlite3.connect(f"{file}?mode=ro", uri=True)) as database:
+        for run in runs:
+            query = "SELECT step, metrics FROM metrics WHERE run_name = ? ORDER BY id"
+            history, state = dict[str, list[tuple[int, float]]](), ""
+            for step, values in database.execute(query, (run.name,)):
+                line = json.loads(values)
+                state = line.pop("state", "")
+                for name, value in line.items():
+                    history.setdefault(name, []).append((step, value))
+            expected, results = recorded(run), RunDirectory(run).final_metrics
+            last = max(points[-1][0] for points in expected.values())
+            finals = {n: [(last, v)] for n, v in results.items() if n not in expected and v is not None}
+            assert (history, state) == (expected | finals, "DONE")
+        (names,) = database.execute("SELECT count(DISTINCT run_id) FROM metrics").fetchone()
+    assert names == len(runs)
+
+
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("TRACKIO_DIR", raising=False)
 
 
 @pytest.mark.slow
@@ -285,20 +308,27 @@ Shipper(Path(sys.argv[1]), sys.argv[3]).ship()
 """
 
 
+CHECKS = {"tensorboard": assert_logged, "trackio": assert_in_trackio, "wandb": assert_in_wandb}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 20])
-@pytest.mark.parametrize("logger", ["tensorboard", "wandb"])
+@pytest.mark.parametrize("logger", CHECKS)
 def test_a_killed_shipper_repeats_no_step(
     logger: str, call: int, make_experiment: MakeExperiment, offline: None
 ) -> None:
+    pytest.importorskip(logger)
     folder = make_experiment(axes=AXES, seeds=(1, 2))
     # Without the service of W&B in this process.
     environment = {name: value for name, value in os.environ.items() if name != "WANDB_SERVICE"}
     command = [sys.executable, "-c", SLOW, str(folder), str(call), logger]
     killed = subprocess.run(command, env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert ship(folder, logger=logger).failures == []
-    (assert_logged if logger == "tensorboard" else assert_in_wandb)(folder)
+    command = [sys.executable, "-m", "headtohead.cli", "sync", folder.name, "--logger", logger]
+    for _ in range(2):
+        subprocess.run(command, cwd=folder.parent.parent, env=environment, check=True)
+        CHECKS[logger](folder)
+        (folder / ".loggers" / f"{logger}.json").unlink()  # now every run begins again
 
 
 @pytest.mark.slow

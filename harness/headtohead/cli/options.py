@@ -84,7 +84,7 @@ logger_option: Decorator = click.option(
     "loggers",
     multiple=True,
     metavar="NAME",
-    help="Also log to this tracker: tensorboard, wandb, or a plugin's. Repeatable.",
+    help="Also log to this tracker: tensorboard, trackio, wandb, or a plugin's. Repeatable.",
 )
 
 

@@ -120,6 +120,7 @@ BUILT_IN = (
     "headtohead_plugins.launchers.slurm",
     "headtohead_plugins.loggers.tensorboard",
     "headtohead_plugins.loggers.wandb",
+    "headtohead_plugins.loggers.trackio",
 )
 
 FAMILY_BASES = {

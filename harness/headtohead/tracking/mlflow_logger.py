@@ -105,7 +105,8 @@ class MlflowLogger(Logger):
             tags, images = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
         client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
-        self.figures = "\n".join(run_page.image(name, path, self.run_id) for name, path in images.items())
+        figures = (f"{name}:\n\n{run_page.image(name, path, self.run_id)}" for name, path in images.items())
+        self.figures = "\n\n".join(figures)
         self._send(state, status.reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 

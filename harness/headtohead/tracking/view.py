@@ -139,7 +139,7 @@ def _state(
     columns += [*(f"metrics.`{metric}`" for metric in metrics), "tags.`h2h.state`", "attributes.`Duration`"]
     mode, key, values = group or ("", "", ())
     state: dict[str, Any] = {"datasetsFilter": [], "columnOrder": columns, "runsPinned": [], "runsHidden": []}
-    state |= {"columnWidths": {}, "runsExpanded": {}, "runsVisibilityMap": {}, "runListHidden": False}
+    state |= {"columnWidths": {columns[0]: 150}, "runsExpanded": {}, "runsVisibilityMap": {}, "runListHidden": False}
     state |= {"startTime": "ALL", "lifecycleFilter": "Active", "modelVersionFilter": "All Runs"}
     state |= {"searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True, "selectedColumns": columns}
     state |= {"runsHiddenMode": "SHOW_ALL", "viewMaximized": False, "autoRefreshEnabled": True}

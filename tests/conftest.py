@@ -10,7 +10,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from types import ModuleType
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -211,6 +213,22 @@ def made() -> ModuleType:
     from made import fake_study
 
     return fake_study
+
+
+@pytest.fixture
+def analysed(made: ModuleType, tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that writes a study without maps, with the options of `made.Study`, and returns its analysis.
+
+    ``allow_partial`` is an option of the analysis.
+    """
+    from headtohead.analysis.study import Analysis
+    from headtohead.storage.frames import load_frames
+
+    def analyse(allow_partial: bool = False, **options: Any) -> Analysis:
+        folder = made.write_study(Path(mkdtemp(dir=tmp_path)), made.Study(**{"maps": False} | options))
+        return Analysis(load_frames(folder), allow_partial=allow_partial)
+
+    return analyse
 
 
 @pytest.fixture(scope="session")

@@ -22,26 +22,13 @@ def naive(weights):
     return sum(entropies) / len(entropies), sum(distances) / len(distances)
 
 
-def test_both_numbers_agree_with_their_definition_for_every_head():
-    weights = np.random.default_rng(1).dirichlet(np.ones(7), size=(2, 3, 5))
-    entropies, distances = entropy(weights), mean_distance(weights)
-    assert entropies.shape == distances.shape == (2, 3)
-    for layer in range(2):
-        for head in range(3):
-            expected = naive(weights[layer, head])
-            assert entropies[layer, head] == pytest.approx(expected[0])
-            assert distances[layer, head] == pytest.approx(expected[1])
-
-
-def test_signed_maps_are_described_by_their_magnitudes():
-    weights = np.random.default_rng(2).normal(size=(4, 6))
-    assert entropy(weights) == pytest.approx(naive(weights)[0])
-    assert entropy(-weights) == entropy(weights)
-
-
-def test_fully_masked_queries_are_omitted():
-    weights = np.array([[0.0, 0.0], [0.5, 0.5]])
-    assert entropy(weights) == pytest.approx(math.log(2))
+@pytest.mark.parametrize("signed", [False, True])
+def test_both_numbers_agree_with_their_definition_for_every_head_without_fully_masked_queries(signed):
+    generator = np.random.default_rng(1)
+    weights = generator.normal(size=(2, 3, 5, 7)) if signed else generator.dirichlet(np.ones(7), size=(2, 3, 5))
+    weights[1, 2, 4] = 0.0
+    expected = np.array([[naive(weights[layer, head]) for head in range(3)] for layer in range(2)])
+    assert np.stack([entropy(weights), mean_distance(weights)], axis=-1) == pytest.approx(expected)
     assert np.isnan(entropy(np.zeros((3, 3))))
 
 

@@ -1,15 +1,12 @@
 """Comparisons with the best, against loops over scipy's tests."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.study import Analysis
 from headtohead.statistics.best import compare_with_best
-from headtohead.storage.frames import load_frames
 
 
 @pytest.fixture
@@ -19,12 +16,17 @@ def scores() -> np.ndarray:
 
 
 def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_number(scores: np.ndarray) -> None:
-    for own, found in enumerate(compare_with_best(scores)):
-        others = [row for index, row in enumerate(scores) if index != own]
-        p = min(stats.ttest_rel(row, scores[own], alternative="greater").pvalue for row in others)
-        assert found.worse_p == pytest.approx(min(1.0, 3 * p))
-        assert math.isnan(found.equivalence_p)
     assert [found.is_worse for found in compare_with_best(scores)] == [False, False, True, True]
+    assert all(math.isnan(found.equivalence_p) for found in compare_with_best(scores))
+    missing = scores.copy()
+    missing[2, 4] = np.nan  # leaves its seed out of the comparisons of this variant only
+    for values in (scores, missing):
+        for own, found in enumerate(compare_with_best(values)):
+            p_values = []
+            for row in np.delete(values, own, axis=0):
+                known = np.isfinite(row - values[own])
+                p_values.append(stats.ttest_rel(row[known], values[own][known], alternative="greater").pvalue)
+            assert found.worse_p == pytest.approx(min(1.0, 3 * min(p_values)))
 
 
 def test_equivalence_p_is_the_largest_one_sided_p_that_another_variant_is_better_adjusted_by_holm(
@@ -48,16 +50,6 @@ def test_equivalence_p_is_the_largest_one_sided_p_that_another_variant_is_better
     assert [row.is_equivalent for row in found] == [True, True, False, False]
 
 
-def test_missing_scores_leave_their_seed_out_of_the_comparisons_of_that_variant_only(scores: np.ndarray) -> None:
-    scores[2, 4] = np.nan
-    for own, found in enumerate(compare_with_best(scores)):
-        p_values = []
-        for row in np.delete(scores, own, axis=0):
-            known = np.isfinite(row - scores[own])
-            p_values.append(stats.ttest_rel(row[known], scores[own][known], alternative="greater").pvalue)
-        assert found.worse_p == pytest.approx(min(1.0, 3 * min(p_values)))
-
-
 def test_for_losses_the_lowest_is_the_best(scores: np.ndarray) -> None:
     higher = compare_with_best(scores, margin=0.05)
     lower = compare_with_best(1 - scores, margin=0.05, higher_is_better=False)
@@ -71,22 +63,15 @@ def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None
     assert [row.equivalence_p for row in found] == [2 * 0.5**6] * 2
 
 
-def test_no_variant_is_best_while_one_is_not_ranked(made, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("states", "reason"), [({}, ""), ({("rotary", 1): "DIVERGED"}, "not all variants are ranked")], ids=str
+)
+def test_no_variant_is_best_while_one_is_not_ranked(analysed, states, reason) -> None:
     """The variant with a diverged seed could be the best."""
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none"]},
-        seeds=(1, 2, 3, 4, 5, 6),
-        score=lambda axes, seed: (
-            {"sinusoidal": 0.6, "rotary": 0.9, "none": 0.1}[axes["positional"]]
-            + 0.001 * math.sin(7 * seed + len(axes["positional"]))
-        ),
-        maps=False,
-    )
-    folder = made.write_study(tmp_path, study)
-    frames = load_frames(folder)
-    assert Analysis(frames).best.slugs
-    run = frames.rows("rotary").index[0]
-    runs = frames.runs.copy()
-    runs.loc[run, ["state", frames.record.metrics.primary]] = ["DIVERGED", math.nan]
-    found = Analysis(replace(frames, runs=runs)).best
-    assert (found.slugs, found.reason) == (frozenset(), "not all variants are ranked")
+    means = {"sinusoidal": 0.6, "rotary": 0.9, "none": 0.1}
+    found = analysed(
+        axes={"positional": [*means]},
+        score=lambda axes, seed: means[axes["positional"]] + 0.001 * math.sin(7 * seed + len(axes["positional"])),
+        states=states,
+    ).best
+    assert (bool(found.slugs), found.reason) == (not reason, reason)

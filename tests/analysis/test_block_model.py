@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from headtohead.statistics.block_model import block_model, larger_deviations, prior_degrees
 from headtohead.statistics.paired_tests import paired
@@ -47,21 +46,6 @@ def test_two_variants_have_the_paired_t_test() -> None:
     assert model is not None
     moderated = model.moderated(found, 2.0)
     assert dataclasses.astuple(moderated) == pytest.approx(dataclasses.astuple(found))
-
-
-def test_the_moderated_variance_is_the_weighted_mean_of_both_variances() -> None:
-    scores = np.random.default_rng(1).normal(size=(5, 6))
-    model, found = block_model(scores), paired(scores[1], scores[0])
-    assert model is not None
-    residuals = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
-    common = 2 * (residuals**2).sum() / 20
-    own = (scores[1] - scores[0]).var(ddof=1)
-    degrees = model.prior + 5
-    moderated = model.moderated(found, 2.0)
-    assert moderated.degrees == pytest.approx(degrees)
-    assert moderated.error == pytest.approx(math.sqrt((model.prior * common + 5 * own) / degrees / 6))
-    assert moderated.p == pytest.approx(2 * stats.t.sf(abs(found.mean) / moderated.error, degrees))
-    assert moderated.paired_p == found.p
 
 
 @pytest.mark.parametrize(("factor", "rate"), [(1.0, (0.06, 0.11)), (4.0, (0.93, 1.0))])

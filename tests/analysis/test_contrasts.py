@@ -1,5 +1,4 @@
 import itertools
-import json
 import math
 import random
 import statistics
@@ -49,19 +48,12 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     assert found.verdict == "worse"
 
 
-def write_margin(folder, value, late=False):
-    file = folder / "experiment.json"
-    record = json.loads(file.read_text())
-    record["margins"] = {METRIC: {"value": value, "since": "2026-01-05T10:00:00Z", "late": late}}
-    file.write_text(json.dumps(record))
-    return load_frames(folder)
-
-
-def test_small_differences_are_within_a_margin_even_if_their_direction_is_detected(made, tmp_path):
-    folder = made.write_study(tmp_path, made.Study(maps=False))
-    plain = by_name(Analysis(load_frames(folder), METRIC).families.factors)
+def test_small_differences_are_within_a_margin_even_if_their_direction_is_detected(analysed):
+    plain, found, late = (
+        by_name(analysed(margin=margin, late=late).families.factors)
+        for margin, late in ((None, False), (0.05, False), (0.05, True))
+    )
     assert {contrast.size for contrast in plain.values()} == {None}
-    found = by_name(Analysis(write_margin(folder, 0.05), METRIC).families.factors)
     attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
     assert (attention.verdict, attention.reason) == ("undetected, within", None)
     assert attention.size_text == "within the margin of 0.050"
@@ -72,44 +64,41 @@ def test_small_differences_are_within_a_margin_even_if_their_direction_is_detect
         test = contrast.judgement.size_test
         inside = test.interval.low > -0.05 and test.interval.high < 0.05
         assert inside == (contrast.size == "within")
-    late = by_name(Analysis(write_margin(folder, 0.05, late=True), METRIC).families.factors)
     text = late["attention: independent-heads − split-heads"].size_text
     assert text == "within the margin of 0.050 (margin set after results existed)"
 
 
-def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_path):
+def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
     def score(axes, seed):
         lost = 0.06 if axes["masking"] == "causal" else 0.0
         return 0.5 + 0.01 * seed - lost * (1 + 0.1 * seed) * (axes["positional"] != "none")
 
-    study = made.Study(
+    analysis = analysed(
         axes={"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]},
         equal_to={"none-causal": "none-padding-causal"},
         score=score,
-        maps=False,
     )
-    frames = load_frames(made.write_study(tmp_path, study))
-    found = by_name(Analysis(frames, METRIC).families.factors)["masking: causal − padding-causal"]
+    found = by_name(analysis.families.factors)["masking: causal − padding-causal"]
     weights = {}
     for positional in ("sinusoidal", "rotary"):
         weights |= {f"{positional}-causal": 0.5, f"{positional}-padding-causal": -0.5}
-    expected = expected_test(scores_of(frames, METRIC), weights)
+    expected = expected_test(scores_of(analysis.frames, METRIC), weights)
     assert (found.paired.mean, found.paired.error) == pytest.approx((expected.mean, expected.error))
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
     assert len(found.pairs) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"
 
 
-def test_a_contrast_of_the_same_runs_is_counted_once(made, tmp_path):
-    def score(axes, seed):
-        return 0.5 + {"sinusoidal": 0.0, "rotary": 0.01, "none": 0.02, "alibi": 0.01}[axes["positional"]] * (
-            1 + seed % 3
-        )
-
-    study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]}, score=score, maps=False)
-    without = Analysis(load_frames(made.write_study(tmp_path / "without", study)), METRIC).families.variants
-    study = replace(study, equal_to={"alibi": "rotary"})
-    family = Analysis(load_frames(made.write_study(tmp_path / "with", study)), METRIC).families.variants
+def test_a_contrast_of_the_same_runs_is_counted_once(analysed):
+    effects = {"sinusoidal": 0.0, "rotary": 0.01, "none": 0.02, "alibi": 0.01}
+    without, family = (
+        analysed(
+            axes={"positional": [*effects]},
+            score=lambda axes, seed: 0.5 + effects[axes["positional"]] * (1 + seed % 3),
+            equal_to=equal_to,
+        ).families.variants
+        for equal_to in ({}, {"alibi": "rotary"})
+    )
     assert (without.tested, family.tested) == (3, 2)
     found = by_name(family)
     rotary, alibi = found["rotary − baseline"], found["alibi − baseline"]
@@ -151,13 +140,11 @@ def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
     assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
 
 
-def test_different_label_smoothing_makes_only_training_losses_incomparable(made, tmp_path):
-    study = made.Study(
+def test_different_label_smoothing_makes_only_training_losses_incomparable(analysed):
+    frames = analysed(
         axes={"train.label_smoothing": [0.0, 0.1]},
         config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
-        maps=False,
-    )
-    frames = load_frames(made.write_study(tmp_path, study))
+    ).frames
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
         (contrast,) = Analysis(frames, metric).families.variants.contrasts
         left = frames.scores(contrast.left, metric)
@@ -174,15 +161,12 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(made,
     assert contrast.reason == "losses are not comparable: labels differ"
 
 
-def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
-    study = made.Study(
+def test_scores_of_different_language_pairs_are_not_comparable(analysed):
+    families = analysed(
         axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]},
         run_data=lambda axes, seed: {"languages": axes["data.pair"].split("-")},
-        maps=False,
-    )
-    frames = load_frames(made.write_study(tmp_path, study))
-    both = Analysis(frames, METRIC).families.variants, Analysis(frames, METRIC).families.factors
-    assert {c.name: c.reason for family in both for c in family.contrasts} == {
+    ).families
+    assert {c.name: c.reason for family in (families.variants, families.factors) for c in family.contrasts} == {
         "eng-spa · rotary − baseline": None,
         "eng-fra · sinusoidal − baseline": OTHER_DATA,
         "eng-fra · rotary − baseline": OTHER_DATA,
@@ -191,9 +175,8 @@ def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
     }
 
 
-def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
-    frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
-    family = Analysis(frames, METRIC).families.variants
+def test_a_single_seed_gives_a_difference_and_no_verdict(analysed):
+    family = analysed(seeds=(1,)).families.variants
     assert family.tested == 0
     for contrast in family.contrasts:
         assert math.isnan(contrast.judgement.holm_p)
@@ -201,13 +184,9 @@ def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
         assert contrast.reason == "one seed: no test"
 
 
-def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path):
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none"]},
-        maps=False,
-        score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
-    )
-    found = by_name(Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).families.factors)
+def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(analysed):
+    axes = {"positional": ["sinusoidal", "rotary", "none"]}
+    found = by_name(analysed(axes=axes, score=lambda axes, seed: float(axes["positional"] != "none")).families.factors)
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
     assert constant.verdict == "no verdict"
@@ -217,14 +196,13 @@ def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path
 
 
 @pytest.mark.slow
-def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
-    under = Analysis(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
+def test_the_upper_bound_is_checked_without_padding(analysed):
+    under = analysed()
     assert set(under.upper_bound_verdicts.values()) == {"within the upper bound"}
     assert len(under.upper_bound_verdicts) == 4
     # the batched score 0.5 is below 0.53, and the unpadded score of the same model is 0.56
-    leaking = made.Study(maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9)
-    over = Analysis(load_frames(made.write_study(tmp_path / "b", leaking))).upper_bound_verdicts
-    assert over == {
+    over = analysed(score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9)
+    assert over.upper_bound_verdicts == {
         "none-split-heads-padding-causal": "within the upper bound",
         "none-split-heads-causal": "exceeds the upper bound: suspect",
         "none-independent-heads-padding-causal": "within the upper bound",
@@ -232,19 +210,18 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     }
 
 
-def test_the_upper_bound_holds_for_metrics_of_the_same_counts(made, tmp_path):
-    study = made.Study(maps=False, seeds=(1,), score=lambda axes, seed: 0.9)
-    frames = load_frames(made.write_study(tmp_path, study))
-    exact, log_error = (Analysis(frames, metric) for metric in ("test/exact_match", "test/log_error"))
+def test_the_upper_bound_holds_for_metrics_of_the_same_counts(made, analysed):
+    exact = analysed(seeds=(1,), score=lambda axes, seed: 0.9)
+    log_error = Analysis(exact.frames, "test/log_error")
     assert log_error.upper_bound == made.CEILING
     assert log_error.upper_bound_verdicts == exact.upper_bound_verdicts
     assert set(exact.upper_bound_verdicts.values()) == {"exceeds the upper bound: suspect"}
-    assert Analysis(frames, "test/bleu").upper_bound is None
+    assert Analysis(exact.frames, "test/bleu").upper_bound is None
 
 
-def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
+def test_the_upper_bound_is_that_of_the_scored_sentences(made, analysed):
     """Other sentences have another bound: a part of the test set, or the test set of another split."""
-    frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))
+    frames = analysed(seeds=(1,)).frames
     checked = Analysis(frames).upper_bound_verdicts
     other = next(iter(checked))
     runs = frames.runs.copy()
@@ -257,8 +234,8 @@ def test_the_upper_bound_is_that_of_the_scored_sentences(made, tmp_path):
         assert Analysis(frames).upper_bound == bound
 
 
-def test_no_upper_bound_is_stated_for_decoders_alone(made, tmp_path):
-    frames = load_frames(made.write_study(tmp_path, made.Study(maps=False, seeds=(1,))))
+def test_no_upper_bound_is_stated_for_decoders_alone(made, analysed):
+    frames = analysed(seeds=(1,)).frames
     for variant in frames.by_slug.values():
         assert Analysis(frames).upper_bound == made.CEILING
         assert "bag-of-words" in data_section(Report(Analysis(frames))).frame.to_string()
@@ -274,50 +251,34 @@ def depends_on_heads(axes, seed):
     return 0.6 + 0.01 * seed + effect + 0.001 * noise
 
 
-def test_an_interaction_is_a_difference_of_differences_in_its_own_family(made, tmp_path):
-    study = made.Study(
-        axes={
-            "attention": ["split-heads", "independent-heads"],
-            "model.heads": [2, 4],
-            "positional": ["sinusoidal", "rotary"],
-        },
-        score=depends_on_heads,
-        interactions=True,
-        maps=False,
-    )
-    frames = load_frames(made.write_study(tmp_path, study))
-    found = Analysis(frames, METRIC)
-    assert found.families.interactions.tested == len(found.families.interactions.contrasts) == 3
-    contrast = by_name(found.families.interactions)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
-    differences = []
-    for seed in frames.seeds:
-        total = 0.0
-        for positional in ("sinusoidal", "rotary"):
-            cells = itertools.product(("independent-heads", "split-heads"), (4, 2))
-            a, b, c, d = (frames.scores(f"{style}-{heads}-{positional}", METRIC)[seed] for style, heads in cells)
-            total += (a - c) - (b - d)
-        differences.append(total / 2)
-    oracle = scipy.stats.ttest_1samp(differences, 0)
-    assert contrast.paired.mean == pytest.approx(statistics.mean(differences))
-    assert contrast.paired.p == pytest.approx(oracle.pvalue)
+def test_an_interaction_is_a_difference_of_differences_in_its_own_family(analysed):
+    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4], "positional": ["none", "rotary"]}
+    analysis = analysed(axes=axes, score=depends_on_heads, interactions=True)
+    family = analysis.families.interactions
+    assert family.tested == len(family.contrasts) == 3
+    contrast = by_name(family)["attention: independent-heads − split-heads, by model.heads: 4 − 2"]
+    weights = {
+        f"{style}-{heads}-{positional}": (-1) ** ((style == "split-heads") + (heads == 2)) / 2
+        for style, heads, positional in itertools.product(*axes.values())
+    }
+    expected = expected_test(scores_of(analysis.frames, METRIC), weights)
+    assert (contrast.paired.mean, contrast.paired.p) == pytest.approx((expected.mean, expected.p))
     assert contrast.verdict == "significant"
-    others = [other for other in found.families.interactions.contrasts if other is not contrast]
+    others = [other for other in family.contrasts if other is not contrast]
     assert {other.verdict for other in others} <= {"undetected", "identical"}
 
 
-def test_an_interaction_that_is_zero_by_construction_is_not_tested(made, tmp_path):
-    study = made.Study(
+def test_an_interaction_that_is_zero_by_construction_is_not_tested(analysed):
+    family = analysed(
         axes={"positional": ["sinusoidal", "rotary"], "masking": ["padding-causal", "causal"]},
         equal_to={"sinusoidal-causal": "sinusoidal-padding-causal", "rotary-causal": "rotary-padding-causal"},
         interactions=True,
-        maps=False,
-    )
-    family = Analysis(load_frames(made.write_study(tmp_path, study)), METRIC).families.interactions
+    ).families.interactions
     assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
     assert family.tested == 0
 
 
-def test_each_data_set_has_its_own_block_model(made, tmp_path):
+def test_each_data_set_has_its_own_block_model(analysed):
     """The scores of one dataset vary 30 times as much; an effect of a seed in one is not one in the other."""
     scale = {"addition": 0.001, "copy": 0.03}
 
@@ -326,9 +287,8 @@ def test_each_data_set_has_its_own_block_model(made, tmp_path):
         return 0.5 + scale[axes["data"]] * sum(draws)
 
     axes = {"data": [*scale], "positional": ["sinusoidal", "rotary", "alibi", "none"]}
-    frames = load_frames(made.write_study(tmp_path, made.Study(axes=axes, score=score, maps=False)))
-    families = Analysis(frames, METRIC).families
-    scores = scores_of(frames, METRIC)
+    analysis = analysed(axes=axes, score=score)
+    families, scores = analysis.families, scores_of(analysis.frames, METRIC)
     by_data = {name: {slug: own for slug, own in scores.items() if slug.startswith(name)} for name in scale}
     tested = 0
     for contrast in families.variants.contrasts:

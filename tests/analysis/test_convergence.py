@@ -1,26 +1,24 @@
 """Planted training curves: which variants are still learning, and how many steps a difference equals."""
 
-import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import learning_rate
 from headtohead.report.answer import differences
+from headtohead.report.content import Report
 from headtohead.report.remarks import remarks
-from headtohead.report.writing import write_report
+from headtohead.report.writing import write_files
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
-from headtohead.storage.frames import load_frames
 from made import case_table
+from made.fake_study import with_losses
 
 Loss = Callable[[str, int, int], float | None]
 """Validation loss by variant, seed and step."""
@@ -33,43 +31,25 @@ def still_learning_line(analysis: Analysis) -> str | None:
 
 
 @pytest.fixture
-def plant(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
-    """Write a study of two encodings with these validation losses, evaluated at ``steps``."""
+def plant(analysed: Callable[..., Analysis]) -> Callable[..., Analysis]:
+    """Return a function that returns the analysis of two encodings with these losses, evaluated at ``steps``."""
 
     def write(
         loss: Loss,
         steps: Sequence[int] = tuple(range(100, STEPS + 1, 100)),
         schedule: str = "inverse-sqrt",
         scores: Mapping[str, float] | None = None,
-        states: Mapping[tuple[str, int], str] | None = None,
-    ) -> Path:
-        study = made.Study(
-            name="curves",
+        **options: Any,
+    ) -> Analysis:
+        frames = analysed(
             axes={"positional": ["sinusoidal", "rotary"]},
             score=lambda axes, seed: (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5),
             config=lambda axes: {"train": {"schedule": schedule}},
             steps=STEPS,
-            states=states or {},
-            maps=False,
             one_at_a_time=True,
-        )
-        folder: Path = made.write_study(tmp_path, study)
-        for planned in json.loads((folder / "experiment.json").read_text())["runs"]:
-            run = folder / planned["directory"]
-            values = {step: loss(planned["variant"], planned["seed"], step) for step in steps}
-            lines = [
-                json.dumps({"step": step, "epoch": 1.0, "time": 1.7e9, "values": {"valid/loss": value}})
-                for step, value in values.items()
-            ]
-            (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-            results = run / "results.json"
-            if results.is_file() and steps:
-                content = json.loads(results.read_text())
-                content["metrics"]["valid/loss"] = values[steps[-1]]
-                results.write_text(json.dumps(content))
-            if results.is_file():
-                made.record_checksums(run)
-        return folder
+            **options,
+        ).frames
+        return Analysis(with_losses(frames, loss, steps))
 
     return write
 
@@ -84,12 +64,8 @@ def falling(fall: float, noise: float = 0.0) -> Loss:
     return loss
 
 
-def analysis_of(folder: Path) -> Analysis:
-    return Analysis(load_frames(folder))
-
-
-def trend_of(folder: Path, slug: str = "rotary") -> LossTrend:
-    return analysis_of(folder).convergence.trends[slug]
+def trend_of(analysis: Analysis) -> LossTrend:
+    return analysis.convergence.trends["rotary"]
 
 
 @case_table(
@@ -160,11 +136,11 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     def loss(variant: str, seed: int, step: int) -> float:
         return 3 - 0.1 * step / 200 - (better if variant == "rotary" else 0.0)
 
-    folder = plant(loss, scores={"rotary": 0.6})
-    found = analysis_of(folder).convergence
+    analysis = plant(loss, scores={"rotary": 0.6})
+    found = analysis.convergence
     assert ([gap.agrees for gap in found.gaps], found.smallest_gap is not None) == ([named], named)
     assert [gap.steps for gap in found.gaps] == pytest.approx([140])
-    assert ("about 140 steps" in str(still_learning_line(analysis_of(folder)))) == named
+    assert ("about 140 steps" in str(still_learning_line(analysis))) == named
 
 
 def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
@@ -175,7 +151,7 @@ def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: Path) -> None:
-    paths = write_report(plant(falling(0.1)), tmp_path / "reports")
+    paths = write_files(Report(plant(falling(0.1))), tmp_path)
     text = paths.markdown.read_text(encoding="utf-8")
     line = next(line for line in paths.lines if line.startswith("Still learning"))
     assert text.index("**" + paths.answer[:20]) < text.index(line[:60]) < text.index("## ")
@@ -188,29 +164,20 @@ def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: 
 
 @case_table(("fall", "states_steps"), [(0.1, True), (0.0, False)], default=2)
 def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(fall: float, states_steps: bool, plant: Any) -> None:
-    folder = plant(falling(fall), scores={"rotary": 0.6})
-    file = folder / "experiment.json"
     expect = {"direction": "higher", "by": 0.0, "published": None, "source": "A. Author 2018"}
     sides = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"contrasts": [{**sides, "expect": expect}]}))
-    (row,) = differences(Analysis(load_frames(folder)))
+    (row,) = differences(plant(falling(fall), scores={"rotary": 0.6}, declared=[sides | {"expect": expect}]))
     text = row["contrast"]
     assert "agrees with the expected result" in text
     assert ("with the expected result after 1,000 steps" in text) == states_steps
 
 
-def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(made: ModuleType, tmp_path: Path) -> None:
-    axes = {"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}
-    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
-    frames = load_frames(folder)
-    rows = [
-        (str(run), step, float(step), 0.0, "valid/loss", 3 - 0.1 * step / 200)
-        for run in frames.runs.index
-        for step in range(100, STEPS + 1, 100)
-    ]
-    histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
-    runs = frames.runs.assign(**{"valid/loss": 2.5 + 0.1 * frames.runs["variant"].str.endswith("rotary")})
-    analysis = Analysis(dataclasses.replace(frames, histories=histories, runs=runs))
+def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(analysed: Callable[..., Analysis]) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 + 0.1 * variant.endswith("rotary")
+
+    frames = analysed(axes={"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}).frames
+    analysis = Analysis(with_losses(frames, loss, range(100, STEPS + 1, 100)))
     assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
     averaged = [contrast for contrast in analysis.families.factors.contrasts if contrast.axis == "positional"]
     assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ def expect(direction: str = "higher", by: float = 0.0) -> dict[str, Any]:
 
 
 @pytest.fixture
-def plant(made: ModuleType, tmp_path: Path) -> Plant:
+def plant(analysed: Callable[..., Analysis]) -> Plant:
     """Write a study of three variants that declares contrasts; ``gap`` is the mean effect of rotary."""
 
     def write(
@@ -45,22 +44,16 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
             base = 0.5 + 0.02 * (seed % 3)
             return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
 
-        study = made.Study(
-            name="expected",
+        defaults = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal", "expect": expect()}
+        frames: Frames = analysed(
             axes={"positional": ["sinusoidal", "rotary", "none"]},
             seeds=tuple(range(1, seeds + 1)),
             score=score or planted,
             states=states or {},
-            maps=False,
             one_at_a_time=True,
-        )
-        folder = made.write_study(tmp_path, study)
-        file = folder / "experiment.json"
-        content = json.loads(file.read_text())
-        defaults = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal", "expect": expect()}
-        content["contrasts"] += [defaults | dict(contrast) for contrast in contrasts]
-        file.write_text(json.dumps(content))
-        return load_frames(folder)
+            declared=[defaults | dict(contrast) for contrast in contrasts],
+        ).frames
+        return frames
 
     return write
 

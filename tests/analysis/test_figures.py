@@ -68,11 +68,9 @@ def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
     assert len(set.union(*colours.values())) == 3
 
 
-def test_curves_leave_out_steps_that_some_seed_did_not_reach(made, tmp_path):
-    study = made.Study(
-        axes={"positional": ["sinusoidal"]}, seeds=(1, 2), maps=False, states={("sinusoidal", 2): "FAILED"}
-    )
-    table = curves(Analysis(load_frames(made.write_study(tmp_path, study))), "valid/loss")
+def test_curves_leave_out_steps_that_some_seed_did_not_reach(analysed):
+    states = {("sinusoidal", 2): "FAILED"}
+    table = curves(analysed(axes={"positional": ["sinusoidal"]}, seeds=(1, 2), states=states), "valid/loss")
     assert table["step"].max() == 300
     assert (table["count"] == 2).all()
 
@@ -87,15 +85,13 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
-def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
-    study = made.Study(
+def test_a_large_study_draws_the_best_and_the_baseline(analysed):
+    analysis = analysed(
         axes={"train.lr": [round(0.001 * k, 3) for k in range(1, MAX_ROWS + 3)]},
         seeds=(1, 2),
-        maps=False,
         one_at_a_time=True,
         score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
     )
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     rows = analysis.leading(MAX_ROWS)
     assert len(rows) == MAX_ROWS
     assert float(rows[0]) == pytest.approx(0.001 * (MAX_ROWS + 2))
@@ -103,59 +99,43 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
 
 
 @pytest.mark.parametrize("axis", ["train.lr", "data"])
-def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(made, tmp_path, axis):
+def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(analysed, axis):
     values = [f"set-{k:02}" for k in range(30)] if axis == "data" else [round(0.001 * k, 3) for k in range(1, 31)]
     states = {
         (str(value), seed): "PLANNED" if number < 26 else "RUNNING"
         for number, value in enumerate(values)
         for seed in (1, 2)
     }
-    study = made.Study(axes={axis: values}, seeds=(1, 2), maps=False, one_at_a_time=True, states=states)
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
+    analysis = analysed(axes={axis: values}, seeds=(1, 2), one_at_a_time=True, states=states)
     shown = list(analysis.frames.by_slug.values())[26:]
     panels = [panel for panel in curves_figure(analysis).axes if panel.get_visible()]
     assert [panel.get_title("left") for panel in panels] == [variant.title for variant in shown]
 
 
-def test_an_interaction_is_drawn_of_fully_crossed_axes_only(made, tmp_path):
-    axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
-    missing = [
-        {"axes": {"positional": value, "attention": "single", "match": "none"}, "reason": "no"}
-        for value in axes["positional"]
-    ]
-    study = made.Study(
-        axes=axes,
-        maps=False,
-        excluded=missing,
-        score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
-    )
-    frames = load_frames(made.write_study(tmp_path, study))
-    assert interaction_figure(Analysis(frames)) is None  # averages over different settings are not comparable
-    rows = {slug: variant for slug, variant in frames.by_slug.items() if variant.axes["match"] == "params"}
-    full = replace(frames, record=frames.record.model_copy(update={"variants": tuple(rows.values())}))
-    (panel,) = interaction_figure(Analysis(full)).axes
+CUBE = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
+
+
+def test_an_interaction_is_drawn_of_fully_crossed_axes_only(analysed):
+    frames = analysed(
+        axes=CUBE, score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads")
+    ).frames
+
+    def part(is_kept):
+        kept = [variant for variant in frames.by_slug.values() if is_kept(variant.axes)]
+        return Analysis(replace(frames, record=frames.record.model_copy(update={"variants": tuple(kept)})))
+
+    # Averages over different settings are not comparable.
+    assert interaction_figure(part(lambda axes: (axes["attention"], axes["match"]) != ("single", "none"))) is None
+    # In a half fraction, each pair of axes is complete, but the third axis is the product of both.
+    half = part(lambda axes: sum(axes[axis] == values[1] for axis, values in CUBE.items()) % 2 == 0)
+    assert (len(half.frames.by_slug), interaction_figure(half)) == (4, None)
+    assert interaction_figure(part(lambda axes: True)) is not None
+    (panel,) = interaction_figure(part(lambda axes: axes["match"] == "params")).axes
     points = {bars.get_label(): bars.lines[0].get_xydata()[:, 1] for bars in panel.containers}
     assert list(points.values()) == [pytest.approx([0.535, 0.735])] * 2 or points == {
         "split-heads": pytest.approx([0.535, 0.535]),
         "single": pytest.approx([0.735, 0.735]),
     }
-
-
-def test_no_interaction_is_drawn_of_a_half_fraction(made, tmp_path):
-    """Each pair of axes is complete, but the third axis is the product of both."""
-    axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
-    frames = load_frames(made.write_study(tmp_path, made.Study(axes=axes, maps=False)))
-    half = [
-        variant
-        for variant in frames.by_slug.values()
-        if sum(variant.axes[axis] == values[1] for axis, values in axes.items()) % 2 == 0
-    ]
-    assert len(half) == 4
-    assert interaction_figure(Analysis(frames)) is not None
-    assert (
-        interaction_figure(Analysis(replace(frames, record=frames.record.model_copy(update={"variants": half}))))
-        is None
-    )
 
 
 @case_table(("tokens", "place"), [(8, 1.5), (7, None), (5, 0.5), (14, None)], default=1)
@@ -183,9 +163,8 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
 
 
 @pytest.mark.slow
-def test_more_variants_than_colours_have_a_panel_each(made, tmp_path):
-    study = made.Study(axes={"attention": list("abcdefghi")}, seeds=(1, 2), maps=False, one_at_a_time=True)
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
+def test_more_variants_than_colours_have_a_panel_each(analysed):
+    analysis = analysed(axes={"attention": list("abcdefghi")}, seeds=(1, 2), one_at_a_time=True)
     palette = Palette(analysis.frames.record)
     assert not palette.is_coloured
     assert len({palette.colour(slug) for slug in analysis.frames.by_slug}) == 1

@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -70,11 +69,8 @@ def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
     assert without.isna().all()
 
 
-def test_an_experiment_without_a_finished_run_loads(made, tmp_path):
-    study = made.Study(axes={"positional": ["none"]}, seeds=(1,), maps=False)
-    folder = made.write_study(tmp_path, study)
-    shutil.rmtree(next(folder.glob("none-s1-*")))
-    frames = load_frames(folder)
+def test_an_experiment_without_a_finished_run_loads(analysed):
+    frames = analysed(axes={"positional": ["none"]}, seeds=(1,), states={("none", 1): "PLANNED"}).frames
     assert frames.runs["state"].tolist() == ["PLANNED"]
     assert frames.histories.empty
 

@@ -3,8 +3,8 @@
 import dataclasses
 import math
 import random
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -15,12 +15,11 @@ from headtohead.statistics.paired_tests import holm
 from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
 
-METRIC = "test/exact_match"
+Analysed = Callable[..., Analysis]
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
 
 
-def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: str = EARLY) -> Frames:
-    frames = load_frames(folder)
+def with_looks(frames: Frames, *seeds: int, taken: tuple[int, ...] = (6,), since: str = EARLY) -> Frames:
     looks = LooksRecord(seeds=seeds, taken=taken, since=since)
     return dataclasses.replace(frames, record=frames.record.model_copy(update={"looks": looks}))
 
@@ -28,7 +27,8 @@ def with_looks(folder: Path, *seeds: int, taken: tuple[int, ...] = (6,), since: 
 @pytest.mark.slow
 def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) -> None:
     looks = Looks((6, 12, 18))
-    fixed, sequential = Analysis(load_frames(quickstart), METRIC), Analysis(with_looks(quickstart, 6, 12, 18), METRIC)
+    frames = load_frames(quickstart)
+    fixed, sequential = Analysis(frames), Analysis(with_looks(frames, 6, 12, 18))
     for plain, family in zip(fixed.families, sequential.families, strict=True):
         expected = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
         found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
@@ -52,76 +52,60 @@ def status_of(frames: Frames) -> LooksStatus:
 
 
 def test_a_study_goes_on_while_a_main_contrast_is_inconclusive(quickstart: Path) -> None:
-    frames = with_looks(quickstart, 6, 12)
+    frames = with_looks(load_frames(quickstart), 6, 12)
     status = status_of(frames)
     assert status.next == 12
     main = Analysis(frames).main_contrasts
     assert list(status.undecided) == [contrast.name for contrast in main if contrast.is_undecided]
-    last = status_of(with_looks(quickstart, 3, 6, taken=(3, 6)))
+    last = status_of(with_looks(frames, 3, 6, taken=(3, 6)))
     assert last.undecided
     assert last.next is None
 
 
-def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(made: ModuleType, tmp_path: Path) -> None:
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "none"]},
-        score=lambda axes, seed: 0.01 * seed * seed % 0.03 + (0.9 if axes["positional"] == "none" else 0.1),
-        seeds=(1, 2, 3, 4, 5, 6),
-    )
-    noisy = dataclasses.replace(study, score=lambda axes, seed: study.score(axes, seed + len(axes["positional"])))
-    analysis = Analysis(with_looks(made.write_study(tmp_path, noisy), 6, 12))
+def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(analysed: Analysed) -> None:
+    def score(axes: Mapping[str, str], seed: int) -> float:
+        seed += len(axes["positional"])
+        return 0.01 * seed * seed % 0.03 + (0.9 if axes["positional"] == "none" else 0.1)
+
+    analysis = Analysis(with_looks(analysed(axes={"positional": ["sinusoidal", "none"]}, score=score).frames, 6, 12))
     assert [contrast.verdict for contrast in analysis.families.variants.contrasts] == ["better"]
     assert analysis.looks is not None
     assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
     assert any("1 of 2 looks taken: stopped" in remark.text for remark in remarks(analysis))
 
 
-def diverged(made: ModuleType, folder: Path) -> Frames:
-    """Return a study after its first look in which a run of the only contrast diverged."""
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary"]},
-        seeds=(1, 2, 3),
-        states={("rotary", 2): "DIVERGED"},
-        maps=False,
-        one_at_a_time=True,
-    )
-    return with_looks(made.write_study(folder, study), 3, 6, taken=(3,))
-
-
-def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(made: ModuleType, tmp_path: Path) -> None:
-    analysis = Analysis(diverged(made, tmp_path))
+def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(analysed: Analysed) -> None:
+    axes, states = {"positional": ["sinusoidal", "rotary"]}, {("rotary", 2): "DIVERGED"}
+    frames = analysed(axes=axes, seeds=(1, 2, 3), states=states, one_at_a_time=True).frames
+    analysis = Analysis(with_looks(frames, 3, 6, taken=(3,)))
     assert analysis.looks is not None
     assert (analysis.looks.undecided, len(analysis.looks.untested)) == ((), 1)
     assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
 
 
-def test_equal_differences_in_few_seeds_are_undecided(made: ModuleType, tmp_path: Path) -> None:
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "none"]},
-        score=lambda axes, seed: 1.0 if axes["positional"] == "none" else 0.0,
-        seeds=(1, 2, 3),
-    )
-    assert status_of(with_looks(made.write_study(tmp_path, study), 3, 6, taken=(3,))).next == 6
+def test_equal_differences_in_few_seeds_are_undecided(analysed: Analysed) -> None:
+    axes = {"positional": ["sinusoidal", "none"]}
+    frames = analysed(axes=axes, score=lambda axes, seed: float(axes["positional"] == "none"), seeds=(1, 2, 3)).frames
+    assert status_of(with_looks(frames, 3, 6, taken=(3,))).next == 6
 
 
-def test_a_study_does_not_wait_for_interactions(made: ModuleType, tmp_path: Path) -> None:
-    study = made.Study(
+def test_a_study_does_not_wait_for_interactions(analysed: Analysed) -> None:
+    frames = analysed(
         axes={"positional": ["sinusoidal", "none"], "heads": [2, 4]},
         score=lambda axes, seed: (
             0.1 + 0.4 * (axes["positional"] == "none") + 0.2 * (axes["heads"] == 4)
             + random.Random(f"{axes}{seed}").gauss(0, 0.002)
         ),
-        seeds=(1, 2, 3, 4, 5, 6),
         interactions=True,
-    )  # fmt: skip
-    analysis = Analysis(with_looks(made.write_study(tmp_path, study), 6, 12))
+    ).frames  # fmt: skip
+    analysis = Analysis(with_looks(frames, 6, 12))
     assert [contrast.detected for contrast in analysis.main_contrasts] == [True, True]
     assert [contrast.is_undecided for contrast in analysis.families.interactions.contrasts] == [True]
     assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
 
 
 def test_a_look_with_missing_runs_is_not_taken(messy: Path) -> None:
-    analysis = Analysis(with_looks(messy, 3, 6, taken=(3, 6)))
+    analysis = Analysis(with_looks(load_frames(messy), 3, 6, taken=(3, 6)))
     assert analysis.looks is not None
     assert (analysis.looks.taken, analysis.looks.complete) == ((3,), False)
 
@@ -131,7 +115,7 @@ def test_looks_that_are_changed_after_results_existed_are_labelled(
     quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
 ) -> None:
     def is_late(**since: str) -> bool:
-        found = remarks(Analysis(with_looks(quickstart, *seeds, taken=taken, **since)))
+        found = remarks(Analysis(with_looks(load_frames(quickstart), *seeds, taken=taken, **since)))
         return any("changed after results existed, on 2090-01-01" in remark.text for remark in found)
 
     assert not is_late()

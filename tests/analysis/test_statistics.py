@@ -100,20 +100,6 @@ def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_
     assert (p <= 0.05 / contrasts).mean() == pytest.approx(0.8, abs=0.01)
 
 
-@pytest.mark.slow
-def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds():
-    counts = np.arange(1, 201)
-    found = np.array(
-        [[s.minimum_detectable_effect(1.0, n, level=s.ALPHA / int(m)) for m in counts] for n in range(2, 13)]
-    )
-    assert (np.diff(found, axis=1) > 0).all()
-    assert (np.diff(found, axis=0) < 0).all()
-    seeds = np.arange(2, 13)[:, None]
-    critical = scipy.special.stdtrit(seeds - 1, 1 - 0.025 / counts)
-    expected = scipy.special.nctdtrinc(seeds - 1, 0.2, critical) / np.sqrt(seeds)
-    assert found == pytest.approx(expected, rel=2e-4)  # the accuracy of nctdtrinc
-
-
 def test_the_interval_covers_the_truth_in_ninety_five_per_cent_of_studies():
     generator = np.random.default_rng(11)
     covered = 0

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from headtohead.analysis.study import Analysis
+from headtohead.report.content import Report
 from headtohead.report.figures.lines import sweep_figure
-from headtohead.report.writing import write_report
+from headtohead.report.writing import write_files
 from headtohead.storage.frames import load_frames
 
 RATES = [0.001, 0.003, 0.01]
@@ -21,36 +22,30 @@ def score(axes, seed):
 
 
 @pytest.fixture
-def folder(made, tmp_path):
-    axes = {"positional": [*BEST], "train.lr": RATES}
-    return made.write_study(tmp_path, made.Study(axes=axes, maps=False, score=score))
+def analysis(analysed):
+    return analysed(axes={"positional": [*BEST], "train.lr": RATES}, score=score)
 
 
-def test_the_sentence_names_the_best_rates_and_those_that_are_not_distinguishable(folder, tmp_path):
-    analysis = Analysis(load_frames(folder))
+def test_the_sentence_names_the_best_rates_and_those_that_are_not_distinguishable(analysis, tmp_path):
     expected = "Best train.lr: sinusoidal 0.003 (not distinguishable: 0.001); rotary 0.01."
     assert analysis.sweep.sentence.startswith(expected)
-    text = write_report(folder, tmp_path / "reports").markdown.read_text(encoding="utf-8")
+    text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     assert text.index("## Sweep of train.lr") < text.index("figures/sweep.svg") < text.index(expected)
 
 
-def test_the_figure_has_a_curve_per_variant_with_a_star_at_its_best_rate(folder):
-    figure = sweep_figure(Analysis(load_frames(folder)))
-    (axes,) = figure.axes
+def test_the_figure_has_a_curve_per_variant_with_a_star_at_its_best_rate(analysis):
+    (axes,) = sweep_figure(analysis).axes
     assert axes.get_xscale() == "log"
     stars = [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "*"]
     assert stars == [[rate] for rate in BEST.values()]
 
 
-def test_each_size_has_a_panel_and_a_best_rate(made, tmp_path):
-    axes = {"train.lr": RATES, "size": ["width=8", "width=16"]}
+def test_each_size_has_a_panel_and_a_best_rate(analysed):
     best = {"width=8": 0.01, "width=16": 0.001}
-    study = made.Study(
-        axes=axes,
-        maps=False,
+    analysis = analysed(
+        axes={"train.lr": RATES, "size": [*best]},
         score=lambda a, seed: 0.6 - 0.1 * abs(math.log(a["train.lr"] / best[a["size"]])) + 0.001 * math.sin(seed),
     )
-    analysis = Analysis(load_frames(made.write_study(tmp_path, study)))
     assert [axes.get_title(loc="left") for axes in sweep_figure(analysis).axes] == ["size width=8", "size width=16"]
     assert "size width=8 0.01; all variants · size width=16 0.001." in analysis.sweep.sentence
 

@@ -20,16 +20,16 @@ def test_a_table_of_translations_is_read_as_written(quickstart):
     assert found[0].exact == (found[0].hypothesis in found[0].references)
 
 
-def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(made, tmp_path):
-    study = made.Study(
+def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(made, analysed):
+    analysis = analysed(
         axes={"data.split": ["grouped", "row"]},
         config=lambda axes: {"data": {"split": axes["data.split"]}},
         states={("row", 1): "FAILED"},
         seeds=(1, 2, 3, 4),
-        maps=False,
+        allow_partial=True,
     )
-    folder = made.write_study(tmp_path, study)
-    assert Analysis(load_frames(folder), allow_partial=True).other_test_sentences == []
+    folder = analysis.frames.directory
+    assert analysis.other_test_sentences == []
     for file in folder.glob("row-*/translations.tsv"):
         file.write_text(file.read_text().replace("the black cat", "the white cat"))
         made.record_checksums(file.parent)

@@ -18,10 +18,6 @@ from headtohead.training.evaluate import Translations
 from made import case_table
 
 
-def analysed(folder):
-    return Analysis(load_frames(folder))
-
-
 @pytest.mark.parametrize(
     ("metric", "scorer"), [("test/bleu", BLEU(tokenize="none", force=True)), ("test/chrf", CHRF())]
 )
@@ -46,7 +42,7 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
 
 
 def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):
-    analysis = analysed(quickstart)
+    analysis = Analysis(load_frames(quickstart))
     found = analysis.uncertainty
     assert (found.reason, found.num_sentences) == (None, 250)
     (none,) = (row for row in found.contrasts if row.contrast.left == "none")
@@ -65,9 +61,9 @@ def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations
     assert none.with_sentences.sentence_variance == pytest.approx(expected.sentence_variance)
 
 
-def test_scores_that_are_not_those_of_the_translations_are_not_analysed(made, tmp_path):
-    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011, maps=False)
-    assert analysed(made.write_study(tmp_path, study)).uncertainty.reason.startswith("the scores are not those")
+def test_scores_that_are_not_those_of_the_translations_are_not_analysed(analysed):
+    analysis = analysed(axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011)
+    assert analysis.uncertainty.reason.startswith("the scores are not those")
 
 
 def score_with(shared):
@@ -81,36 +77,27 @@ def score_with(shared):
 
 
 @case_table(("shared", "low", "high"), [(0.9, 0.7, 1.0), (0.0, -0.3, 0.3)], default=1)
-def test_the_report_has_the_correlation_of_seeds_with_its_interval(made, tmp_path, shared, low, high):
-    study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none", "alibi"]},
-        seeds=range(1, 25),
-        score=score_with(shared),
-        maps=False,
-    )
-    analysis = analysed(made.write_study(tmp_path, study))
+def test_the_report_has_the_correlation_of_seeds_with_its_interval(analysed, shared, low, high):
+    axes = {"positional": ["sinusoidal", "rotary", "none", "alibi"]}
+    analysis = analysed(axes=axes, seeds=range(1, 25), score=score_with(shared))
     correlation, interval = analysis.uncertainty.correlation
     assert low < interval.low < correlation < interval.high < high
     (line,) = [line for line in uncertainty_section(Report(analysis)).lines if "correlation" in line]
     assert f"{interval.low:.2f} to {interval.high:.2f}".replace("-", "−") in line
 
 
-def test_a_negative_estimate_of_a_variance_is_not_estimable(made, tmp_path):
-    study = made.Study(
+def test_a_negative_estimate_of_a_variance_is_not_estimable(analysed):
+    analysis = analysed(
         axes={"positional": ["sinusoidal", "rotary"]},
         score=lambda axes, seed: 0.5 + (0.01 if axes["positional"] == "rotary" else -0.01) * (-1) ** seed,
-        seeds=range(1, 7),
-        maps=False,
     )
-    analysis = analysed(made.write_study(tmp_path, study))
     assert analysis.uncertainty.variant_sd is None
     table = uncertainty_section(Report(analysis)).frame.set_index("source")["standard deviation"]
     assert table["true means of the variants"] == "not estimable"
 
 
-def test_components_are_standard_deviations_by_source(made, tmp_path):
-    study = made.Study(axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False)
-    found = analysed(made.write_study(tmp_path, study)).uncertainty
+def test_components_are_standard_deviations_by_source(analysed):
+    found = analysed(axes={"positional": ["sinusoidal", "rotary", "none"]}).uncertainty
     # The true means are 0.93, 0.96 and 0.48; the sd of a run is that of 0.008 and 0.006 (and less at 1.0).
     assert found.variant_sd == pytest.approx(np.std([0.93, 0.96, 0.48], ddof=1), abs=0.01)
     assert 0.005 < found.seed_sd < 0.015

@@ -1,10 +1,12 @@
 """Every invariant in the decoder-only architecture, and faults of this architecture that they must find."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
+from contract.zoo.core import planted
 from headtohead.model import loss
 from headtohead.model.decoding import DecodingState
 from headtohead.model.transformer import Transformer
@@ -51,82 +53,56 @@ def test_without_positions_the_order_of_the_source_counts_from_two_causal_layers
         assert BY_NAME[name](subject).state == "holds"
 
 
-def prefill_positions_start_at_one(monkeypatch):
-    step = Transformer.step
-    late = lambda self, tokens, position, *rest: step(self, tokens, position + (position > 0), *rest)  # noqa: E731
-    monkeypatch.setattr(Transformer, "step", late)
+FAULTS = []
 
 
-def prompts_are_left_out(monkeypatch):
-    build = DecodingState.__init__
-
-    def forgetful(self, model, source, lengths, max_length):
-        build(self, model, source[:, :, 1:], lengths - 1, max_length)
-
-    monkeypatch.setattr(DecodingState, "__init__", forgetful)
+def fault(place, name, found_by):
+    """Return a decorator for a wrong function, as of `planted`, that an invariant must find."""
+    return lambda wrong: FAULTS.append(pytest.param(partial(planted, wrong, name, place), found_by, id=wrong.__name__))
 
 
-def logits_are_those_of_the_next_position(monkeypatch):
-    hidden = Transformer.hidden
-
-    def shifted(self, batch, observe=None):
-        later = type(batch)(**{**vars(batch), "target_lengths": batch.target_lengths - 1})
-        return hidden(self, later, observe)
-
-    monkeypatch.setattr(Transformer, "hidden", shifted)
+@fault(Transformer, "step", "cached-decoding")
+def prefill_positions_start_at_one(original, self, tokens, position, *rest):
+    return original(self, tokens, position + (position > 0), *rest)
 
 
-def sources_keep_their_padding(monkeypatch):
-    build = Transformer.batch_of
-
-    def padded(self, source, source_lengths, target, target_lengths):
-        full = torch.full_like(source_lengths, source.shape[-1])
-        return build(self, source, full, target, target_lengths)
-
-    monkeypatch.setattr(Transformer, "batch_of", padded)
+@fault(DecodingState, "__init__", "greedy-decoding")
+def prompts_are_left_out(original, self, model, source, lengths, max_length):
+    original(self, model, source[:, :, 1:], lengths - 1, max_length)
 
 
-def logits_of_the_first_positions(monkeypatch):
-    monkeypatch.setattr(
-        loss, "label_positions", lambda hidden, labels, count: (hidden[:, :, :count], labels[:, :, :count])
-    )
+@fault(Transformer, "hidden", "causality")
+def logits_are_those_of_the_next_position(original, self, batch, observe=None):
+    return original(self, replace(batch, target_lengths=batch.target_lengths - 1), observe)
 
 
-def logits_of_the_next_positions(monkeypatch):
-    select = loss.label_positions
-    late = lambda hidden, labels, count: select(hidden.roll(-1, dims=2), labels, count)  # noqa: E731
-    monkeypatch.setattr(loss, "label_positions", late)
+@fault(Transformer, "batch_of", "batch-of-one")
+def sources_keep_their_padding(original, self, source, source_lengths, target, target_lengths):
+    return original(self, source, torch.full_like(source_lengths, source.shape[-1]), target, target_lengths)
 
 
-def every_position_has_a_label(monkeypatch):
-    original = loss.loss_gradients
-    filled = lambda *arguments: original(*arguments[:3], arguments[3].clamp(min=0), *arguments[4:])  # noqa: E731
-    monkeypatch.setattr(loss, "loss_gradients", filled)
+@fault(loss, "label_positions", "unlabelled")
+def logits_of_the_first_positions(original, hidden, labels, count):
+    return hidden[:, :, :count], labels[:, :, :count]
 
 
-def losses_are_means_over_all_tokens(monkeypatch):
-    original = loss.loss_gradients
-
-    def diluted(hidden, weight, bias, labels, num_labels, *rest):
-        return original(hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest)
-
-    monkeypatch.setattr(loss, "loss_gradients", diluted)
+@fault(loss, "label_positions", "unlabelled")
+def logits_of_the_next_positions(original, hidden, labels, count):
+    return original(hidden.roll(-1, dims=2), labels, count)
 
 
-@pytest.mark.parametrize(
-    ("plant", "found_by"),
-    [
-        (logits_of_the_first_positions, "unlabelled"),
-        (logits_of_the_next_positions, "unlabelled"),
-        (every_position_has_a_label, "unlabelled"),
-        (losses_are_means_over_all_tokens, "unlabelled"),
-        (prefill_positions_start_at_one, "cached-decoding"),
-        (prompts_are_left_out, "greedy-decoding"),
-        (logits_are_those_of_the_next_position, "causality"),
-        (sources_keep_their_padding, "batch-of-one"),
-    ],
-)
-def test_a_planted_fault_is_found(monkeypatch, plant, found_by):
+@fault(loss, "loss_gradients", "unlabelled")
+def every_position_has_a_label(original, hidden, weight, bias, labels, *rest):
+    return original(hidden, weight, bias, labels.clamp(min=0), *rest)
+
+
+@fault(loss, "loss_gradients", "unlabelled")
+def losses_are_means_over_all_tokens(original, hidden, weight, bias, labels, num_labels, *rest):
+    return original(hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest)
+
+
+@pytest.mark.parametrize(("plant", "found_by"), FAULTS)
+def test_a_planted_fault_is_found(plant, found_by):
     assert BY_NAME[found_by](subject_of()).state == "holds"
-    plant(monkeypatch)
-    assert BY_NAME[found_by](subject_of()).state == "violated"
+    with plant():
+        assert BY_NAME[found_by](subject_of()).state == "violated"

@@ -72,11 +72,6 @@ def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, 
     assert verdict.state == "holds", str(verdict)
 
 
-def test_every_entry_trains_in_some_stack():
-    for family, entries in FACTORS.items():
-        assert {row[family] for row in rows()} == set(entries)
-
-
 @case_table(
     "positional", [{"decoder": name} if name == "fire" else name for name in FACTORS["positional"]], ids=str, default=2
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import textwrap
@@ -121,6 +122,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 def with_limits(command: Sequence[str], **limits: int) -> list[str]:
     """Return a command that executes another one with limits, which are named as in the module ``resource``."""
     return [sys.executable, "-c", LIMIT, " ".join(f"{name}={value}" for name, value in limits.items()), *command]
+
+
+def free_port() -> int:
+    """Return a port of this machine that no process uses."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 @contextmanager

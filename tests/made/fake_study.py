@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from safetensors.numpy import save, save_file
 
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
 from headtohead.storage.attention_maps import entropy, mean_distance
+from headtohead.storage.frames import Frames
 from headtohead.storage.run_directory import checksums
 from headtohead.testing.tiny import tiny_config
 
@@ -52,7 +54,8 @@ Axes = Mapping[str, Any]
 class Study:
     """What to write; the defaults are the quickstart: 3 × 2 × 2 variants with 6 seeds.
 
-    ``between`` makes the study one between two configurations: the first and the second value of every axis.
+    ``between`` makes the study one between two configurations: the first and the second value of every axis. The
+    margin is that of the primary metric, ``late`` if results existed before it; ``declared`` are further contrasts.
     """
 
     name: str = "quickstart"
@@ -82,6 +85,10 @@ class Study:
     one_at_a_time: bool = False
     between: bool = False
     interactions: bool = False
+    margin: float | None = None
+    late: bool = False
+    declared: Sequence[Json] = ()
+    tuning: Json | None = None
 
 
 def slug_of(axes: Axes) -> str:
@@ -132,6 +139,20 @@ def edit(path: Path, **changes: Any) -> None:
     """Change fields of a record, such as ``experiment.json``; a folder stands for its ``experiment.json``."""
     file = path / "experiment.json" if path.is_dir() else path
     _dump(file, json.loads(file.read_text(encoding="utf-8")) | changes)
+
+
+def with_losses(frames: Frames, loss: Callable[[str, int, int], float | None], steps: Sequence[int]) -> Frames:
+    """Return frames with losses by variant, seed and step; the last of each finished run is its result."""
+    runs = frames.runs
+    rows = [
+        (run, step, float(step), 0.0, "valid/loss", value)
+        for run, variant, seed in zip(runs.index, runs["variant"], runs["seed"], strict=True)
+        for step in steps
+        if (value := loss(variant, seed, step)) is not None
+    ]
+    histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
+    last = histories.groupby("run")["value"].last().reindex(runs.index).where(runs["state"] == "DONE")
+    return replace(frames, histories=histories, runs=runs.assign(**{"valid/loss": last.astype(float)}))
 
 
 def _design(study: Study) -> list[Json]:
@@ -247,6 +268,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
 
 def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json]) -> Json:
     excluded = [{"slug": slug_of(entry["axes"]), "title": "", "source": "exclude", **entry} for entry in study.excluded]
+    margin = {"value": study.margin, "since": CREATED, "late": study.late}
     return {
         "format": 1,
         "name": study.name,
@@ -261,7 +283,9 @@ def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json])
         "seeds": list(study.seeds),
         "variants": variants,
         "excluded": excluded,
-        "contrasts": _contrasts(study, variants),
+        "contrasts": [*_contrasts(study, variants), *study.declared],
+        "margins": {study.primary: margin} if study.margin else {},
+        "tuning": study.tuning,
         "match": "none",
         "metrics": {"primary": study.primary, "report": ["valid/loss", "test/bleu", "test/chrf"]},
         "probes": [

@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.subject import KERNELS, Subject, force_kernel
 from headtohead.testing.tiny import tiny_config
 
@@ -63,57 +62,3 @@ def test_independent_heads_equal_the_loop_of_notebook_1():
         expected = torch.cat(outputs, dim=-1) @ attention.output.weight[member]
         expected = expected + attention.output.bias[member, 0]
         torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-12)
-
-
-def test_every_head_has_its_own_geometry_per_role():
-    subject = Subject(
-        tiny_config(
-            attention={
-                "encoder": {"name": "free-geometry", "key_width": 3, "value_width": 5, "kv_heads": 2},
-                "decoder": "single-head",
-                "cross": "independent-heads",
-            }
-        )
-    )
-    seen = {}
-    for role in ("encoder", "decoder", "cross"):
-        x, memory = subject.activations(role)
-        recorded = {}
-        subject.attention(role)(x, memory, subject.attention_context(role), None, recorded.__setitem__)
-        seen[role] = [tuple(recorded[name].shape) for name in ("queries", "keys", "values")]
-    assert seen == {
-        "encoder": [(2, 3, 4, 6, 3), (2, 3, 2, 6, 3), (2, 3, 2, 6, 5)],
-        "decoder": [(2, 3, 1, 5, 16)] * 3,
-        "cross": [(2, 3, 4, 5, 16), (2, 3, 4, 6, 16), (2, 3, 4, 6, 16)],
-    }
-
-
-def test_mask_values_give_the_weights_of_the_formula():
-    """One query, two keys, the second masked: its weight is 0, or 1/2 if all keys are masked."""
-    for mask_value, weight in (("-inf", 0.0), ("-1e9", 0.5), ("additive", None)):
-        subject = Subject(tiny_config("none", "single-head", mask_value=mask_value))
-        attention = subject.attention("encoder")
-        x, _ = subject.activations("encoder")
-        positions = torch.arange(2).unsqueeze(0)
-        half = torch.tensor([[True, False], [False, False]]).expand(2, 3, 1, 2, 2)
-        seen = {}
-        attention(x[:, :, :2], None, AttentionContext(positions, positions, half), None, seen.__setitem__)
-        assert seen["weights"][..., 0, :].eq(torch.tensor([1.0, 0.0])).all()
-        if weight is None:
-            expected = seen["scores"][..., 1, :].softmax(-1)
-            torch.testing.assert_close(seen["weights"][..., 1, :], expected, rtol=0, atol=1e-6)
-        else:
-            assert seen["weights"][..., 1, :].eq(weight).all()
-
-
-def test_masked_values_do_not_change_the_output():
-    subject = Subject(tiny_config("rotary", "grouped-query"))
-    attention, mask = subject.attention("cross"), subject.mask("cross")
-    x, memory = subject.activations("cross")
-    changed = memory.clone()
-    changed[0, 1, 3:] += 100.0
-    original, with_changed_memory = (
-        attention(x, side, subject.attention_context("cross", mask=mask)) for side in (memory, changed)
-    )
-    assert int(subject.sentences.source_lengths[0, 1]) == 3
-    assert (original == with_changed_memory).all()

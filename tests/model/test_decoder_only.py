@@ -6,13 +6,12 @@ from torch.nn import functional
 
 from headtohead.config.builder import resolve
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.decoding import BeamSearch, Ends, translate, translate_each
 from headtohead.model.loss import backward_loss
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig
-from headtohead.testing.subject import Subject, explicit_forward, forward
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.loop import split_tensors
 from made import case_table, refused
@@ -104,19 +103,6 @@ def batch_and_model(**choices):
     return data, rows, split.batch(rows, *split.times(rows.flatten())), model
 
 
-def test_a_batch_has_each_source_followed_by_its_target_and_labels_of_the_target_only():
-    data, rows, batch, _ = batch_and_model()
-    train = data.splits["train"]
-    for member in (0, 1):
-        for number, row in enumerate(rows[member].tolist()):
-            source, target = train.source[row].tolist(), train.target[row].tolist()
-            length = int(batch.source_lengths[member, number])
-            assert batch.source[member, number, :length].tolist() == source + target[:-1]
-            labels = batch.labels[member, number].tolist()
-            assert [label for label in labels if label != IGNORE_INDEX] == target[1:]
-            assert int(batch.target_lengths[member, number]) == len(target) - 1
-
-
 @pytest.mark.parametrize("masking", ["padding-causal", "causal"])
 def test_training_batches_have_the_loss_of_plain_sequences(masking):
     data, rows, batch, model = batch_and_model(masking=masking)
@@ -136,12 +122,6 @@ def test_training_batches_have_the_loss_of_plain_sequences(masking):
     torch.testing.assert_close(losses, expected)
     expected.sum().backward()
     torch.testing.assert_close(gradient, model.target_embedding.weight.grad)
-
-
-def test_explicit_and_fused_path_agree_on_ragged_sentences():
-    subject = Subject(tiny_config(architecture="decoder-only", positional="rotary"))
-    difference = explicit_forward(subject.model, subject.sentences) - forward(subject.model, subject.sentences)
-    assert difference[subject.sentences.target_nonpad].abs().max() < 1e-12
 
 
 def test_the_model_has_no_encoder_and_one_table():

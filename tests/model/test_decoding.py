@@ -14,7 +14,6 @@ from headtohead.model.decoding import (
     BeamSearch,
     Ends,
     active_indices,
-    greedy,
     is_causal,
     length_penalty,
     translate,
@@ -80,17 +79,6 @@ def test_greedy_decoding_equals_a_loop_without_a_cache(choices, cached):
     ended = (found == PAD).long()
     assert (ended.diff(dim=-1) >= 0).all()
     assert not (found == EOS).any()
-
-
-def test_members_of_a_stack_decode_as_in_a_stack_of_one():
-    subject = subject_of()
-    together, read = decoded(subject), subject.sentences
-    assert len((together != PAD).sum(-1).unique()) > 2
-    for member in range(2):
-        single = Subject(tiny_config(), seeds=(4,)).model
-        single.load_state_dict({name: value[[member]] for name, value in subject.model.state_dict().items()})
-        found = greedy(single, read.source[[member]], read.source_lengths[[member]], WORDS)
-        assert torch.equal(found[0], together[member])
 
 
 @pytest.mark.parametrize("beam", [None, BEAM])
@@ -276,11 +264,6 @@ def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
         assert len(scores) == 1 + 8 + 64 + 512
         best = max(scores, key=scores.get)
         assert_translation(found, member, row, best, scores[best])
-
-
-def test_length_penalty_equals_that_of_wu_et_al():
-    found = [length_penalty(*given) for given in ((1, 0.6), (7, 0.6), (100, 0.0), (13, 2.0))]
-    assert found == pytest.approx([1.0, 2.0**0.6, 1.0, 9.0])
 
 
 # -- sentences grouped by length -------------------------------------------------------------------

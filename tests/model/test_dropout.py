@@ -58,19 +58,6 @@ def test_dropout_acts_at_its_site_in_training_only(site, norm, count, widths, mo
     assert torch.equal(explicit_forward(model.eval(), subject.sentences), plain)
 
 
-def test_dropout_of_weights_keeps_their_mean():
-    subject = Subject(tiny_config())
-    model, _ = build(dropout_attention=0.5)
-    attention = model.encoder[0].attention
-    x, _ = subject.activations("encoder")
-    view = subject.attention_context("encoder", mask=subject.mask("encoder"))
-    with torch.no_grad():
-        expected = attention.eval()(x, None, view)
-        attention.train()
-        total = sum(attention(x, None, view) for _ in range(600)) / 600
-        assert (total - expected).abs().max() < 0.25 * expected.abs().max()
-
-
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_attention_path_applies_the_same_dropout_mask(kernel):
     model, subject = build(dropout=0.3)

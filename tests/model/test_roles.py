@@ -32,11 +32,3 @@ def test_each_role_uses_only_its_mask_and_encoding(family, plain, other):
         encoded = changed.model.encode(first.sentences.source, first.sentences.source_lengths)
         assert torch.equal(encoded, memory) == (role != "encoder")
         assert not torch.allclose(changed.reference_logits, first.reference_logits, atol=1e-6)
-
-
-def test_layers_of_a_role_share_one_encoding():
-    subject = Subject(tiny_config("learned", decoder_layers=2))
-    shared = [layer.attention.positional for layer in subject.model.decoder]
-    assert shared[0] is shared[1] is subject.positional("decoder")
-    names = [name for name, _ in subject.model.named_parameters() if "table" in name]
-    assert names == ["positionals.encoder.table", "positionals.decoder.table"]

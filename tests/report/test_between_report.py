@@ -14,7 +14,6 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
-from made.block_oracle import expected_test, scores_of
 
 ENDS = {"model.norm": ["pre", "post"], "model.mask_value": ["-inf", "-1e9"], "train.lr": [0.001, 0.002]}
 NAMES = tuple(ENDS)
@@ -59,23 +58,6 @@ def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_e
         "train.lr": "better",
     }
     assert {verdicts["added", name] for name in NAMES} == {"undetected"}
-
-
-def test_differences_and_holm_p_are_those_of_loops(analysis: Analysis) -> None:
-    frames = analysis.frames
-    for family in (analysis.families.added, analysis.families.taken):
-        p_values = {}
-        for contrast in family.contrasts:
-            expected = expected_test(scores_of(frames, analysis.metric), {contrast.left: 1, contrast.right: -1})
-            assert contrast.paired is not None
-            assert contrast.paired.mean == pytest.approx(expected.mean)
-            p_values[contrast.axis] = expected.p
-        ordered = sorted(p_values, key=p_values.__getitem__)
-        smallest = 0.0
-        for step, name in enumerate(ordered):
-            smallest = max(smallest, min(1.0, (len(ordered) - step) * p_values[name]))
-            (contrast,) = [contrast for contrast in family.contrasts if contrast.axis == name]
-            assert contrast.judgement.holm_p == pytest.approx(smallest)
 
 
 def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(written: ReportPaths) -> None:

@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from headtohead.report.answer_file import answer_file
 from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.report.sections import report_sections
-from headtohead.storage.frames import load_frames
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
@@ -40,14 +37,9 @@ Study = Callable[..., Report]
 
 
 @pytest.fixture
-def study(made: ModuleType, tmp_path: Path) -> Study:
+def study(analysed: Callable[..., Analysis]) -> Study:
     def write(
-        level: float,
-        effect: float,
-        sds: Mapping[str, float] = {},
-        lost: tuple[Any, ...] = (),
-        tuned: dict[str, Any] | None = None,
-        **changes: Any,
+        level: float, effect: float, sds: Mapping[str, float] = {}, lost: tuple[Any, ...] = (), **changes: Any
     ) -> Report:
         def score(axes: Mapping[str, Any], seed: int) -> float:
             name = str(axes["positional"])
@@ -57,11 +49,7 @@ def study(made: ModuleType, tmp_path: Path) -> Study:
             noise = draw.normal(0, sds.get(name, 0.003))
             return float(np.clip(level + effect * (name == "none") + noise, 0, 1))
 
-        options = {"axes": AXES, "one_at_a_time": True} | changes
-        folder = made.write_study(tmp_path, made.Study(maps=False, score=score, **options))
-        margin = {"value": 0.03, "since": "2026-01-01T00:00:00Z", "late": False}
-        made.edit(folder, margins={"test/exact_match": margin}, tuning=tuned)
-        return Report(Analysis(load_frames(folder)))
+        return Report(analysed(score=score, margin=0.03, **{"axes": AXES, "one_at_a_time": True} | changes))
 
     return write
 
@@ -81,8 +69,8 @@ def study(made: ModuleType, tmp_path: Path) -> Study:
             id="two variants",
         ),
         pytest.param(0.8, -0.3, {"lost": (("rotary", 3),)}, {"collapse"}, id="a collapsed run"),
-        pytest.param(0.8, -0.3, {"tuned": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"),
-        pytest.param(0.8, -0.3, {"tuned": tuning([], "3 values of train.lr")}, {"coarse"}, id="a coarse sweep"),
+        pytest.param(0.8, -0.3, {"tuning": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"),
+        pytest.param(0.8, -0.3, {"tuning": tuning([], "3 values of train.lr")}, {"coarse"}, id="a coarse sweep"),
         pytest.param(0.98, -0.3, {"lost": (("rotary", 2), ("sinusoidal", 3))}, {"collapse", "room"}, id="both"),
     ],
 )

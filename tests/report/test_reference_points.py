@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headtohead.analysis.reference_points import ReferenceComparison
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
 from headtohead.report.remarks import remarks
@@ -33,26 +32,21 @@ SCORES = {"sinusoidal": 0.5, "rotary": 0.4, "none": 0.1}
 
 
 @pytest.fixture
-def study(made: ModuleType, tmp_path: Path) -> Callable[..., Path]:
-    def write(points: dict[str, Any] | None = None, **options: Any) -> Path:
-        planned = made.Study(
-            axes={"positional": list(SCORES)},
-            score=lambda axes, seed: SCORES[axes["positional"]] + 0.002 * (seed % 3),
-            one_at_a_time=True,
-            maps=False,
-            **options,
-        )
-        folder: Path = made.write_study(tmp_path / "runs", planned)
-        return keep(folder, *([points] if points else []))
+def study(analysed: Callable[..., Analysis]) -> Callable[..., Path]:
+    """Return a function that writes a study with reference points, and returns its folder."""
+
+    def write(*points: dict[str, Any], **options: Any) -> Path:
+        planned: dict[str, Any] = {
+            "axes": {"positional": list(SCORES)},
+            "score": lambda axes, seed: SCORES[axes["positional"]] + 0.002 * (seed % 3),
+            "one_at_a_time": True,
+        }
+        folder: Path = analysed(**planned | options).frames.directory
+        if points:
+            (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": points}))
+        return folder
 
     return write
-
-
-def keep(folder: Path, *points: dict[str, Any]) -> Path:
-    """Write the reference points of a study, and return its folder."""
-    if points:
-        (folder / "reference_points.json").write_text(json.dumps({"format": 1, "data": points}))
-    return folder
 
 
 def section_of(folder: Path, reports: Path) -> str:
@@ -68,12 +62,8 @@ def remark(folder: Path, start: str) -> str | None:
 
 
 @case_table("bound", [0.0, 0.9], default=1)
-def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
-    bound: float, made: ModuleType, tmp_path: Path
-) -> None:
-    axes = {"positional": ["sinusoidal", "none"]}
-    folder = made.write_study(tmp_path, made.Study(axes=axes, score=lambda axes, seed: 0.0, maps=False))
-    keep(folder, with_scores("vocabulary_bound", bound, 95.0, 96.0))
+def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(bound: float, study: Any) -> None:
+    folder = study(with_scores("vocabulary_bound", bound, 95.0, 96.0), score=lambda axes, seed: 0.0)
     text = remark(folder, "Every run has the worst possible exact match") or ""
     assert ("Train longer" in text, "data.tokens: subword" in text) == (bound > 0, bound == 0)
 
@@ -88,23 +78,24 @@ def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -
 
 @pytest.mark.usefixtures("without_figures")
 def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_points(
-    made: ModuleType, tmp_path: Path
+    made: ModuleType, study: Any, tmp_path: Path
 ) -> None:
-    study = made.Study(
+    others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
+    folder = study(
+        with_scores("nearest_neighbour", 0.6, 66.0, 70.0),
+        others,
         axes={"data.split": ["grouped", "row"]},
         score=lambda axes, seed: 0.5 + 0.3 * (axes["data.split"] == "row") + 0.002 * (seed % 3),
         config=lambda axes: {"data": {"split": axes["data.split"]}},
         run_data=lambda axes, seed: {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {},
-        maps=False,
     )
-    folder = made.write_study(tmp_path / "runs", study)
     assert remark(folder, "Other test sentences") is None
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
         made.record_checksums(file.parent)
-    others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
-    keep(folder, POINTS, others)
+    line = remark(folder, "Not better than nearest-neighbour") or ""
+    assert "(0.600 to 0.900 exact match): grouped and row; the best of them has 0.802." in line
     assert "baseline: row (source also in training: 27.4 %)." in (remark(folder, "Other test sentences than") or "")
     own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
     assert "| grouped |" in own
@@ -147,9 +138,9 @@ def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
 
 
 @pytest.mark.usefixtures("without_figures")
-@case_table("points", [None, POINTS | {"data_hash": "cd" * 32}, POINTS | {"test_limit": 20}], default=1)
+@case_table("points", [(), (POINTS | {"data_hash": "cd" * 32},), (POINTS | {"test_limit": 20},)], default=1)
 def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
-    section = section_of(study(points), tmp_path / "reports")
+    section = section_of(study(*points), tmp_path / "reports")
     assert "Not computed" in section
     assert "h2h run" in section
 
@@ -157,7 +148,7 @@ def test_a_report_without_reference_points_says_how_to_compute_them(points: Any,
 @pytest.mark.slow
 def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) -> None:
     data = prepare(tiny_config().data, tmp_path / "cache")
-    folder = study(None, data={"data_hash": data.data_hash})
+    folder = study(data={"data_hash": data.data_hash})
     loads = []
 
     def load(config: DataConfig) -> PreparedData:
@@ -176,7 +167,7 @@ def test_missing_reference_points_are_computed_once(study: Any, tmp_path: Path) 
 
 
 def test_studies_without_translations_have_no_reference_points(study: Any) -> None:
-    folder = study(None, config=lambda axes: {"evaluate": {"decode": "none"}})
+    folder = study(config=lambda axes: {"evaluate": {"decode": "none"}})
     save_reference_points(folder, lambda config: pytest.fail("the data were loaded"))
     assert not (folder / "reference_points.json").exists()
 
@@ -186,14 +177,3 @@ def test_masks_that_hide_padding_everywhere_leave_a_sentence_and_no_table(study)
     section = padding_section(report)
     assert section is not None
     assert (section.frame, "equal by construction" in section.text) == (None, True)
-
-
-def test_variants_with_references_of_their_own_are_named_with_both(study, monkeypatch):
-    compared = [
-        ReferenceComparison("rotary", "test/bleu", 1.3, 9.7),
-        ReferenceComparison("none", "test/bleu", 0.8, 7.8),
-    ]
-    monkeypatch.setattr(Analysis, "reference_comparisons", lambda self, key: compared)
-    assert "(7.8 to 9.7 BLEU): rotary and none; the best of them has 1.3." in (
-        remark(study(), "Not better than nearest-neighbour") or ""
-    )

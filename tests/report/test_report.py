@@ -27,7 +27,7 @@ from headtohead.report.render import environment, fragment, markdown_table
 from headtohead.report.section import Section
 from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
-from headtohead.report.writing import write_report
+from headtohead.report.writing import write_files, write_report
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.page import Page
@@ -41,10 +41,16 @@ def written_text(paths) -> tuple[str, str]:
     return page, unescape(paths.markdown.read_text(encoding="utf-8")).replace("\\", "")
 
 
-def small(made, tmp_path, **options):
-    """Write a study of two variants and two seeds."""
-    options = {"seeds": (1, 2), "maps": False, "axes": POSITIONAL} | options
-    return made.write_study(tmp_path / "runs", made.Study(**options))
+@pytest.fixture
+def small(analysed):
+    """Return a function that returns the analysis of a study of two variants and two seeds."""
+    return lambda **options: analysed(**{"seeds": (1, 2), "axes": POSITIONAL} | options)
+
+
+@pytest.fixture
+def written(small, tmp_path, without_figures):
+    """Return a function that writes the report of a study of two variants and two seeds."""
+    return lambda **options: write_files(Report(small(**options)), tmp_path / "reports")
 
 
 @pytest.fixture(scope="module")
@@ -248,34 +254,31 @@ def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
         assert "are the same by construction: with right padding a causal decoder never sees a pad" in text
 
 
-def test_a_leaky_split_is_a_warning_beside_the_answer(made, tmp_path, without_figures):
-    folder = small(made, tmp_path, data={"split": "row", "leaky": True, "leak": 0.317})
-    paths = write_report(folder, tmp_path / "reports")
+def test_a_leaky_split_is_a_warning_beside_the_answer(written):
+    paths = written(data={"split": "row", "leaky": True, "leak": 0.317})
     assert paths.cautions[0].startswith("LEAKY split: the source of 31.7 % of the test pairs")
     assert "LEAKY: 31.7 %" in written_text(paths)[0]
 
 
-def test_a_leak_of_other_data_than_the_baselines_is_a_warning(made, tmp_path):
-    folder = small(
-        made,
-        tmp_path,
+def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
+    analysis = small(
         axes={"data.pair": ["eng-spa", "eng-fra"]},
         run_data=lambda axes, seed: {
             "languages": axes["data.pair"].split("-"),
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
         },
     )
-    (warning,) = [remark for remark in remarks(Analysis(load_frames(folder))) if remark.severity == "warning"]
+    (warning,) = [remark for remark in remarks(analysis) if remark.severity == "warning"]
     assert warning.text.startswith("LEAKY split of eng-fra: the source of 31.7 %")
 
 
-def test_losses_that_do_not_compare_are_blank(made, tmp_path, without_figures):
+def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):
     def losses(axes, section):
         name = next(iter(axes)).partition(".")[2]
-        folder = small(made, tmp_path / name, axes=axes, config=lambda own: {section: {name: own[f"{section}.{name}"]}})
-        text = write_report(folder, tmp_path / name / "reports").markdown.read_text(encoding="utf-8")
+        analysis = small(axes=axes, config=lambda own: {section: {name: own[f"{section}.{name}"]}})
+        text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
         rows = text.split("### Further metrics")[1].split("\n\n")[2].splitlines()[2:]
-        return folder, [row.split("|")[2].split()[0] for row in rows]
+        return analysis.frames.directory, [row.split("|")[2].split()[0] for row in rows]
 
     assert "–" in losses({"quirks.shift_targets": [True, False]}, "quirks")[1]
     folder, shown = losses({"train.label_smoothing": [0.0, 0.1]}, "train")  # smooths training losses only
@@ -283,8 +286,8 @@ def test_losses_that_do_not_compare_are_blank(made, tmp_path, without_figures):
     assert f"{sum(own) / 2:.3f}" in shown
 
 
-def test_changed_code_and_versions_are_stated(made, tmp_path):
-    folder = small(made, tmp_path)
+def test_changed_code_and_versions_are_stated(made, small):
+    folder = small().frames.directory
     record = next(folder.glob("none-s2-*")) / "run.json"
     content = json.loads(record.read_text())
     plugin = content["plugins"][0] | {"source_sha256": "ef" * 32}
@@ -296,20 +299,17 @@ def test_changed_code_and_versions_are_stated(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_without_factors_and_maps_has_no_section_on_them(made, tmp_path, without_figures):
-    axes = {"model.d_model": [32, 64, 128]}
+def test_a_study_without_factors_and_maps_has_no_section_on_them(written):
     options = {"one_at_a_time": True, "data": {"bag_of_words_upper_bound": None}}
-    text, _ = written_text(write_report(small(made, tmp_path, axes=axes, **options), tmp_path / "reports"))
+    text, _ = written_text(written(axes={"model.d_model": [32, 64, 128]}, **options))
     assert "Attention maps" not in text
     assert "Axis by axis" not in text
 
 
-def test_a_study_without_results_has_a_report(made, tmp_path, without_figures):
+@pytest.mark.parametrize("allow_partial", [False, True])
+def test_a_study_without_results_has_a_report(written, allow_partial):
     states = {(slug, seed): "PLANNED" for slug in POSITIONAL["positional"] for seed in (1, 2)}
-    folder = small(made, tmp_path, states=states)
-    for allow_partial in (False, True):
-        paths = write_report(folder, tmp_path / "reports", allow_partial=allow_partial)
-        assert paths.answer.startswith("No answer yet: 0 of 4 runs")
+    assert written(states=states, allow_partial=allow_partial).answer.startswith("No answer yet: 0 of 4 runs")
 
 
 def test_an_unwritable_folder_is_named(quickstart, tmp_path):
@@ -319,12 +319,12 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_report_imports_neither_torch_nor_mlflow(made, tmp_path):
+def test_a_report_imports_neither_torch_nor_mlflow(small, tmp_path):
     code = (
         "import sys; from pathlib import Path; from headtohead.report.writing import write_report; "
         "write_report(Path(sys.argv[1]), Path(sys.argv[2])); print(*sys.modules)"
     )
-    command = [sys.executable, "-c", code, str(small(made, tmp_path, maps=True)), str(tmp_path)]
+    command = [sys.executable, "-c", code, str(small(maps=True).frames.directory), str(tmp_path)]
     modules = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "matplotlib" in modules
     assert not {"torch", "mlflow"} & set(modules)
@@ -347,10 +347,12 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
 @case_table(
     ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")], default=1
 )
-def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp_path, file, command, without_figures):
+def test_the_command_names_the_file_or_an_experiment_with_another_name(
+    made, small, tmp_path, file, command, without_figures
+):
     """``--name`` changes the name of an experiment. A data file is named without its folder."""
     config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
-    folder = small(made, tmp_path, config=lambda axes: config)
+    folder = small(config=lambda axes: config).frames.directory
     entries = [{"family": "positional", "name": "none", "summary": "Adds ``x``."}]
     made.edit(folder, file=file.format(name="quickstart"), entries=entries)
     for text in written_text(write_report(folder, tmp_path / "reports")):
@@ -360,8 +362,8 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(made, tmp
         assert "none: Adds x." in text
 
 
-def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, tmp_path, without_figures):
-    folder = small(made, tmp_path)
+def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, small, tmp_path, without_figures):
+    folder = small().frames.directory
     file = folder / "experiment.json"
     text = file.read_text()
     file.write_text(text.replace('"lr": 0.003', '"lr": 0.001'))
@@ -400,19 +402,17 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
         assert set(names) <= fields
 
 
-def test_a_text_without_sources_has_no_facts_on_sources(made, tmp_path):
+def test_a_text_without_sources_has_no_facts_on_sources(written):
     data = {"dataset": "text", "languages": ["none", "text"], "longest": {"source": 0, "target": 65}}
     data["bag_of_words_upper_bound"] = 1.0
-    page, markdown = written_text(write_report(small(made, tmp_path, data=data), tmp_path / "reports"))
-    for text in (page, markdown):
+    for text in written_text(written(data=data)):
         assert "blocks" in text
         assert "none to text" not in text
         for absent in ("By length of the source", "bag-of-words upper bound", "word tokens", "| pairs |", "source 0"):
             assert absent not in text
 
 
-def test_a_report_on_log_error_has_the_scores_without_padding_and_by_length_of_exact_match(made, tmp_path):
-    study = small(made, tmp_path, primary="test/log_error", axes={"masking": ["padding-causal", "causal"]})
-    markdown = written_text(write_report(study, tmp_path / "reports"))[1]
+def test_a_report_on_log_error_has_the_scores_without_padding_and_by_length_of_exact_match(written):
+    markdown = written_text(written(primary="test/log_error", axes={"masking": ["padding-causal", "causal"]}))[1]
     assert "padded − unpadded" in markdown
     assert "## By length of the source" in markdown

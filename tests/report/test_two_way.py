@@ -2,9 +2,9 @@
 
 import math
 import re
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from headtohead.analysis.two_way import variance_shares
 from headtohead.report.answer import answer
 from headtohead.report.content import Report
 from headtohead.report.contrasts import two_way_section
-from headtohead.report.writing import write_report
-from headtohead.storage.frames import load_frames
+from headtohead.report.writing import write_files
 from made import case_table
 
+Analysed = Callable[..., Analysis]
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
 ATTENTION = ["split-heads", "linear", "uniform"]
 EXCLUDED = {"positional": "rotary", "attention": "uniform"}
@@ -30,24 +30,16 @@ def score(axes: Any, seed: int) -> float:
     return 0.2 + 0.1 * row + 0.03 * column + 0.02 * (row == column) + 0.001 * seed
 
 
-def table(made: ModuleType, folder: Path, **changes: Any) -> Path:
-    study = made.Study(
-        axes={"positional": POSITIONAL, "attention": ATTENTION},
-        maps=False,
-        score=score,
-        excluded=[{"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}],
-        **changes,
-    )
-    return made.write_study(folder, study)
+AXES = {"positional": POSITIONAL, "attention": ATTENTION}
+STUDY = {
+    "axes": AXES,
+    "score": score,
+    "excluded": [{"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}],
+}
 
 
-@pytest.fixture(scope="module")
-def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return table(made, tmp_path_factory.mktemp("runs"))
-
-
-def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed: Path) -> None:
-    grid = Analysis(load_frames(crossed)).two_way
+def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(analysed: Analysed) -> None:
+    grid = analysed(**STUDY).two_way
     assert grid.axes == ("positional", "attention")
     assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
     assert grid.columns == ("uniform", "linear", "split-heads")
@@ -69,28 +61,12 @@ def noisy(row: str, column: str, seed: int) -> float:
     )
 
 
-def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop() -> None:
-    cells = list(product(POSITIONAL, ATTENTION))
-    scores = {(a, b, seed): noisy(a, b, seed) for (a, b), seed in product(cells, range(1, 7))}
-    found = variance_shares({cell: {seed: scores[*cell, seed] for seed in range(1, 7)} for cell in cells})
-    assert found is not None
-
-    def mean(row: str | None = None, column: str | None = None) -> float:
-        selected = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
-        return sum(selected) / len(selected)
-
-    total = sum((value - mean()) ** 2 for value in scores.values())
-    of_rows = sum((mean(a) - mean()) ** 2 for a, _, _ in scores) / total
-    of_columns = sum((mean(column=b) - mean()) ** 2 for _, b, _ in scores) / total
-    of_seeds = sum((value - mean(a, b)) ** 2 for (a, b, _), value in scores.items()) / total
-    assert found.rows == pytest.approx(of_rows)
-    assert found.columns == pytest.approx(of_columns)
-    assert found.seeds == pytest.approx(of_seeds)
-    assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
-
-
-def test_with_gaps_the_fraction_of_an_axis_is_its_mean_before_and_after_the_other_axis() -> None:
-    cells = [cell for cell in product(POSITIONAL, ATTENTION) if cell not in {("none", "linear"), ("alibi", "uniform")}]
+@pytest.mark.parametrize("gaps", [set(), {("none", "linear"), ("alibi", "uniform")}], ids=len)
+def test_the_variance_fraction_of_an_axis_is_its_mean_before_and_after_the_other_axis(
+    gaps: set[tuple[str, str]],
+) -> None:
+    """Without gaps, both are equal: the sum of squares of the axis."""
+    cells = [cell for cell in product(POSITIONAL, ATTENTION) if cell not in gaps]
     scores = {cell: {seed: noisy(*cell, seed) for seed in (1, 2, 3)} for cell in cells}
     found = variance_shares(scores)
     assert found is not None
@@ -104,6 +80,7 @@ def test_with_gaps_the_fraction_of_an_axis_is_its_mean_before_and_after_the_othe
 
     total = float(((data["score"] - data["score"].mean()) ** 2).sum())
     rows, columns, both = unexplained("row"), unexplained("column"), unexplained("row", "column")
+    assert gaps or total - rows == pytest.approx(columns - both)
     assert found.rows == pytest.approx(((total - rows) + (columns - both)) / 2 / total)
     assert found.columns == pytest.approx(((total - columns) + (rows - both)) / 2 / total)
     within = data.groupby(["row", "column"])["score"].transform("mean")
@@ -119,11 +96,8 @@ def broken(axes: Any, seed: int) -> float:
     return 0.9 + 0.02 * row + 0.01 * column + 0.002 * math.sin(7 * seed + 3 * row + 5 * column)
 
 
-def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(made: ModuleType, tmp_path: Path) -> None:
-    made_study = made.Study(axes={"positional": POSITIONAL, "attention": ATTENTION}, maps=False, score=broken)
-    written = made.write_study(tmp_path, made_study)
-    made.edit(written, margins={"test/exact_match": {"value": 0.035, "since": "2026-01-01T00:00:00Z"}})
-    analysis = Analysis(load_frames(written))
+def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(analysed: Analysed) -> None:
+    analysis = analysed(axes=AXES, score=broken, margin=0.035)
     result = analysis.two_way
     assert result.ranking[0].name == "alibi with uniform"
     assert answer(analysis).startswith("Of 12 ranked combinations of positional and attention, alibi with uniform has")
@@ -138,8 +112,8 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(made:
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_the_report_has_the_shaded_table(crossed: Path, tmp_path: Path) -> None:
-    written = write_report(crossed, tmp_path)
+def test_the_report_has_the_shaded_table(analysed: Analysed, tmp_path: Path) -> None:
+    written = write_files(Report(analysed(**STUDY)), tmp_path)
     page, text = written.html.read_text("utf-8"), written.markdown.read_text("utf-8")
     assert '<table class="grid">' in page
     assert 'style="--shade: 62%"' in page
@@ -148,8 +122,8 @@ def test_the_report_has_the_shaded_table(crossed: Path, tmp_path: Path) -> None:
     assert "uniform attention has no queries" in text
 
 
-def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
-    section = two_way_section(Report(Analysis(load_frames(table(made, tmp_path, primary="test/loss")))))
+def test_a_lower_loss_is_darker(analysed: Analysed) -> None:
+    section = two_way_section(Report(analysed(**STUDY, primary="test/loss")))
     cells = [
         (float(cell.split("\n")[0]), shade)
         for row, shades in zip(section.rows, section.shade, strict=True)
@@ -163,13 +137,10 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
     "changes",
     [
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION[:2]}},
-        {"axes": {"positional": POSITIONAL, "attention": ATTENTION, "masking": ["causal", "none"]}},
-        {"axes": {"positional": POSITIONAL, "attention": ATTENTION}, "one_at_a_time": True},
+        {"axes": AXES | {"masking": ["causal", "none"]}},
+        {"axes": AXES, "one_at_a_time": True},
     ],
     default=1,
 )
-def test_stars_three_axes_and_two_values_give_no_table(
-    made: ModuleType, tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))
-    assert Analysis(load_frames(folder)).two_way is None
+def test_stars_three_axes_and_two_values_give_no_table(analysed: Analysed, changes: dict[str, Any]) -> None:
+    assert analysed(seeds=(1, 2), **changes).two_way is None

@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 import headtohead
-from headtohead.cli import main
-from headtohead.plugins import registry
 
 SMALL = ["--set", "model.d_model=8", "--set", "model.heads=2", "--set", "model.d_ff=12"]
 STUDY = """
@@ -22,31 +19,22 @@ seeds: 1
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, h2h_here):
     """A folder where a small study was run once."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "traced.yaml").write_text(STUDY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("H2H_CACHE", str(folder / "cache"))
-        patch.delenv("H2H_RUNS", raising=False)
-        patch.delenv("H2H_REPORTS", raising=False)
-        headtohead.run("traced.yaml", tracking=False, report=False)
+    done = h2h_here(folder, "run", "traced.yaml", "--no-tracking", H2H_CACHE=str(folder / "cache"))
+    assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.fixture
-def h2h(folder, monkeypatch):
-    """Run a command there; return exit code and what it printed."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
-    monkeypatch.delenv("H2H_RUNS", raising=False)
-    monkeypatch.setattr(registry, "_current", None)
+def h2h(folder, h2h_here):
+    """Return a function that calls ``h2h trace`` there, and returns the exit code and what it printed."""
 
     def h2h(*arguments):
-        result = CliRunner().invoke(main, ["trace", *map(str, arguments)])
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result.exit_code, result.output
+        done = h2h_here(folder, "trace", *map(str, arguments), H2H_CACHE=str(folder / "cache"))
+        return done.returncode, done.stdout + done.stderr
 
     return h2h
 

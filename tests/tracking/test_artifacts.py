@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from PIL import Image
 
-from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, cell_colours
+from headtohead.figures.heat_map import ColourRange, cell_colours
 from headtohead.figures.sheet import CELL, tiles
 from headtohead.figures.style import MUTED
 from headtohead.tracking.artifacts import contact_sheet, write_image
@@ -72,15 +72,6 @@ def test_sheets_fit_a_square_frame_and_large_ones_have_small_cells_without_token
     large = contact_sheet(maps(6, 8, 40, 40), tokens, tokens)
     assert large.width * large.height < 2_000_000
     assert large.size == (8 * (40 * 3 + 10), 6 * (40 * 3 + 10))
-
-
-def test_negative_weights_are_orange_and_masked_cells_grey() -> None:
-    weights = np.array([[[[-2.0, 0.0, 2.0, np.nan]]]], dtype=np.float32)
-    pixels = np.asarray(contact_sheet(weights, [""], [""] * 4))
-    row = pixels[CELL + 4 + CELL // 2]
-    start = 4
-    found = [row[start + CELL * column + CELL // 2].tolist() for column in range(4)]
-    assert found == [_pixel(ORANGE), [255, 255, 255], _pixel(BLUE), _pixel(HIDDEN)]
 
 
 def _pixel(colour: object) -> list[int]:

@@ -5,7 +5,6 @@ import base64
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,8 @@ from typing import Any
 
 import pytest
 from tornado.websocket import websocket_connect
+
+from made import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # MLflow 3.4 does not run with later versions of these two, which its requirements allow or the environment has.
@@ -50,9 +51,7 @@ def server(
     made.write_study(root / "runs", made.Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
     h2h = [sys.executable, "-m", "headtohead.cli"]
     subprocess.run([*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [*h2h, "ui", "--port", str(port)],
         cwd=root,

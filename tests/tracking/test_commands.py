@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from headtohead.cli import main
 from headtohead.tracking import shipping
+from made import free_port
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -96,9 +97,7 @@ def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
     tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:
     (tmp_path / "runs").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     # A machine without a browser, where xdg-open tries several browsers and prints errors.
     tool = tmp_path / "bin" / "xdg-open"
     tool.parent.mkdir()

@@ -1,7 +1,6 @@
 """A real MLflow server, and scores of any code for ``h2h judge``."""
 
 import shutil
-import socket
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from headtohead.tracking.reading import experiment_table
 from headtohead.tracking.serving import server, study_links
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.store import open_store
+from made import free_port
 
 MakeExperiment = Callable[..., Path]
 SCORES = {"base": [0.80, 0.82, 0.81, 0.79], "new": [0.85, 0.86, 0.855, 0.84]}
@@ -24,9 +24,7 @@ SCORES = {"base": [0.80, 0.82, 0.81, 0.79], "new": [0.85, 0.86, 0.855, 0.84]}
 
 @pytest.mark.slow
 def test_a_study_is_shipped_to_a_server(make_experiment: MakeExperiment, tmp_path: Path, store_uri: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     folder = make_experiment(axes={"positional": ["rotary"]})
     # As on a remote server, artifacts are uploaded to the server instead of written directly.

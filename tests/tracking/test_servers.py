@@ -6,7 +6,6 @@ import os
 import pwd
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from headtohead.tracking.serving import study_links
 from headtohead.tracking.shipper import follow
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.store import DeniedError
+from made import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 START_SECONDS = 300
@@ -34,12 +34,6 @@ AXES = {"positional": ["rotary"]}
 ENDED = threading.Event()
 ENDED.set()
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture

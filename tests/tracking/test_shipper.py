@@ -1,7 +1,6 @@
 """The shipper beside training: it follows new metrics, backs off, and loses nothing."""
 
 import math
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from headtohead.tracking import shipper as process
 from headtohead.tracking import shipping
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.study import InUseError, TrackedStudy
+from made import free_port
 from made.study import wait_for
 
 MakeExperiment = Callable[..., Path]
@@ -153,9 +153,7 @@ def test_the_last_pass_of_another_process_is_waited_for(
 def down(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a server that does not run; a single attempt keeps the test short."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def _poll(shipper: Shipper) -> None:

@@ -118,6 +118,19 @@ def trained_eagerly(kind: str, pieces: int = 1) -> list[Tensor]:
     return train(training(kind, num_microbatches=pieces))
 
 
+def assert_falls_back(stack: StackTraining, kind: str, why: str, capture: Any = None) -> None:
+    """Check that a training with graphs falls back for a reason, and that its state is that of an eager training."""
+    log: list[str] = []
+    replayed(stack, capture, log)
+    found = train(stack)
+    (line,) = log
+    assert line.startswith("cuda-graphs falls back to eager: ")
+    assert why in line
+    assert "\n" not in line
+    assert all(parameter.grad is None for parameter in stack.parameters)
+    assert same(found, trained_eagerly(kind))
+
+
 def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     """Return whether all bits are equal, NaN included."""
     return all(
@@ -201,15 +214,7 @@ STAGES = [
 
 @case_table(("capture", "why"), STAGES, default=1)
 def test_a_failed_capture_does_not_change_the_training(capture: Any, why: str) -> None:
-    log: list[str] = []
-    stack = training("dropped")
-    replayed(stack, capture, log)
-    found = train(stack)
-    (line,) = log
-    assert line.startswith(f"cuda-graphs falls back to eager: {why}")
-    assert "\n" not in line
-    assert all(parameter.grad is None for parameter in stack.parameters)
-    assert same(found, trained_eagerly("dropped"))
+    assert_falls_back(training("dropped"), "dropped", f": {why}", capture)
 
 
 def test_a_verified_replay_that_fails_ends_the_training() -> None:
@@ -253,18 +258,6 @@ def baked_rate(stack: StackTraining) -> None:
     stack.optimizer.update = wrong  # type: ignore[method-assign]
 
 
-def baked_dropout(stack: StackTraining) -> None:
-    """A dropout key that depends on a number on the host."""
-    see = stack.model.dropout_rng.start_microbatch
-
-    def wrong(*args: Any, **named: Any) -> None:
-        keys = stack.model.dropout_rng.get_buffer("keys")
-        stack.model.dropout_rng.get_buffer("starts").copy_(keys + stack.progress.step)
-        see(*args, **named)
-
-    stack.model.dropout_rng.start_microbatch = wrong  # type: ignore[method-assign]
-
-
 def baked_sum(stack: StackTraining) -> None:
     """A number on the host in the sums."""
     update = stack.update
@@ -276,53 +269,47 @@ def baked_sum(stack: StackTraining) -> None:
     stack.update = wrong  # type: ignore[method-assign]
 
 
-@case_table("bake", [baked_rate, baked_dropout, baked_sum], default=1)
-def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
+def kept_table(stack: StackTraining) -> None:
+    """A table that every step allocates: inside a capture it would not be computed."""
+    eager, tables = stack.gradients, list[Tensor]()
+
+    def gradients(*given: Any) -> Tensor:
+        tables.append(torch.ones(3) * 2)
+        return eager(*given) * tables[-1]
+
+    stack.gradients = gradients  # type: ignore[method-assign]
+
+
+NOT_THE_STEP = [
+    (baked_rate, "a replayed step differs"),
+    (baked_sum, "a replayed step differs"),
+    (kept_table, "steps keep tensors that they allocate"),
+]
+
+
+@case_table(("change", "why"), NOT_THE_STEP, default=1)
+def test_a_graph_that_is_not_the_step_is_not_used(change: Callable[[StackTraining], None], why: str) -> None:
     found, log = [], list[str]()
     for graphs in (True, False):
         stack = training("scheduled")
-        bake(stack)
-        if graphs:
-            replayed(stack, log=log)
-        found.append(train(stack))
-    (line,) = log
-    assert line.startswith("cuda-graphs falls back to eager: a replayed step differs")
-    assert same(*found)
-
-
-@pytest.mark.slow
-def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
-    """A table that every step allocates: inside a capture it would not be computed."""
-    found, log, tables = [], list[str](), list[Tensor]()
-    for graphs in (True, False):
-        stack = training()
-        eager = stack.gradients
-
-        def gradients(*given: Any, eager: Any = eager) -> Tensor:
-            tables.append(torch.ones(3) * 2)
-            return eager(*given) * tables[-1]
-
-        stack.gradients = gradients  # type: ignore[method-assign]
+        change(stack)
         if graphs:
             replays = replayed(stack, log=log)
         found.append(train(stack))
-    assert replays() == 0
     (line,) = log
-    assert "steps keep tensors that they allocate" in line
+    assert line.startswith("cuda-graphs falls back to eager: ")
+    assert why in line
+    assert change is not kept_table or replays() == 0
     assert same(*found)
 
 
 @pytest.mark.slow
 def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
-    trained, log = [], list[str]()
-    for graphs in (True, False):
-        stack = training("three rates")
-        if graphs:
-            replays = replayed(stack, log=log)
-        trained.append(train(stack))
+    log, stack = list[str](), training("three rates")
+    replays = replayed(stack, log=log)
+    assert same(train(stack), trained_eagerly("three rates"))
     assert not log
     assert replays() >= 4
-    assert same(*trained)
     assert stack.loss_sums.isfinite().tolist() == [True, False, True]
 
 
@@ -330,18 +317,13 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
     monkeypatch.setattr("headtohead.training.backends.COMPARED_AT_ONCE", compared)
-    log: list[str] = []
     stack = training("three rates")
 
     def replay(captured: Capture) -> None:
         captured.replay()
         stack.parameters[0].detach()[2] += 1e-2
 
-    replayed(stack, as_replayed(replay), log)
-    found = train(stack)
-    (line,) = log
-    assert "weights of member 2 differ by" in line
-    assert same(found, trained_eagerly("three rates"))
+    assert_falls_back(stack, "three rates", "weights of member 2 differ by", as_replayed(replay))
 
 
 @pytest.mark.slow
@@ -391,13 +373,7 @@ def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
         return copied(state)
 
     monkeypatch.setattr(backends, "_copied", short)
-    log: list[str] = []
-    stack = training("dropped")
-    replayed(stack, log=log)
-    found = train(stack)
-    (line,) = log
-    assert line.endswith("OutOfMemoryError: CUDA out of memory")
-    assert same(found, trained_eagerly("dropped"))
+    assert_falls_back(training("dropped"), "dropped", "OutOfMemoryError: CUDA out of memory")
 
 
 @pytest.mark.parametrize("kind", ["two", pytest.param("unlike", marks=pytest.mark.slow)])

@@ -1,7 +1,6 @@
 """Layouts and kernels of CUDA, forced on the CPU: padding and kernels change no result."""
 
 import importlib
-import itertools
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -22,17 +21,7 @@ from headtohead.training.optimise import clip_gradients
 from made import case_table
 
 from . import test_backends
-from .test_backends import training
-
-STEPS = 4
-
-
-def trained(kind: str, **options: Any) -> list[Tensor]:
-    stack = training(kind, precision="float64", **options)
-    for batch in itertools.islice(stack._batches(), STEPS):
-        stack._step(batch)
-    return [*(parameter.detach() for parameter in stack.parameters), stack.loss_sums]
-
+from .test_backends import train, training
 
 NO_DROPOUT: dict[str, list[dict[str, Any]]] = {
     "two": [{"train": {"label_smoothing": 0.1}}, {"positional": "t5-relative"}],
@@ -59,7 +48,7 @@ def test_the_cuda_layout_trains_the_same_weights(
     for name, raws in NO_DROPOUT.items():
         own = [{**raw, "model": {**raw.get("model", {}), "dropout": 0.0}} for raw in raws]
         monkeypatch.setitem(test_backends.KINDS, f"{name} without dropout", own)
-    expected = trained(kind, num_microbatches=pieces)
+    expected = train(training(kind, precision="float64", num_microbatches=pieces))
     seen = set()
 
     def kernel(dtype: torch.dtype, key: int, value: int, sentences: int, drops: bool) -> AttentionKernel:
@@ -71,7 +60,7 @@ def test_the_cuda_layout_trains_the_same_weights(
     monkeypatch.setattr(attention, "attention_kernel", kernel)
     monkeypatch.setattr(loss, "LARGE_VOCABULARY", 1)
     with cuda_layout():
-        found = trained(kind, num_microbatches=pieces)
+        found = train(training(kind, precision="float64", num_microbatches=pieces))
     assert seen == kernels
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-8)
@@ -117,9 +106,9 @@ def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monke
 @case_table("kind", ["two", "relative"], default=1)
 def test_steps_of_the_cuda_layout_can_be_captured(kind: str) -> None:
     with cuda_layout():
-        expected, stack = test_backends.train(training(kind)), training(kind)
+        expected, stack = train(training(kind)), training(kind)
         replays = test_backends.replayed(stack)
-        assert test_backends.same(test_backends.train(stack), expected)
+        assert test_backends.same(train(stack), expected)
     assert replays() > 0
 
 

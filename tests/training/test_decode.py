@@ -1,5 +1,7 @@
 """All decodings, and scores without padding, against loops over single sentences."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from headtohead.data import SPECIALS, Split, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import EvaluateConfig
-from headtohead.testing.tiny import tiny_config
+from headtohead.testing.tiny import changed, tiny_config
 from headtohead.training.evaluate import (
     score,
     teacher_forced,
@@ -71,11 +73,19 @@ def test_non_autoregressive_decoding_takes_the_likeliest_id_per_position_without
     assert 0 < dropped < 2 * sum(len(source) for source in sources)
 
 
-@pytest.mark.parametrize("shift_targets", [True, False])
-def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targets):
-    model, sources, targets = model_of(), drawn(), drawn(seed=8)
+@pytest.mark.parametrize(
+    ("shift_targets", "masking"), [(True, "padding-causal"), (False, "padding-causal"), (True, "none")]
+)
+def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targets, masking):
+    """Without masks, those of batches without padding."""
+    model, sources = model_of(masking=masking), drawn()
+    targets = [drawn(seed=8)[5 * row % 12] for row in range(12)]  # sources of a length have targets of several lengths
     split = split_of(sources, targets, shift_targets=shift_targets)
-    found = translate_rows(model, split, BATCHES, translate_teacher_forced)
+    if masking == "none":
+        model.config = changed(model.config, evaluate={"decode": "teacher-forced"})
+        found = score(model, split, list(range(12)), translate_teacher_forced, padded=False).translations
+    else:
+        found = translate_rows(model, split, BATCHES, translate_teacher_forced)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         decoder_input_ids = target[:-1] if shift_targets else target
         for member in range(2):
@@ -87,23 +97,30 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
 
 
 @pytest.mark.parametrize("shift_targets", [True, False])
-def test_losses_include_id_0_and_exclude_padding(shift_targets):
+def test_losses_include_id_0_and_exclude_padding_and_metrics_are_means(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
     split = split_of(sources, targets, shift_targets=shift_targets)
     found = teacher_forced(model, split, BATCHES)
-    zeros = 0
+    num_tokens, totals, correct = 0, [0.0, 0.0], [0, 0]
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         decoder_input_ids, labels = (target[:-1], target[1:]) if shift_targets else (target, target)
         assert int(found.num_tokens[row]) == len(labels)
-        zeros += labels.count(0)
-        if labels:
-            chances = unpadded_logits(model, source, decoder_input_ids).softmax(-1)
-            for member in range(2):
-                loss = -sum(float(torch.log(chances[member, position, word])) for position, word in enumerate(labels))
-                assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
-        else:
-            assert found.losses[:, row].tolist() == [0.0, 0.0]
-    assert zeros
+        num_tokens += len(labels)
+        chances = unpadded_logits(model, source, decoder_input_ids).softmax(-1) if labels else None
+        for member in range(2):
+            words = enumerate(labels)
+            own = [(chances[member, place], word) for place, word in words] if labels else []
+            loss = -sum(float(torch.log(by_word[word])) for by_word, word in own)
+            right = sum(int(by_word.argmax()) == word for by_word, word in own)
+            assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
+            assert int(found.correct[member, row]) == right
+            totals[member] += loss
+            correct[member] += right
+    assert any(0 in target[1:] for target in targets)
+    for member in range(2):
+        loss = totals[member] / num_tokens
+        expected = {"loss": loss, "perplexity": math.exp(loss), "token_accuracy": correct[member] / num_tokens}
+        assert found.metrics(member) == pytest.approx(expected)
 
 
 def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():

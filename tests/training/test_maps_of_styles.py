@@ -4,10 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
-from headtohead.figures.heat_map import HIDDEN, ColourRange
-from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
 from headtohead.report.attention import Gallery, VariantMaps, payload
 from headtohead.storage.attention_maps import load_maps
@@ -97,13 +94,3 @@ def test_report_names_variants_with_negative_weights_and_explains_linear_maps(tm
     assert note.startswith("“fast”: φ(q)·φ(k) over its sum")
     roles = payload(found)["variants"][1]["probes"][0]["roles"]
     assert any(role["signed"] for role in roles.values())
-
-
-def test_negative_weights_have_another_colour_that_is_opaque_at_minus_one():
-    scale = ColourRange(-1.0, 1.0)
-    half, negative_half, beyond, masked = scale.colours(np.ma.masked_invalid([0.75, 0.25, -0.1, np.nan]))
-    plus, minus = to_rgb(PALETTE[0]), to_rgb(PALETTE[1])
-    assert half.tolist() == pytest.approx([*plus, 0.5], abs=0.01)
-    assert negative_half.tolist() == pytest.approx([*minus, 0.5], abs=0.01)
-    assert beyond.tolist() == [*minus, 1.0]
-    assert masked.tolist() == [*to_rgb(HIDDEN), 1.0]

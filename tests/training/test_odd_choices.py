@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,11 @@ from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
-from headtohead.training.evaluate import score, translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import Member, score_test_split, translations_table
-from made import case_table, moved
+from headtohead.training.results import score_test_split, translations_table
+from made import case_table
 
 CPU = torch.device("cpu")
 
@@ -38,21 +36,6 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 
 
 # -- batches of sentences ----------------------------------------------------------------------
-
-
-SAME = {"shift_targets": False, "trainable": ["feed-forward", "lm-head"]}
-STACKS = [("none", 20, SAME), ("padding-causal", "batch", {}), ("padding-causal", "corpus", SAME), ("none", 20, {})]
-
-
-@case_table(("masking", "pad_to", "more"), STACKS, default=1)
-def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
-    config = tiny_config(masking=masking, train={"steps": 9, "batch_size": 7}, quirks={"pad_to": pad_to} | more)
-    stack = trained(config, [3, 1, 2])
-    assert stack.plan.steps_per_epoch == 7
-    for member, seed in enumerate((3, 1, 2)):
-        alone = trained(config, [seed])
-        for one, other in zip(stack.model.state_dict().values(), alone.model.state_dict().values(), strict=True):
-            torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("shift", [True, False])
@@ -202,8 +185,8 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
 
 SMALL = {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32}
 RECIPES: dict[str, tuple[dict[str, Any], int]] = {
-    "scratch-en-fr": ({}, 1),
     "architecture-en-de": ({"model": SMALL, "train": {"epochs": 1}}, 2),
+    "scratch-en-fr": ({}, 1),
     "tatoeba-en-es": (
         {"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}, "evaluate": {"max_length": 12}},
         1,
@@ -215,23 +198,13 @@ TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_un
 FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpadded"}
 
 
-@cache
-def outcome(name: str) -> tuple[StackTraining, PreparedData, Member]:
+@case_table("name", RECIPES, default=1)
+def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     config = resolve({"recipe": name, **RECIPES[name][0]}, current())
     data = prepare(config.data, cache_root())
     assert find_incompatibility(config, data.record["longest"], current()) is None
     stack = trained(config, [1, 2], data)
-    limit = decoding_limit(config, data.longest_target)
-    return stack, data, score_test_split(stack, data, limit)(1)
-
-
-SHARED = ("architecture-en-de", "tatoeba-en-es")
-"""Recipes that other tests train too."""
-
-
-@case_table("name", sorted(RECIPES, key=lambda name: name not in SHARED), default=1)
-def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
-    stack, data, (results, translations) = outcome(name)
+    results, translations = score_test_split(stack, data, decoding_limit(config, data.longest_target))(1)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
     assert stack.active_members == [0, 1]
     wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
@@ -241,41 +214,6 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     if wanted == FORCED:
         assert (translations, results.signatures) == (None, {})
         assert translations_table(translations) == "source\treferences\thypothesis\texact\n"
-
-
-def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
-    raw = {
-        "data": {"dataset": "toy-grammar", "size": 300, "test": 20},
-        "model": SMALL,
-        "masking": "none",
-        "train": {"steps": 3, "precision": "float64"},
-        "evaluate": {"decode": "teacher-forced"},
-    }
-    config = resolve(raw, current())
-    data = prepare(config.data, cache_root())
-    stack, test = trained(config, [1], data), data.splits["test"]
-    moved(stack.model, 0.5)
-    rows = list(range(len(test)))
-    found = score(stack.model, stack.splits["test"], rows, translate_teacher_forced, padded=False).translations
-    assert found is not None
-    for row in rows:
-        ids = [torch.tensor(item).view(1, 1, -1) for item in (test.source[row], test.target[row])]
-        lengths = [torch.tensor([[ids[0].shape[-1]]]), torch.tensor([[ids[1].shape[-1] - 1]])]
-        with torch.no_grad():
-            logits = stack.model(ids[0], lengths[0], ids[1][..., :-1], lengths[1])[0, 0]
-        assert found[0][row] == [int(torch.argmax(place)) for place in logits]
-
-
-def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logits at positions with a label only, as for large vocabularies, give the same loss."""
-    config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
-    data = prepare(config.data, cache_root())
-    found = []
-    for words in (1, 10**9):
-        monkeypatch.setattr("headtohead.model.loss.LARGE_VOCABULARY", words)
-        stack = StackTraining(config, [1, 2], data, CPU)
-        found.append(losses_of_a_batch(stack))
-    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
 
 
 # -- what a probe reads -------------------------------------------------------------------------

@@ -40,25 +40,28 @@ def test_decaying_schedules_end_at_the_final_rate(schedule):
 
 
 class Stacked(nn.Module):
-    """Parameters of three members."""
+    """Three maps side by side and an output projection of three members; gradients differ in size by member."""
 
     def __init__(self):
         super().__init__()
-        generator = torch.Generator().manual_seed(1)
-        draw = {"generator": generator, "dtype": torch.float64}
-        self.weight = nn.Parameter(torch.randn(3, 4, 5, **draw))
-        self.bias = nn.Parameter(torch.randn(3, 1, 5, **draw))
-        self.unused = nn.Parameter(torch.randn(3, 2, **draw))
+        generators = [torch.Generator().manual_seed(seed) for seed in range(3)]
+        self.layer = StackedLinear(generators, 6, [4, 4, 9], True, "torch")
+        self.lm_head = StackedLinear(generators, 6, [5], False, "torch")
+        self.unused = nn.ParameterList([torch.ones(3, 2)])
+        self.double()
+
+    @property
+    def used(self):
+        return [*self.layer.parameters(), *self.lm_head.parameters()]
 
     def members_of(self, name):
         return (0, 1, 2)
 
     def give_gradients(self, step):
         generator = torch.Generator().manual_seed(100 + step)
-        for parameter in (self.weight, self.bias):
-            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * torch.tensor(
-                [0.01, 1.0, 100.0]
-            ).view(-1, *[1] * (parameter.dim() - 1))
+        for parameter in self.used:
+            sizes = torch.tensor([0.01, 1.0, 100.0]).view(-1, 1, 1)
+            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -89,23 +92,6 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)
 
 
-class Layers(Stacked):
-    """Three maps side by side and an output projection of three members; gradients differ in size by member."""
-
-    def __init__(self):
-        nn.Module.__init__(self)
-        generators = [torch.Generator().manual_seed(seed) for seed in range(3)]
-        self.layer = StackedLinear(generators, 6, [4, 4, 9], True, "torch")
-        self.lm_head = StackedLinear(generators, 6, [5], False, "torch")
-        self.double()
-
-    def give_gradients(self, step):
-        generator = torch.Generator().manual_seed(100 + step)
-        for parameter in self.parameters():
-            sizes = torch.tensor([0.01, 1.0, 100.0]).view(-1, 1, 1)
-            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
-
-
 def singular_values_after(values):
     a, b, c = 3.4445, -4.7750, 2.0315
     for _ in range(5):
@@ -126,15 +112,15 @@ def muon_by_loops(weight, gradients, rate, decay):
 
 @pytest.mark.parametrize("members", [(0, 1, 2), (1,)], ids=["all rates equal", "another rate of one member"])
 def test_muon_updates_every_map_of_every_member_alone(members):
-    stacked = Layers()
-    before = [parameter.detach().clone() for parameter in stacked.parameters()]
+    stacked = Stacked()
+    before = [parameter.detach().clone() for parameter in stacked.used]
     train = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.1, schedule="constant")
     trains = [train if member in members else train.model_copy(update={"lr": 0.02}) for member in range(3)]
     ours = StackOptimizer(trains, stacked, 5)
     gradients = []
     for step in range(5):
         stacked.give_gradients(step)
-        gradients.append([parameter.grad.clone() for parameter in stacked.parameters()])
+        gradients.append([parameter.grad.clone() for parameter in stacked.used])
         ours.set_step(step + 1)
         ours.update()
     for member, own in enumerate(trains):
@@ -155,7 +141,7 @@ def test_muon_updates_every_map_of_every_member_alone(members):
 
 
 def test_muon_equals_torchs_up_to_its_bfloat16_products():
-    stacked = Layers()
+    stacked = Stacked()
     single = nn.Parameter(stacked.layer.weight[1, :, 8:].detach().clone().T)
     rates = {"lr": 0.01, "weight_decay": 0.1}
     theirs = torch.optim.Muon([single], **rates, adjust_lr_fn="match_rms_adamw")
@@ -177,24 +163,24 @@ def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
     stacked.give_gradients(0)
     single_members = []
     for member in range(3):
-        own = [nn.Parameter(torch.zeros_like(weight[member])) for weight in (stacked.weight, stacked.bias)]
-        for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
+        own = [nn.Parameter(torch.zeros_like(weight[member])) for weight in stacked.used]
+        for parameter, shared in zip(own, stacked.used, strict=True):
             parameter.grad = shared.grad[member].clone()
         single_members.append(own)
     expected = [float(nn.utils.clip_grad_norm_(own, largest)) for own in single_members]
     norms = clip_gradients(list(stacked.parameters()), largest)
     assert norms.tolist() == pytest.approx(expected, rel=1e-12)
     for member, own in enumerate(single_members):
-        for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
+        for parameter, shared in zip(own, stacked.used, strict=True):
             torch.testing.assert_close(shared.grad[member], parameter.grad, rtol=1e-12, atol=0)
-    assert stacked.unused.grad is None
+    assert stacked.unused[0].grad is None
 
 
 def test_a_diverging_member_does_not_change_the_clipping_of_others():
     stacked = Stacked()
     stacked.give_gradients(0)
-    before = stacked.weight.grad[:2].clone()
-    stacked.weight.grad[2] = torch.inf
+    before = stacked.layer.weight.grad[:2].clone()
+    stacked.layer.weight.grad[2] = torch.inf
     clip_gradients(list(stacked.parameters()), 1e9)
-    assert torch.equal(stacked.weight.grad[:2], before)
-    assert not stacked.weight.grad[2].isfinite().any()
+    assert torch.equal(stacked.layer.weight.grad[:2], before)
+    assert not stacked.layer.weight.grad[2].isfinite().any()

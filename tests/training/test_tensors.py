@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headtohead.data import Split
-from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.data.vocabulary import EOS, SOS
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.training.tensors import SplitTensors
 
@@ -24,18 +24,6 @@ def tensors():
     return SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"))
 
 
-def test_decoder_inputs_start_with_sos_and_labels_end_with_eos(tensors):
-    rows = torch.tensor([[0, 1], [3, 1]])
-    batch = tensors.batch(rows, 3, 4)
-    assert batch.source.tolist() == [[[5, 6, EOS], [7, EOS, PAD]], [[9, EOS, PAD], [7, EOS, PAD]]]
-    assert batch.source_lengths.tolist() == [[3, 2], [2, 2]]
-    assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
-    assert batch.labels[0].tolist() == [[4, EOS, IGNORE_INDEX, IGNORE_INDEX], [4, 5, 6, EOS]]
-    assert batch.target_lengths.tolist() == [[2, 4], [3, 4]]
-    labelled = batch.labels != IGNORE_INDEX
-    assert (labelled.sum(-1) == batch.target_lengths).all()
-
-
 @pytest.mark.parametrize("by_target", [False, True])
 def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target):
     batches = tensors.unpadded_batches(2, by_target)
@@ -46,15 +34,6 @@ def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target)
             assert len({len(TARGETS[row]) for row in rows.tolist()}) == 1
     assert len(batches) == (4 if by_target else 3)
     assert tensors.num_target_tokens(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
-
-
-def test_unshifted_targets_are_both_decoder_input_and_label():
-    tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), shift_targets=False)
-    batch = tensors.batch(torch.tensor([[0, 3]]), 3, 4)
-    assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
-    assert batch.labels[0].tolist() == [[SOS, 4, EOS, IGNORE_INDEX], [SOS, 8, 9, EOS]]
-    assert batch.target_lengths.tolist() == [[3, 4]]
-    assert tensors.times(torch.tensor([0, 1])) == (3, 5)
 
 
 def test_sentences_are_padded_to_the_given_length_with_the_given_id():

@@ -136,19 +136,6 @@ def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
         assert torch.equal(second.model.state_dict()[name], value), name
 
 
-@pytest.mark.slow
-def test_a_member_without_dropout_does_not_depend_on_members_with_dropout(data):
-    without_dropout, other = UNLIKE[1], of("alibi", model={"dropout": 0.5})
-    (single,) = (training([without_dropout], [4], data),)
-    single.run()
-    stack = training([other, without_dropout], [1, 4], data)
-    stack.run()
-    assert difference(stack.model, 1, single.model) < 1e-10
-    mixed = training([UNLIKE[3], without_dropout], [1, 4], data)
-    mixed.run()
-    assert difference(stack.model, 0, training([other], [1], data).model) > 1e-3
-
-
 @pytest.mark.parametrize(
     "changed",
     [

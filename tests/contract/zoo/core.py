@@ -1,6 +1,7 @@
 """Faults of the core: while a check runs, one of its functions is replaced by a wrong function."""
 
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from unittest.mock import patch
 
 import torch
@@ -21,21 +22,28 @@ FAULTS = []
 """The fields of each fault, as of ``Fault`` in page.py."""
 
 
+@contextmanager
+def planted(wrong, name, *places):
+    """Replace the function ``name`` of some classes or modules by ``wrong``, whose first argument is the original."""
+    with ExitStack() as stack:
+        for place in places:
+            original = vars(place)[name]
+            function = getattr(original, "fget", getattr(original, "__func__", original))
+
+            def replacement(*arguments, function=function, **named):
+                return wrong(function, *arguments, **named)
+
+            new = property(replacement) if isinstance(original, property) else replacement
+            stack.enter_context(patch.object(place, name, new))
+        yield
+
+
 def fault(description, *places, name, caught_by, found_in="", **config):
-    """Return a decorator for a function that maps the function ``name`` of some classes or modules to a wrong one."""
+    """Return a decorator for a wrong function, as of `planted`, that is a fault of the zoo."""
 
     def add(wrong):
-        @contextmanager
-        def planted():
-            with ExitStack() as stack:
-                for place in places:
-                    original = vars(place)[name]
-                    replacement = wrong(getattr(original, "__func__", original))
-                    stack.enter_context(patch.object(place, name, replacement))
-                yield
-
         label = wrong.__name__.replace("_", "-")
-        FAULTS.append(("core", label, description, found_in, caught_by, config, planted))
+        FAULTS.append(("core", label, description, found_in, caught_by, config, partial(planted, wrong, name, *places)))
         return wrong
 
     return add
@@ -49,12 +57,9 @@ def fault(description, *places, name, caught_by, found_in="", **config):
     found_in="x-transformers, two years (#182)",
     positional="rotary",
 )
-def values_rotated(original):
-    def project(self, x, memory, context, cache, record=None):
-        q, k, v = original(self, x, memory, context, cache, record)
-        return q, k, self._rotate(v, context.key_positions, context)
-
-    return project
+def values_rotated(original, self, x, memory, context, cache, record=None):
+    q, k, v = original(self, x, memory, context, cache, record)
+    return q, k, self._rotate(v, context.key_positions, context)
 
 
 @fault(
@@ -63,8 +68,8 @@ def values_rotated(original):
     name="_explicit",
     caught_by=("parity", "weights-times-values"),
 )
-def doubled_on_one_path(original):
-    return lambda self, q, *rest: original(self, 2 * q, *rest)
+def doubled_on_one_path(original, self, q, *rest):
+    return original(self, 2 * q, *rest)
 
 
 @fault(
@@ -75,30 +80,21 @@ def doubled_on_one_path(original):
     found_in="repeat for repeat_interleave in ports of grouped-query attention",
     attention="grouped-query",
 )
-def tiled_heads(original):
-    def tiled(self, x):
-        geometry = self.context.geometry
-        return x.repeat(1, 1, geometry.heads // geometry.kv_heads, 1, 1)
-
-    return tiled
+def tiled_heads(original, self, x):
+    geometry = self.context.geometry
+    return x.repeat(1, 1, geometry.heads // geometry.kv_heads, 1, 1)
 
 
 @fault("a member has no gradient", MultiHeadAttention, name="forward", caught_by=("gradients",))
-def lost_gradient(original):
-    def forward(self, *arguments, **named):
-        out = original(self, *arguments, **named)
-        cut = self.context.role == "cross"
-        return torch.cat([out[:1], out[1:].detach()]) if cut else out
-
-    return forward
+def lost_gradient(original, self, *arguments, **named):
+    out = original(self, *arguments, **named)
+    cut = self.context.role == "cross"
+    return torch.cat([out[:1], out[1:].detach()]) if cut else out
 
 
 @fault("the decoder ignores the source", MultiHeadAttention, name="forward", caught_by=("source-reaches-logits",))
-def source_ignored(original):
-    def forward(self, x, memory, *rest):
-        return original(self, x, None if memory is None else torch.ones_like(memory), *rest)
-
-    return forward
+def source_ignored(original, self, x, memory, *rest):
+    return original(self, x, None if memory is None else torch.ones_like(memory), *rest)
 
 
 @fault(
@@ -108,54 +104,39 @@ def source_ignored(original):
     caught_by=("causality",),
     found_in="Keras' English-Spanish example (keras-io #1964)",
 )
-def swapped_inputs(original):
-    def hidden(self, batch):
-        source, target = batch.source % self.vocab_sizes.target, batch.decoder_input_ids
-        time = min(source.shape[-1], target.shape[-1])
-        out = original(self, Batch(target.clone(), batch.target_lengths, source, source, batch.source_lengths))
-        return torch.nn.functional.pad(out[:, :, :time], (0, 0, 0, target.shape[-1] - time))
-
-    return hidden
+def swapped_inputs(original, self, batch):
+    source, target = batch.source % self.vocab_sizes.target, batch.decoder_input_ids
+    time = min(source.shape[-1], target.shape[-1])
+    out = original(self, Batch(target.clone(), batch.target_lengths, source, source, batch.source_lengths))
+    return torch.nn.functional.pad(out[:, :, :time], (0, 0, 0, target.shape[-1] - time))
 
 
 @fault("positions restart in the cache", Transformer, name="_embed", caught_by=("cached-decoding",))
-def restarted_cache(original):
-    def embed(self, ids, embedding, role, start, *more, **named):
-        return original(self, ids, embedding, role, 0, *more, **named)
-
-    return embed
+def restarted_cache(original, self, ids, embedding, role, start, *more, **named):
+    return original(self, ids, embedding, role, 0, *more, **named)
 
 
 @fault("cross-attention with the decoder's causal mask", Transformer, name="_cross_context", caught_by=("mask-used",))
-def causal_cross(original):
-    def context(self, queries, written, lengths, memory, memory_lengths):
-        positions = (0, memory.shape[2])
-        return self._attention_context("decoder", queries, positions, memory_lengths)
-
-    return context
+def causal_cross(original, self, queries, written, lengths, memory, memory_lengths):
+    positions = (0, memory.shape[2])
+    return self._attention_context("decoder", queries, positions, memory_lengths)
 
 
 @fault("dropout in evaluation", Dropout, name="is_active", caught_by=("evaluation",))
-def dropout_in_evaluation(original):
-    return property(lambda self: bool(self.rate))
+def dropout_in_evaluation(original, self):
+    return bool(self.rate)
 
 
 @fault("dropout masks that depend on the stack", DropoutRNG, name="__init__", caught_by=("stacking",))
-def shared_dropout(original):
-    def init(self, keys, device):
-        original(self, [key + len(keys) for key in keys], device)
-
-    return init
+def shared_dropout(original, self, keys, device):
+    original(self, [key + len(keys) for key in keys], device)
 
 
 @fault("only dropout sites with a non-zero rate are counted", Builder, name="dropout", caught_by=("stacking",))
-def counts_active_sites(original):
-    def dropout(self, where):
-        site = original(self, where)
-        self._sites -= not site.rate
-        return site
-
-    return dropout
+def counts_active_sites(original, self, where):
+    site = original(self, where)
+    self._sites -= not site.rate
+    return site
 
 
 @fault(
@@ -165,32 +146,26 @@ def counts_active_sites(original):
     caught_by=("parameter-count",),
     bias=False,
 )
-def biased_projections(original):
-    def init(self, style, positional, mask_value, dropout, bias, *rest, **named):
-        original(self, style, positional, mask_value, dropout, True, *rest, **named)
-
-    return init
+def biased_projections(original, self, style, positional, mask_value, dropout, bias, *rest, **named):
+    original(self, style, positional, mask_value, dropout, True, *rest, **named)
 
 
 @fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")
-def missing_bias(original):
-    return lambda self, q, k, v, context, bias: original(self, q, k, v, context, None)
+def missing_bias(original, self, q, k, v, context, bias):
+    return original(self, q, k, v, context, None)
 
 
 @fault("every member uses the first member's embeddings", StackedEmbedding, name="forward", caught_by=("members",))
-def shared_table(original):
-    return lambda self, ids: torch.embedding(self.weight.flatten(0, 1), ids)
+def shared_table(original, self, ids):
+    return torch.embedding(self.weight.flatten(0, 1), ids)
 
 
 @fault("the new key is missing from the cache", attention.Cache, name="append", caught_by=("cached-decoding",))
-def late_cache(original):
-    def append(self, name, new):
-        every = original(self, name, new).clone()
-        if name == "keys":
-            every[:, :, :, -1] = 0
-        return every
-
-    return append
+def late_cache(original, self, name, new):
+    every = original(self, name, new).clone()
+    if name == "keys":
+        every[:, :, :, -1] = 0
+    return every
 
 
 @fault(
@@ -200,8 +175,8 @@ def late_cache(original):
     caught_by=("cached-decoding",),
     attention="short-convolution",
 )
-def forgotten_inputs(original):
-    return lambda self, x, context, cache: original(self, x, context, None)
+def forgotten_inputs(original, self, x, context, cache):
+    return original(self, x, context, None)
 
 
 @fault(
@@ -212,30 +187,24 @@ def forgotten_inputs(original):
     caught_by=("greedy-decoding",),
     masking="padding",
 )
-def cache_without_causality(original):
-    return lambda model: True
+def cache_without_causality(original, model):
+    return True
 
 
 @fault("a resumed training with a new optimizer state", StackTraining, name="_resume", caught_by=("resume",))
-def restarted_optimizer(original):
-    def resume(self):
-        original(self)
-        self.optimizer.moments.clear()
-
-    return resume
+def restarted_optimizer(original, self):
+    original(self)
+    self.optimizer.moments.clear()
 
 
 @fault("label smoothing missing from the loss", arithmetic, name="loss_gradients", caught_by=("loss",))
-def unsmoothed_loss(original):
-    return lambda *arguments: original(*arguments[:-1], 0.0)
+def unsmoothed_loss(original, *arguments):
+    return original(*arguments[:-1], 0.0)
 
 
 @fault("the second decoder layer ignores its mask", DecoderLayer, name="forward", caught_by=("mask-used", "causality"))
-def unmasked_layer(original):
-    def forward(self, x, memory, views, *rest, **named):
-        own, cross = views
-        if self.attention.context.layer:
-            own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.sampled_positions)
-        return original(self, x, memory, (own, cross), *rest, **named)
-
-    return forward
+def unmasked_layer(original, self, x, memory, views, *rest, **named):
+    own, cross = views
+    if self.attention.context.layer:
+        own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.sampled_positions)
+    return original(self, x, memory, (own, cross), *rest, **named)

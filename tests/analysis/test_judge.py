@@ -136,7 +136,7 @@ def test_equal_scores_under_two_seeds_are_a_warning() -> None:
         (
             pd.DataFrame({"variant;seed;accuracy": ["base;1;0.8"]}),
             {},
-            "one column, with semicolons; separate its columns by commas",
+            "the table has one column, with semicolons; separate its columns by commas",
         ),
         (wide(base=BASE), {}, "only the baseline 'base' has scores; a comparison needs another variant"),
         (wide(base=BASE[:1], new=BETTER[:1]), {}, "variant 'base' has a single seed; a test needs at least two"),

@@ -5,54 +5,7 @@ import torch
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from made.oracle import Oracle
-
-CHOICES = {
-    "pre-norm": {},
-    "post-norm": {"norm": "post"},
-    "post-norm and a final norm": {"norm": "post", "final_norm": True},
-    "pre-norm without a final norm": {"final_norm": False},
-    "gelu": {"feed_forward": "gelu"},
-    "squared relu in the decoder": {"feed_forward": {"decoder": "relu2"}},
-    "swiglu": {"feed_forward": "swiglu"},
-    "geglu without biases": {"feed_forward": "geglu", "bias": False},
-    "rmsnorm": {"norm": "rmsnorm", "norm_eps": 0.1},
-    "sandwich": {"norm": "sandwich", "decoder_layers": 2},
-    "embeddings as they are": {"embedding_scale": "one"},
-    "output tied": {"tie_embeddings": "output"},
-    "all tied": {"tie_embeddings": "all"},
-    "no biases": {"bias": False},
-    "norm eps": {"norm_eps": 0.1},
-    "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
-    "second attention of the decoder": {"decoder_layers": 2, "quirks": {"cross_attention_memory": "decoder"}},
-    "second attention of the decoder, post-norm": {"norm": "post", "quirks": {"cross_attention_memory": "decoder"}},
-    "one table": {"tie_embeddings": "embeddings"},
-    "more rows than words": {"quirks": {"min_vocab_size": 15}},
-    "one table of more rows than words": {"tie_embeddings": "embeddings", "quirks": {"min_vocab_size": 15}},
-    "shared norm": {"decoder_layers": 2, "quirks": {"shared_modules": ["norm"]}},
-    "shared feed-forward": {"norm": "post", "final_norm": True, "quirks": {"shared_modules": ["feed-forward"]}},
-    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
-    "all places shared": {
-        "norm": "post",
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
-    },
-    "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
-    "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
-    "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
-    "smeared embeddings": {"attention": "smear", "encoder_layers": 2},
-    "smeared embeddings, decoder only": {
-        "architecture": "decoder-only",
-        "attention": {"name": "smear", "gate_width": 4},
-    },
-    "value embeddings": {"attention": "value-embedding", "encoder_layers": 2},
-    "value embeddings in the first and last layer, decoder only": {
-        "architecture": "decoder-only",
-        "decoder_layers": 3,
-        "attention": {"name": "value-embedding", "ends": 1},
-    },
-    "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
-    "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
-}
+from made.oracle import CHOICES, Oracle
 
 
 @pytest.mark.parametrize("model", CHOICES.values(), ids=CHOICES.keys())

@@ -95,7 +95,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
         made.record_checksums(file.parent)
     line = remark(folder, "Not better than nearest-neighbour") or ""
-    assert "(0.600 to 0.900 exact match): grouped and row; the best of them has 0.802." in line
+    assert "(0.600 to 0.900 exact match): row and grouped; the best of them has 0.802." in line
     assert "baseline: row (source also in training: 27.4 %)." in (remark(folder, "Other test sentences than") or "")
     own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
     assert "| grouped |" in own

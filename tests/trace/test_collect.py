@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from headtohead.model.attention import overrides
@@ -11,38 +12,33 @@ from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_notebooks.trace import collect
-from made import case_table
-from made.array import compatibility, covering, factors
-from made.oracle import Oracle, softmax
+from made import case_table, oracle
+from made.array import ROLE_CHOICES, compatibility, covering, factors
 
 REGISTRY = current()
 ENTRIES = {family: factors(REGISTRY)[family] for family in ("positional", "attention", "masking")}
-ROWS = [tuple(row.values()) for row in covering(ENTRIES, compatibility(REGISTRY), size=1)]
+is_compatible = compatibility(REGISTRY)
+ROWS = [
+    tuple(row.values()) for row in covering(ENTRIES, lambda row: is_compatible(row | {"role": ROLE_CHOICES[0]}), size=1)
+]
 """Compatible combinations in which every entry occurs."""
 
-CHOICES = {
-    "pre-norm": {},
-    "sandwich": {"norm": "sandwich"},
-    "rmsnorm": {"norm": "rmsnorm", "bias": False},
-    "post-norm": {"norm": "post", "final_norm": True},
-    "embeddings as they are": {"embedding_scale": "one"},
-    "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}, "norm": "post"},
-    "feed-forward after each": {"quirks": {"decoder_feed_forward": "after-each"}},
-    "shared parts": {"quirks": {"shared_modules": ["norm", "feed-forward"]}, "norm": "post"},
-    "gelu": {"feed_forward": "gelu"},
-    "swiglu": {"feed_forward": "swiglu"},
-    "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
+MASKS = {
     "nothing masked": {"masking": "none"},
     "fill -1e9": {"mask_value": "-1e9"},
     "fill additive": {"mask_value": "additive"},
-    "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
+}
+CHOICES = MASKS | {
+    name: choices
+    for name, choices in oracle.CHOICES.items()
+    if not {"attention", "architecture"} & {*choices} and "min_vocab_size" not in choices.get("quirks", {})
 }
 
 
-@case_table("choices", CHOICES.values(), ids=CHOICES.keys(), default=6)
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 def test_every_step_follows_from_those_before_it(choices, traced, inputs):
     member = 1
-    subject, trace = traced(member, (1, 2), encoder_layers=2, **choices)
+    subject, trace = traced(member, (1, 2), **{"encoder_layers": 2} | choices)
     left, steps, read = [step.name for step in trace], {step.name: step.values for step in trace}, inputs(subject)
 
     def same(name, expected):
@@ -50,9 +46,9 @@ def test_every_step_follows_from_those_before_it(choices, traced, inputs):
         np.testing.assert_allclose(steps[name], expected, rtol=1e-9, atol=1e-9, err_msg=name)
 
     weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
-    oracle = Oracle(subject.config, weights, subject.config.masking.decoder.name != "none", observe=same)
-    scores = oracle.logits(read.source, len(read.source), read.target, len(read.target))
-    same("probabilities", [softmax(row) for row in scores])
+    loops = oracle.Oracle(subject.config, weights, subject.config.masking.decoder.name != "none", observe=same)
+    scores = loops.logits(read.source, len(read.source), read.target, len(read.target))
+    same("probabilities", [oracle.softmax(row) for row in scores])
     same("chosen", [row.index(max(row)) for row in scores])
     assert left == []
 

@@ -10,16 +10,6 @@ from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, HeatM
 from headtohead.figures.style import to_svg
 
 
-def drawn(*maps: HeatMap) -> str:
-    return to_svg(heat_map_figure(maps), salt="test")
-
-
-def texts(svg: str) -> list[str]:
-    return [
-        "".join(element.itertext()).strip() for element in ET.fromstring(svg).iter() if element.tag.endswith("text")
-    ]
-
-
 def test_opacity_is_the_magnitude_of_a_value_and_colour_is_its_sign() -> None:
     zero, half, positive, negative, masked = ColourRange(-2.0, 2.0).colours(
         np.ma.masked_invalid([0.5, 0.75, 2.0, 0.25, np.nan])
@@ -43,12 +33,12 @@ def test_cells_of_sheets_have_the_colours_of_heat_maps_on_white() -> None:
 
 def test_every_row_column_and_map_has_its_name() -> None:
     values = np.arange(6).reshape(2, 3)
-    svg = drawn(
-        HeatMap(values, ["<a>", "b"], ["x", "$y$", "z"], "first"),
-        HeatMap(values, ["c", "d"], ["u", "v", "w"], "second"),
-    )
+    first = HeatMap(values, ["<a>", "b"], ["x", "$y$", "z"], "first")
+    second = HeatMap(values, ["c", "d"], ["u", "v", "w"], "second")
+    svg = to_svg(heat_map_figure([first, second]), salt="test")
+    texts = [element for element in ET.fromstring(svg).iter() if element.tag.endswith("text")]
     names = {"<a>", "b", "x", "$y$", "z", "c", "d", "u", "v", "w", "first", "second"}
-    assert sorted(texts(svg)) == sorted(names)
+    assert sorted("".join(element.itertext()).strip() for element in texts) == sorted(names)
     assert svg.count("<image ") == 2
 
 

@@ -28,14 +28,9 @@ def test_the_interval_of_a_mean_equals_the_textbook_formula():
     assert found.mean - found.low == pytest.approx(found.high - found.mean)
 
 
-def test_a_single_score_has_a_mean_and_no_interval():
-    found = s.summarise([0.5])
-    assert found.mean == 0.5
-    assert math.isnan(found.sd)
-    assert math.isnan(found.low)
-
-
-def test_an_interval_is_clipped_to_the_range_of_the_metric():
+def test_an_interval_is_clipped_to_the_range_of_the_metric_and_a_single_score_has_none():
+    single = s.summarise([0.5])
+    assert (single.mean, single.sd, single.low) == pytest.approx((0.5, math.nan, math.nan), nan_ok=True)
     free = s.summarise([0.1, 0.2, 0.6])
     assert free.low < 0
     cut = s.summarise([0.1, 0.2, 0.6], span=(0.0, 1.0))

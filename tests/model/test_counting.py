@@ -12,8 +12,11 @@ from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.plugin import Positional, hookimpl
 from headtohead.plugins import registry
+from headtohead.testing.invariants.model_state import parameter_count_equals_the_closed_form
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from made import case_table
+from made.oracle import CHOICES
 
 D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
 
@@ -83,39 +86,21 @@ def test_flops_of_a_triangular_system_are_counted():
     assert counted({"decoder": "gated-delta"}).flops_per_token == plain + 2 * extra
 
 
-NORM, FEED_FORWARD = 2 * D, linear(D, FF) + linear(FF, D)
-ATTENTION = 4 * linear(D, D)
-
-# Relative to the default of one encoder and two decoder layers: the difference in parameters.
-WEIGHTS = {
-    "cross: decoder": ({"quirks": {"cross_attention_memory": "decoder"}}, 0),
-    "tied: embeddings": ({"tie_embeddings": "embeddings"}, -SOURCE_WORDS * D),
-    "min_vocab_size": (
-        {"quirks": {"min_vocab_size": 40}},
-        (40 - SOURCE_WORDS) * D + (40 - TARGET_WORDS) * D + 40 * D + 40 - linear(D, TARGET_WORDS),
-    ),
-    "fewer min_vocab_size than words": ({"quirks": {"min_vocab_size": 5}}, 0),
-    "shared norm": ({"quirks": {"shared_modules": ["norm"]}}, -9 * NORM),
-    "shared feed-forward": ({"quirks": {"shared_modules": ["feed-forward"]}}, -2 * FEED_FORWARD),
-    "after-each": ({"quirks": {"decoder_feed_forward": "after-each"}}, 2 * (FEED_FORWARD + NORM)),
-    "after-each, shared": (
-        {"quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]}},
-        -9 * NORM - 2 * FEED_FORWARD,
-    ),
-}
+OPTIONS = {name: choices for name, choices in CHOICES.items() if {"quirks", "tie_embeddings", "bias"} & {*choices}}
 
 
-@pytest.mark.parametrize(("model", "more"), WEIGHTS.values(), ids=WEIGHTS.keys())
-def test_parameters_of_model_options_equal_a_count_by_hand(model, more):
-    plain, found = counted("split-heads"), counted("split-heads", **model)
-    assert found.total - plain.total == more
-    assert found.attention == plain.attention
+@pytest.mark.parametrize("model", OPTIONS.values(), ids=OPTIONS.keys())
+def test_parameters_of_model_options_equal_the_closed_form(model):
+    subject = Subject(tiny_config(**model))
+    assert parameter_count_equals_the_closed_form(subject).state == "holds"
+    found = count(subject.config, *subject.vocab_sizes, S, T)
+    assert found.total == sum(parameter[0].numel() for parameter in subject.model.parameters())
 
 
 def test_attention_without_projections_has_no_parameters():
     plain = count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, S, D)
     found = count(tiny_config(attention="embedding-softmax"), SOURCE_WORDS, TARGET_WORDS, S, D)
-    assert plain.attention - found.attention == 2 * ATTENTION == plain.total - found.total
+    assert plain.attention - found.attention == 8 * linear(D, D) == plain.total - found.total
     products = 2 * (D * D * D * 2 + 4 * D * D * D * 2)
     # QKᵀ and four projections of two layers are absent; the product of weights and values remains.
     assert (plain.flops_per_token - found.flops_per_token) * D == products

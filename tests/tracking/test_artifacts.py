@@ -54,7 +54,8 @@ def test_every_weight_is_a_square_of_one_colour_at_its_position_beside_its_token
     across = sheet.shape[1] // width
     assert sheet.shape == (height * 6 // across, width * across, 3)
     colours = cell_colours(weights, ColourRange(-1.0, 1.0))
-    frame = np.argwhere((tile == _pixel(MUTED)).all(axis=2))
+    muted = [round(255 * channel) for channel in to_rgb(MUTED)]
+    frame = np.argwhere((tile == muted).all(axis=2))
     (top, left), (bottom, right) = frame.min(axis=0) + 1, frame.max(axis=0)
     assert (bottom - top, right - left) == (4 * CELL, 5 * CELL)
     for number, (layer, head) in enumerate(np.ndindex(2, 3)):
@@ -72,7 +73,3 @@ def test_sheets_fit_a_square_frame_and_large_ones_have_small_cells_without_token
     large = contact_sheet(maps(6, 8, 40, 40), tokens, tokens)
     assert large.width * large.height < 2_000_000
     assert large.size == (8 * (40 * 3 + 10), 6 * (40 * 3 + 10))
-
-
-def _pixel(colour: object) -> list[int]:
-    return [round(255 * channel) for channel in to_rgb(colour)]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -47,12 +46,6 @@ def content(outside_run: Path) -> dict[str, bytes]:
 
 def holds_secret(outside_run: Path) -> list[str]:
     return [name for name, data in content(outside_run).items() if SECRET.encode() in data]
-
-
-def change_runs(folder: Path, **changes: Any) -> None:
-    plan = json.loads((folder / "experiment.json").read_text())
-    plan["runs"][0] |= changes
-    (folder / "experiment.json").write_text(json.dumps(plan))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +101,9 @@ def test_a_run_outside_the_runs_folder_is_refused(
     changes: dict[str, str],
 ) -> None:
     changes = {field: value.format(outside=outside) for field, value in changes.items()}
-    change_runs(folder, **changes)
+    plan = json.loads((folder / "experiment.json").read_text())
+    plan["runs"][0] |= changes
+    (folder / "experiment.json").write_text(json.dumps(plan))
     before = content(outside)
     done = h2h_here(tmp_path, command, "quickstart")
     assert done.returncode == 2

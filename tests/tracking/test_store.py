@@ -43,7 +43,7 @@ def test_four_processes_can_create_the_same_store_at_once(tmp_path: Path) -> Non
         "mlflow.db-shm",
         "mlflow.db.lock",
     }
-    names = [experiment.name for experiment in _experiments(uri)]
+    names = [experiment.name for experiment in open_store(uri, create=False).client.search_experiments()]
     assert sorted(names) == ["Default", "shared"]
 
 
@@ -112,10 +112,6 @@ def test_the_environment_variable_chooses_the_store(tmp_path: Path, monkeypatch:
     assert default_uri(tmp_path / "runs") == f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere:5000")
     assert default_uri(tmp_path / "runs") == "http://somewhere:5000"
-
-
-def _experiments(uri: str) -> list[object]:
-    return list(open_store(uri, create=False).client.search_experiments())
 
 
 def _path(uri: str) -> Path:

@@ -189,10 +189,6 @@ def as_replayed(replay: Callable[[Capture], object]) -> Any:
     return capture
 
 
-def in_the_first_replay(place: int | str) -> Any:
-    return as_replayed(lambda captured: captured.replay(at(place)))
-
-
 def without_an_operation(name: str) -> Any:
     """A graph without some operations."""
 
@@ -205,7 +201,7 @@ def without_an_operation(name: str) -> Any:
 
 STAGES = [
     (in_the_capture("embedding_dense_backward"), "the capture failed: Planted: planted"),
-    (in_the_first_replay("_fused_adamw_"), "the first replay failed: Planted: planted"),
+    (as_replayed(lambda captured: captured.replay(at("_fused_adamw_"))), "the first replay failed: Planted: planted"),
     (without_an_operation("bmm"), "a replayed step differs from the eager step"),
     *((in_the_capture(place), "the capture failed: Planted") for place in ("_foreach_add_", None)),
     (without_an_operation("_fused_adamw_"), "a replayed step differs"),

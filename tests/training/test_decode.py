@@ -1,4 +1,4 @@
-"""All decodings, and scores without padding, against loops over single sentences."""
+"""All decodings, and scores without padding, against loops over single sentences; batches with and without padding."""
 
 import math
 
@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from headtohead.data import SPECIALS, Split, Vocabulary
+from headtohead.data.vocabulary import EOS, SOS
 from headtohead.errors import HeadToHeadError
+from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import changed, tiny_config
@@ -183,3 +185,28 @@ def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
             loss = -sum(float(torch.log(probabilities[0, position, word])) for position, word in enumerate(target[1:]))
             assert float(unpadded.losses[0, row]) == pytest.approx(loss, abs=1e-5)
     assert (unpadded.losses - together.losses).abs().max() > 1e-3
+
+
+SOURCES = [[5, 6, EOS], [7, EOS], [5, 7, 8, EOS], [9, EOS]]
+TARGETS = [[SOS, 4, EOS], [SOS, 4, 5, 6, EOS], [SOS, 7, EOS], [SOS, 8, 9, EOS]]
+
+
+@pytest.mark.parametrize("by_target", [False, True])
+def test_unpadded_batches_hold_every_row_once_and_no_padding(by_target):
+    tensors = split_of(SOURCES, TARGETS)
+    batches = tensors.unpadded_batches(2, by_target)
+    assert sorted(row for rows in batches for row in rows.tolist()) == [0, 1, 2, 3]
+    for rows in batches:
+        assert len({len(SOURCES[row]) for row in rows.tolist()}) == 1
+        if by_target:
+            assert len({len(TARGETS[row]) for row in rows.tolist()}) == 1
+    assert len(batches) == (4 if by_target else 3)
+    assert tensors.num_target_tokens(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
+
+
+def test_sentences_are_padded_to_the_given_length_with_the_given_id():
+    tensors = split_of(SOURCES, TARGETS, pads=(8, 9), width=7)
+    batch = tensors.batch(torch.tensor([[1]]), 7, 6)
+    assert batch.source.tolist() == [[[7, EOS, 8, 8, 8, 8, 8]]]
+    assert batch.decoder_input_ids.tolist() == [[[SOS, 4, 5, 6, EOS, 9]]]
+    assert batch.labels.tolist() == [[[4, 5, 6, EOS, IGNORE_INDEX, IGNORE_INDEX]]]

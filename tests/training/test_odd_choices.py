@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +73,6 @@ def pairs_of(*texts: tuple[str, str]) -> PreparedData:
     )
 
 
-def losses_of_a_batch(stack: StackTraining) -> torch.Tensor:
-    cut = next(stack._batches())
-    return stack.gradients(cut.rows, cut.shape)
-
-
 def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -> None:
     data = pairs_of(("a b", "x"), ("b", "y"), ("a", "y x z"))
     config = tiny_config(train={"batch_size": 1, "steps": 9, "lr": 0.1, "optimizer": "adam"})
@@ -105,7 +100,8 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     found = []
     for pieces in (1, 4):
         stack = StackTraining(config, [1], tiny_data(), CPU, num_microbatches=pieces)
-        found.append(losses_of_a_batch(stack))
+        cut = next(stack._batches())
+        found.append(stack.gradients(cut.rows, cut.shape))
     assert torch.equal(found[0], found[1])
 
 
@@ -219,29 +215,21 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
 # -- what a probe reads -------------------------------------------------------------------------
 
 
-def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
-    """Return the decoder inputs for the pair of slides-en-fr."""
-    config = resolve({"recipe": "slides-en-fr", "model": SMALL, **raw}, current())
+def target_tokens(source: str, **raw: Any) -> list[str]:
+    """Return the decoder inputs for a source without a given target."""
+    config = resolve(raw, current())
     data = prepare(config.data, cache_root())
     model = StackTraining(config, [1], data, CPU).model
-
-    def read(target: str | None) -> list[str]:
-        record = probe_maps(model, data, "I love AI .", target, 5)[0].record
-        return list(record["target_tokens"])
-
-    return read
+    return list(probe_maps(model, data, source, None, 5)[0].record["target_tokens"])
 
 
 def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
-    assert read_by()(None) == ["<pad>"] * 4
+    slides = {"source": "I love AI .", "recipe": "slides-en-fr", "model": SMALL}
+    assert target_tokens(**slides) == ["<pad>"] * 4
     for decode in ("none", "teacher-forced"):
         with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"):
-            read_by(evaluate={"decode": decode})(None)
-    config = resolve({"recipe": "tatoeba-en-es", **RECIPES["tatoeba-en-es"][0]}, current())
-    data = prepare(config.data, cache_root())
-    model = StackTraining(config, [1], data, CPU).model
-    tokens = probe_maps(model, data, "good night", None, 5)[0].record["target_tokens"]
-    assert tokens[0] == "<sos>"
+            target_tokens(**slides, evaluate={"decode": decode})
+    assert target_tokens("good night", recipe="tatoeba-en-es", **RECIPES["tatoeba-en-es"][0])[0] == "<sos>"
 
 
 # -- incompatible settings --------------------------------------------------------------------

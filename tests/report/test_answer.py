@@ -130,7 +130,7 @@ def test_a_study_without_contrasts_states_why(analysed):
     same = {"axes": {"masking.decoder": ["padding-causal", "causal"]}, "equal_to": {"causal": "padding-causal"}}
     assert answer(analysed(**same)) == "No answer: all variants are the same by construction."
     assert re.fullmatch(
-        r"The experiment has a single variant and no comparison: exact match of sinusoidal 0\.\d+ "
+        r"The experiment has a single variant and no comparison. Its exact match is 0\.\d+ "
         r"\(95 % interval 0\.\d+ to 0\.\d+\)\.",
         answer(analysed(axes={"positional": ["sinusoidal"]})),
     )

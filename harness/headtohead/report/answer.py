@@ -219,7 +219,8 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
         if slug in analysis.ranked
     )
     if scores and is_single:
-        return f"The experiment has a single variant and no comparison: {readable(metric)} of {scores}."
+        own = with_ends(analysis.summaries[analysis.frames.baseline], metric)
+        return f"The experiment has a single variant and no comparison. Its {readable(metric)} is {own}."
     if scores and other_data:
         return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
     reason = next(filter(None, (contrast.reason for contrast in contrasts)), "the experiment declares no contrast")

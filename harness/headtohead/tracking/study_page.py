@@ -180,15 +180,15 @@ class StudyPage:
         plan, answer = self.study.record, self.answer
         yield f"**{markdown_escape(plan.question)}** {markdown_escape(self.headline)}"
         yield links
+        if self.best is not None and best:
+            metrics = self.best.final_metrics
+            shown = (f"{name} {metrics[name]:.4g}" for name in (BEST_BY, plan.metrics.primary) if metrics.get(name))
+            yield f"Best run by {BEST_BY}: [{markdown_escape(self.best.path.name)}]({best}) ({', '.join(shown)})"
         yield figures
         if rows := answer["differences"] if answer else ():
             table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
             cells = ([markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table)
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        if self.best is not None and best:
-            metrics = self.best.final_metrics
-            shown = (f"{name} {metrics[name]:.4g}" for name in (BEST_BY, plan.metrics.primary) if metrics.get(name))
-            yield f"Best run by {BEST_BY}: [{markdown_escape(self.best.path.name)}]({best}) ({', '.join(shown)})"
         for remark in answer["remarks"] if answer else ():
             yield f"**{remark['severity']}:** {markdown_escape(remark['text'])}" * (remark["severity"] != "note")
         yield markdown_escape(answer["setup"]) if answer else ""

@@ -141,7 +141,10 @@ class StudyPage:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Numbers of runs, hours, the baseline's score, and of each main contrast difference, interval and p."""
+        """Numbers of runs, hours, the baseline's score, and of each main contrast difference, interval and p.
+
+        MLflow shows all digits, so values have four significant digits.
+        """
         found: dict[str, float | None] = {"runs": self.counts.total(), "runs_done": self.counts[states.DONE]}
         if self.answer is not None:
             found |= {"hours": self.hours, "baseline": self.answer["scores"].get(self.study.record.baseline)}
@@ -150,7 +153,7 @@ class StudyPage:
         for name, contrast in self.contrasts.items():
             found |= {f"diff/{name}": contrast["difference"], f"p/{name}": contrast["holm_p"]}
             found |= {f"{end}/{name}": (contrast["interval"] or {}).get(end) for end in ("low", "high")}
-        return {name: float(value) for name, value in found.items() if value is not None}
+        return {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
 
     @property
     def tags(self) -> dict[str, str]:

@@ -109,7 +109,7 @@ def index_view(plan: ExperimentRecord) -> dict[str, str]:
     """Return the experiment tag of the view of the list of studies, the newest first."""
     order = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": STUDY_COLUMNS}
     # On a screen of 1,280 pixels, question, answer and verdicts are visible.
-    widths = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 270, "tags.`h2h.verdicts`": 130}
+    widths = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 250, "tags.`h2h.verdicts`": 150}
     order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": widths}
     return {} if untested() else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
 

@@ -76,7 +76,8 @@ def study(tmp_path: Path, h2h_here: Command, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> None:
-    study.run()
+    file = Path("near.yaml")  # relative, as are the recorded names of plugins
+    study.run(file=file)
     origins = {}
     for path in study.directories():
         for plugin in files.read_json(path / "run.json")["plugins"]:
@@ -97,11 +98,11 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> No
 
     (study.folder / "near.py").write_text(encoding("near", 2))
     assert all(map(is_stale, ("plan", "status", "report")))
-    assert "add --stale" in error_line(study.run(code=2))
+    assert "add --stale" in error_line(study.run(file=file, code=2))
     assert study.answer()["stale"] == ["positional 'near' has changed"]
     before = results()
     (near,) = (name for name in before if name.startswith("near-"))
-    study.run("--stale")
+    study.run("--stale", file=file)
     after = results()
     assert {name for name in before if after[name] != before[name]} == {near}
     assert [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")] == [near]

@@ -63,7 +63,6 @@ def test_the_sweep_has_draws_of_its_own(plan):
         ),
         ("", "data.seed=per_run", "expected 'per-run', got 'per_run'; did you mean 'per-run'?"),
         ("", "data.seed=random", "expected a valid integer, got 'random'"),
-        ("", "data.seed=0", "must be greater than or equal to 1, got 0"),
     ],
 )
 def test_data_that_cannot_be_drawn_anew_is_an_error_of_one_line(plan, text, override, message):

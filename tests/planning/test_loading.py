@@ -38,19 +38,9 @@ def test_numbers_are_those_of_yaml_1_2(load):
     }
 
 
-def test_anchors_are_supported(load):
-    loaded = load("question: q\nbase: {model: &small {d_model: 8}, train: *small}")
-    assert loaded.file.base["train"] == {"d_model": 8}
-
-
 def test_the_option_replaces_the_seeds_of_the_file(load):
     assert load("question: q\nseeds: {until: decided, at_most: 9}", seeds=2).seeds == (1, 2)
     assert refused(load, "question: q\nseeds: 6", seeds=0).startswith("--seeds 0: ")
-
-
-def test_an_override_without_a_value_is_refused(load):
-    message = refused(load, "question: q", "model.d_model")
-    assert message == "--set model.d_model: expected path=value, such as model.d_model=64"
 
 
 def test_an_override_is_parsed_as_yaml(load):

@@ -64,8 +64,6 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
 
 def test_the_variants_between_two_configurations_count():
     text = """
-question: q
-base: {data: {size: 400}, train: {epochs: 1}}
 design:
   - between:
       from: {model: {norm: post, embedding_scale: one, bias: false}, train: {lr: 0.1}}
@@ -74,7 +72,7 @@ seeds: 5
 """
 
     def points(**options):
-        return len(expand(load_text(text, Path("x.yaml"), **options), current()).variants)
+        return len(expand(load(text, **options), current()).variants)
 
     runs = 5 * points()
     assert runs > 5 * 4

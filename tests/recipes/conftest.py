@@ -1,14 +1,13 @@
 """Fixtures of recipe tests: the models of the notebooks in plain torch, and the command line."""
 
 import importlib
+import os
 from itertools import count
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import headtohead
-from headtohead.cli import main
 from headtohead_notebooks import import_checkpoint
 
 
@@ -26,15 +25,13 @@ def _cache(tmp_path_factory):
 
 
 @pytest.fixture
-def h2h(tmp_path, monkeypatch):
+def h2h(tmp_path, monkeypatch, h2h_here):
     """Run a command in a temporary folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.exit_code, result.stdout, result.stderr
+        done = h2h_here(tmp_path, *map(str, arguments), H2H_CACHE=os.environ["H2H_CACHE"])
+        return done.returncode, done.stdout, done.stderr
 
     return run
 

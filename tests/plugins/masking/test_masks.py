@@ -5,7 +5,6 @@ import torch
 
 from headtohead.data.vocabulary import EOS
 from headtohead.model.decoding import greedy, is_causal
-from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugin import Masking, Options
 from headtohead.plugins.registry import current
@@ -52,14 +51,6 @@ PROPERTIES = {
 @pytest.mark.parametrize(("name", "options", "role", "properties"), PROPERTIES.values(), ids=PROPERTIES)
 def test_properties_depend_on_role_and_options(name, options, role, properties):
     assert masking(name, **options).role_properties(role) == properties
-
-
-def test_window_of_two_sentences_is_refused():
-    config = tiny_config(masking={"cross": "window"})
-    assert find_incompatibility(config, {}, current()) == (
-        "window is defined for distances within a sentence, and cross-attention has two sentences; "
-        "set masking.cross: padding"
-    )
 
 
 def test_a_prefix_mask_is_a_pitfall_and_is_decoded_without_a_cache():

@@ -90,7 +90,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
             torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("heads", [1, 3, 8])
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12])
 def test_alibi_equals_x_transformers(heads, lucidrains):
     """Slopes are equal for any number of heads; biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)

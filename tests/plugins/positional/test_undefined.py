@@ -1,4 +1,4 @@
-"""Encodings are excluded, with a reason, where they are incompatible."""
+"""Entries are excluded, with a reason, where they are incompatible."""
 
 import pytest
 
@@ -46,6 +46,7 @@ CASES = [
     *(("rotary", {"attention": name}, {}, f"rotary acts on queries, and {name}") for name in ("uniform", "random")),
     ("alibi", {"attention": "linear"}, {}, "alibi acts on the matrix of scores, which linear attention never computes"),
     ("rotary", {"attention": "linear"}, {}, "rotary rotates queries and keys, and φ of rotated vectors is not"),
+    ("none", {"masking": {"cross": "window"}}, {}, "window is defined for distances within a sentence, and cross-"),
     ("none", {"d_model": 10}, {}, "split-heads needs d_model to be a multiple of heads, got 10 and 4"),
     ("none", {"attention": THREE_GROUPS}, {}, "grouped-query needs kv_heads to divide heads, got 3 and 4"),
     ("none", {"attention": "differential", "d_model": 15, "heads": 3}, {}, "got 3 and 15"),
@@ -74,7 +75,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("positional", "fields", "longest", "named"), CASES)
-def test_an_encoding_is_refused_exactly_where_it_is_undefined(positional, fields, longest, named):
+def test_an_entry_is_refused_exactly_where_it_is_undefined(positional, fields, longest, named):
     found = reason(tiny_config(positional, **fields), **longest)
     assert found is None if named is None else named in found
 

@@ -28,7 +28,7 @@ ANSWER = {
     "differences": [{"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}],
     "setup": "Set-up: width 16.",
     "remarks": [{"severity": "warning", "text": "A margin of 0."}, {"severity": "note", "text": "A note."}],
-    "scores": {"none": 0.4, "rotary": 0.93},
+    "scores": {"none": 0.4, "rotary": 0.93333333},
     "contrasts": [
         ROTARY | {"interval": INTERVAL, "holm_p": 0.002},
         ROTARY | {"label": "none against rotary", "main": False, "interval": None, "holm_p": None},
@@ -94,6 +94,7 @@ def test_main_contrasts_can_be_searched_and_data_and_design_are_listed(study: Ml
     assert [metrics[f"{name}/rotary"] for name in ("diff", "low", "high", "p")] == [0.03, 0.01, 0.05, 0.002]
     assert {name for name in metrics if name.startswith("diff/")} == {"diff/rotary"}
     assert (metrics["study/runs"], metrics["study/runs_done"], metrics["study/better"]) == (4, 3, 1)
+    assert metrics["study/baseline"] == 0.9333
     tags = own.data.tags
     assert (tags["h2h.verdicts"], tags["h2h.metric"]) == ("1 better", "test/exact_match")
     assert tags["h2h.design"] == "positional: rotary, none; baseline: rotary"

@@ -143,7 +143,7 @@ class StudyPage:
     def metrics(self) -> dict[str, float]:
         """Numbers of runs, hours, the baseline's score, and of each main contrast difference, interval and p.
 
-        MLflow shows all digits, so values have four significant digits.
+        MLflow shows all digits, so values other than counts have four significant digits.
         """
         found: dict[str, float | None] = {"runs": self.counts.total(), "runs_done": self.counts[states.DONE]}
         if self.answer is not None:
@@ -153,7 +153,8 @@ class StudyPage:
         for name, contrast in self.contrasts.items():
             found |= {f"diff/{name}": contrast["difference"], f"p/{name}": contrast["holm_p"]}
             found |= {f"{end}/{name}": (contrast["interval"] or {}).get(end) for end in ("low", "high")}
-        return {name: float(f"{value:.4g}") for name, value in found.items() if value is not None}
+        shown = {name: value for name, value in found.items() if value is not None}
+        return {name: float(value if isinstance(value, int) else f"{value:.4g}") for name, value in shown.items()}
 
     @property
     def tags(self) -> dict[str, str]:

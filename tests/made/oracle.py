@@ -32,6 +32,7 @@ CHOICES = {
         "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
     "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
+    "learned positions": {"positional": "learned"},
     "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
     "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
     "smeared embeddings": {"attention": "smear", "encoder_layers": 2},
@@ -112,9 +113,10 @@ class Oracle:
             self.observe(f"{side}.scaled", x)
         x = self.smeared(x, f"{side}.0.attention.style")
         by_row = self.config.positional.role(side).name == "sinusoidal-by-row"
-        waves = [
+        waves = self.weights.get(f"positionals.{side}.table") or [
             [wave(self.row if by_row else time, i, len(row)) for i in range(len(row))] for time, row in enumerate(x)
         ]
+        waves = waves[: len(x)]
         self.observe(f"{side}.positions", waves)
         x = plus(x, waves)
         self.observe(f"{side}.sum", x)

@@ -38,7 +38,7 @@ class Addition(ComputedDataset):
         is_reversed = options.digit_order == "reversed"
         return Task(
             name="addition",
-            languages=("two numbers", "the sum, reversed" if is_reversed else "the sum"),
+            languages=("two numbers", "the sum"),  # the same of both orders, so that they are compared
             citation="Lee et al. 2023, Teaching Arithmetic to Small Transformers",
             draw=lambda random, length: _example(random, length, is_reversed),
             capacity=lambda length: _numbers(length) * (_numbers(length) + 1) // 2,

@@ -65,6 +65,24 @@ def test_factor_of_the_second_map_is_initialised_by_layer(layer, share):
     assert found.gain.eq(1).all()
 
 
+# -- geometry ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("choice", "sizes"),
+    [
+        ("single-head", (1, 1, 16, 16)),
+        ("independent-heads", (4, 4, 16, 16)),
+        ({"name": "grouped-query", "kv_heads": 2}, (4, 2, 4, 4)),
+        ({"name": "free-geometry", "key_width": 5, "value_width": 7, "kv_heads": 1}, (4, 1, 5, 7)),
+    ],
+)
+def test_heads_and_widths_are_those_of_the_options(choice, sizes):
+    found = Subject(tiny_config("none", choice)).attention("encoder").context.geometry
+    assert (found.heads, found.kv_heads, found.key_width, found.value_width) == sizes
+    assert found.scale == pytest.approx(found.key_width**-0.5)
+
+
 # -- incompatibility -----------------------------------------------------------------------------
 
 

@@ -241,10 +241,11 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         title = frames.by_slug[frames.baseline].title
-        pooled = math.sqrt(fmean(analysis.summaries[slug].sd ** 2 for slug in analysis.ranked))
+        mean, sds = analysis.summaries[frames.baseline].mean, [analysis.summaries[slug].sd for slug in analysis.ranked]
+        pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         yield (
-            f"The baseline, {title}, has a standard deviation of {show(sd, metric)} {readable(metric)} over {seeds}; "
-            f"pooled over all variants, it is {show(pooled, metric)}."
+            f"The baseline, {title}, has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
+            f"{show(sd, metric)} over {seeds}; pooled over all variants, it is {show(pooled, metric)}."
         )
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]

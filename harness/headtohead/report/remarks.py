@@ -244,8 +244,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         mean, sds = analysis.summaries[frames.baseline].mean, [analysis.summaries[slug].sd for slug in analysis.ranked]
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         yield (
-            f"The baseline, {title}, has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
-            f"{show(sd, metric)} over {seeds}; pooled over all variants, it is {show(pooled, metric)}."
+            f"The baseline, {title}, has a mean {readable(metric)} of {show(mean, metric)}, with a standard "
+            f"deviation of {show(sd, metric)} over {seeds}; pooled over all variants, it is {show(pooled, metric)}."
         )
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from headtohead import api
 from headtohead.cli import card
+from headtohead.plugins.registry import current
+from headtohead.plugins.template import write_package
+from made import plugin_file
 
-TEMPLATES = files("headtohead.plugins.template.templates")
+SLOPE = plugin_file(
+    """
+    def build(self):
+        self.slope = self.parameter(self.context.geometry.heads, mean=0.1, std=0.01)
+
+    def bias(self, query_positions, key_positions, role, layer):
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+        return -self.slope[:, None, :, None, None] * distance[:, None]
+    """,
+    name="my-idea",
+)
 
 
 def write(name: str, family: str, *replaced: str) -> Path:
-    """Write the template of a family as a plugin file of the working directory, with a text replaced by another."""
-    text = TEMPLATES.joinpath(f"{family}.py").read_text(encoding="utf-8")
+    """Write a plugin file with an entry ``my-idea`` of a family, with a text replaced by another."""
+    text = SLOPE
+    if family != "positional":
+        text = write_package(family, "my-idea", Path(family), current())[0].read_text(encoding="utf-8")
     Path(name).write_text(text.replace(*replaced) if replaced else text, encoding="utf-8")
     return Path(name)
 
@@ -58,14 +72,14 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
         assert shown == pytest.approx(expected, abs=5e-4)
-    assert "\nclass MyIdea(Positional):\n" in page
+    assert "\nclass Own(Positional):\n" in page
     assert "Holm's correction over 6 contrasts" in page
     assert "FLOPs per token" in page
     assert "\nquestion: Is the positional 'my-idea' better" in page
 
 
 def test_a_plugin_that_violates_an_invariant_is_refused_before_training(h2h) -> None:
-    code, output = h2h("card", write("idea.py", "positional", "return -slope", "return -slope.mean(0, keepdim=True)"))
+    code, output = h2h("card", write("idea.py", "positional", "-self.slope[", "-self.slope.mean(0, keepdim=True)["))
     assert code == 2
     assert "positional/my-idea violates 'members'" in output
     assert not list(Path().rglob("results.json"))
@@ -74,7 +88,7 @@ def test_a_plugin_that_violates_an_invariant_is_refused_before_training(h2h) -> 
 
 @pytest.mark.parametrize("family", ["dataset", "two"])
 def test_a_file_without_a_single_component_is_refused(h2h, family: str) -> None:
-    two = ("positional", '{"my-idea": MyIdea}', '{"a": MyIdea, "b": MyIdea}')
+    two = ("positional", '{"my-idea": Own}', '{"a": Own, "b": Own}')
     path = write("idea.py", *two) if family == "two" else write("idea.py", family)
     code, output = h2h("card", path)
     assert (code, output.count("\n")) == (2, 1)

@@ -15,6 +15,7 @@ import pandas as pd
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
+from headtohead.config.labels import text as value_text
 from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
@@ -132,6 +133,11 @@ def difference(paired: Difference | None, metric: str) -> str:
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
+    by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
+    if contrast.kind in ("added", "taken"):
+        axis = str(contrast.axis)
+        values = " → ".join(value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left))
+        return f"{axis} {values}, {contrast.kind}"
     if contrast.kind not in ("factor", "variant"):
         return contrast.name
     if contrast.kind == "factor":
@@ -140,7 +146,8 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
         is_named = " and " in axis or (axis in NAMED_AXES and "none" not in (contrast.left, contrast.right))
         axis = "" if is_named else f"{axis} "
         return f"{axis}{contrast.left} against {contrast.right}{within}"
-    by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
+    if analysis.families.added.contrasts:
+        return "all changes"
     other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title
     return f"{by_slug[contrast.left].title} against {other}"
 

@@ -70,7 +70,7 @@ def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(wri
 
 
 def test_the_table_has_both_differences_of_a_change_below_each_other(written: ReportPaths, analysis: Analysis) -> None:
-    section = written.markdown.read_text(encoding="utf-8").split("## Change by change")[1]
+    section = written.markdown.read_text(encoding="utf-8").split("## Change by change")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if "→" in line]
     added, taken = analysis.families.added.contrasts, analysis.families.taken.contrasts
     expected = [contrast for both in zip(added, taken, strict=True) for contrast in both]
@@ -82,7 +82,7 @@ def test_the_table_has_both_differences_of_a_change_below_each_other(written: Re
 
 
 def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analysis) -> None:
-    names = [row.name.split(" in ")[0] for row in forest_rows(analysis)][1:]
+    names = [row.name.rpartition(", ")[0] for row in forest_rows(analysis)][1:]
     assert names == [name for pair in zip(names[::2], names[::2], strict=True) for name in pair]
 
 
@@ -93,6 +93,7 @@ def test_a_change_that_is_incompatible_by_itself_has_no_row(made: ModuleType, tm
     study = made.Study(axes=ENDS, between=True, score=score, maps=False, excluded=[reason])
     paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
     page = paths.markdown.read_text(encoding="utf-8")
-    rows = [line.split(" | ")[1] for line in page.splitlines() if line.startswith("| model.norm") and "→" in line]
+    section = page.split("## Change by change")[1].split("\n## ")[0]
+    rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| model.norm") and "→" in line]
     assert rows == ["taken"]
     assert "these are inseparable" in page

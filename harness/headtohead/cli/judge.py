@@ -130,7 +130,6 @@ def command(
     else the largest; 2 is invalid input.
     """
     from headtohead.analysis.judge import judge
-    from headtohead.analysis.ledger import Ledger
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
     from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line, write_figure
@@ -143,7 +142,11 @@ def command(
         if options[name] is not None and not 0 < options[name] < float("inf"):
             raise HeadToHeadError(f"--{name} must be a positive number, got {options[name]:g}")
     planned = Looks.planned(looks, at_most) if looks else None
-    ledger = Ledger.read(ledger_file) if ledger_file else None
+    ledger = None
+    if ledger_file:
+        from headtohead.analysis.ledger import Ledger  # imports pydantic
+
+        ledger = Ledger.read(ledger_file)
     if status:
         if ledger is None:
             raise HeadToHeadError("--status requires --ledger LEDGER")

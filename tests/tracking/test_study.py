@@ -75,7 +75,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
         links = page.split("\n\n")[1]
         assert links.startswith(f"[full report](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts")
         assert f"{figure}\n\n" in page
-    assert re.search(r"Best run by valid/loss: \[rotary-s[12]-", note)
+    assert re.search(r"Best run by valid/loss, not by test scores: \[rotary · s[12]\]", note)
     assert "**warning:** A margin of 0.\n" in note
     assert "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |" in note
     assert "Set-up: width 16." in note
@@ -172,7 +172,7 @@ def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study:
     found = {(run.data.params["variant"], run.data.params["seed"]): run for run in runs}
     own, baseline = found["none", "1"], found["rotary", "1"]
     ids = [run.info.run_id for run in (own, baseline)]
-    assert own.data.tags["h2h.verdict"] == "worse"
+    assert own.data.tags["h2h.verdict"] == "worse (against the baseline)"
     for metric in ("test/exact_match", "valid/loss"):
         values = [{point.step: point.value for point in study.get_metric_history(run, metric)} for run in ids]
         differences = {point.step: point.value for point in study.get_metric_history(ids[0], f"diff/{metric}")}

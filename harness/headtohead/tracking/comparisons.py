@@ -28,7 +28,9 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
     if table is not None and table.is_file():
         with table.open(encoding="utf-8", newline="") as lines:
             rows = csv.DictReader(lines)  # a report of an earlier version may lack a column
-            verdicts = {row["variant"]: row["verdict"] for row in rows if row.get("variant") and row.get("verdict")}
+            judged = {row["variant"]: row["verdict"] for row in rows if row.get("variant") and row.get("verdict")}
+            # The answer can be about averages over several variants.
+            verdicts = {slug: own + " (against the baseline)" * (own != "baseline") for slug, own in judged.items()}
     for found in store.runs(experiment_id, "attributes.status = 'FINISHED'"):
         metrics, tags = found.data.metrics, found.data.tags
         values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary), tags.get(VERDICT_TAG)

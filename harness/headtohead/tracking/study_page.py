@@ -20,7 +20,7 @@ from headtohead.storage import states
 from headtohead.storage.progress import duration, read_progress, seconds_left
 from headtohead.storage.record import Number, read_record
 from headtohead.storage.staleness import stale_changes
-from headtohead.tracking.run_page import mlflow_name, text
+from headtohead.tracking.run_page import mlflow_name, run_name, text
 from headtohead.tracking.study import TrackedRun, TrackedStudy, milliseconds
 
 BEST_BY = "valid/loss"
@@ -186,8 +186,10 @@ class StudyPage:
         yield links
         if self.best is not None and best:
             metrics = self.best.final_metrics
-            shown = (f"{name} {metrics[name]:.4g}" for name in (BEST_BY, plan.metrics.primary) if metrics.get(name))
-            yield f"Best run by {BEST_BY}: [{markdown_escape(self.best.path.name)}]({best}) ({', '.join(shown)})"
+            values = {key: metrics[key] for key in (BEST_BY, plan.metrics.primary) if metrics.get(key)}
+            shown = (f"{key} {value:.4g}" for key, value in values.items())
+            name = markdown_escape(run_name(self.best))
+            yield f"Best run by {BEST_BY}, not by test scores: [{name}]({best}) ({', '.join(shown)})"
         yield figures
         if rows := answer["differences"] if answer else ():
             table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]

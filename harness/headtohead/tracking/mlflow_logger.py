@@ -142,7 +142,8 @@ class MlflowLogger(Logger):
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
             page = run_page.run_link(self.to.index, self.to.parent)
-            tags = run_page.tags(self.study.study, self.directory, record, state, reason, page, self.figures) | tags
+            about = self.study.study, self.directory, record, state, reason
+            tags = run_page.tags(*about, run_page.note(*about, page, self.figures)) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
             if REASON_TAG in existing.tags and REASON_TAG not in tags:
                 client.delete_tag(self.run_id, REASON_TAG)

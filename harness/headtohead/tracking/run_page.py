@@ -75,13 +75,7 @@ def mlflow_name(name: str) -> str:
 
 
 def tags(
-    study: TrackedStudy,
-    run: TrackedRun,
-    record: RunRecord,
-    state: str,
-    reason: str | None,
-    study_link: str,
-    figures: str,
+    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, description: str
 ) -> dict[str, str]:
     """Return MLflow's tags and ours; writing them repeatedly is safe."""
     status = run.status
@@ -89,7 +83,7 @@ def tags(
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
-        "mlflow.note.content": note(study, run, record, state, reason, study_link, figures),
+        "mlflow.note.content": description,
         RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
         "mlflow.runColor": study.colours.get(run.variant.slug),

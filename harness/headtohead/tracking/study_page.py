@@ -186,7 +186,7 @@ class StudyPage:
         yield links
         if self.best is not None and best:
             metrics = self.best.final_metrics
-            values = {key: metrics[key] for key in (BEST_BY, plan.metrics.primary) if metrics.get(key)}
+            values = {key: metrics[key] for key in (BEST_BY, plan.metrics.primary) if key in metrics}
             shown = (f"{key} {value:.4g}" for key, value in values.items())
             name = markdown_escape(run_name(self.best))
             yield f"Best run by {BEST_BY}, not by test scores: [{name}]({best}) ({', '.join(shown)})"

@@ -11,6 +11,7 @@ import pytest
 
 from headtohead.analysis.contrasts import Agreement, Contrast, agreement
 from headtohead.analysis.study import Analysis
+from headtohead.report.answer import answer
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import paired_differences
@@ -94,6 +95,19 @@ def test_planted_results_have_the_right_agreement(
     expected: dict[str, Any], gap: float, words: str, plant: Plant
 ) -> None:
     assert str(contrast_of(plant({"expect": expected}, gap=gap)).agreement) == words
+
+
+@case_table(
+    ("gap", "words"),
+    [
+        (0.1, "Better in exact match, as expected: c."),
+        (-0.1, "Worse in exact match, unlike the expected result: c."),
+        (0.0, "No difference detected in exact match, which leaves the expected result open: c."),
+    ],
+    default=3,
+)
+def test_the_answer_says_whether_a_difference_is_as_expected(gap: float, words: str, plant: Plant) -> None:
+    assert answer(Analysis(plant({}, gap=gap))).startswith(words)
 
 
 def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(plant: Plant) -> None:

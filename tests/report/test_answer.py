@@ -28,6 +28,13 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     )
     names = [row["contrast"].split(" against ")[0] for row in rows]
     assert names == ["positional none", "causal", "rotary", "independent-heads"]
+    notes = [row["contrast"].partition("\n")[2] for row in rows]
+    assert ["non-embedding parameters" in note for note in notes] == [False, False, False, True]
+    assert notes[3].startswith("+58 % non-embedding parameters")
+    sds = [analysis.summaries[slug].sd for slug in analysis.ranked]
+    (remark,) = (found.text for found in remarks(analysis) if found.text.startswith("The baseline, "))
+    assert remark.endswith(f"pooled over all variants, it is {np.sqrt(np.mean(np.square(sds))):.3f}.")
+    assert f"has a mean exact match of {analysis.summaries[analysis.frames.baseline].mean:.3f}, with" in remark
 
 
 def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(analysed):

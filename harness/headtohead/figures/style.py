@@ -92,7 +92,7 @@ def to_svg(figure: Figure, salt: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = _NUMBERED.sub("", text)
-    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]+)?", FONTS, text)
+    text = re.sub(r" font-family: [^;\"]+;", "", text).replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():
         text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)

@@ -249,7 +249,7 @@ def healthy_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
             drawn = draw(generator, studies // 4, variants, seeds)
             flagged = float(np.mean([np.isnan(without_collapses(scores)).mean() for scores in drawn]))
             label = f"healthy runs called collapsed; {name}; {variants} variants, {seeds} seeds"
-            rates.append(Rate(label, flagged, 0, 0.01 if seeds > 3 else 1.0))
+            rates.append(Rate(label, flagged, 0, 0.01))
     return rates
 
 

@@ -22,6 +22,7 @@ HEALTHY = [1.00, 1.01, 1.02, 0.99, 0.98, 1.03]
         pytest.param([HEALTHY, [1.0, 1.01, math.nan, 0.99, 1.02, 1.0]], {(1, 2)}, id="not a number"),
         pytest.param([[1.0, 1.0, 1.3, 1.0], [0.5, 1.5, 1.0, 2.0]], set(), id="not the worst run"),
         pytest.param([[*HEALTHY[:5], 30.0]], set(), id="a single variant"),
+        pytest.param([[1.0, 1.01, 1.3], [1.0, 1.01, 0.99]], set(), id="three seeds"),
     ],
 )
 def test_the_rule_flags(losses: list[list[float]], flagged: set[tuple[int, int]]) -> None:

@@ -13,6 +13,8 @@ from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 DEVIATIONS, LOG_DEVIATIONS = 25.0, 10.0
 """Distance of a collapsed run from its variant's median, in median absolute deviations of the loss and of its log."""
+FULL_SAMPLE = 6
+"""With n seeds, fewer than this, both distances are multiplied by this number over n."""
 
 
 def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
@@ -24,8 +26,9 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
       `LOG_DEVIATIONS`; the deviations are those of its variant or of all runs (the larger ones), and
     - its loss is above that of every other variant's run that is not as far from its own median.
 
-    From six seeds on, the rule flags at most 1 % of healthy runs with normal, heavy-tailed, lognormal or bounded losses
-    (``benchmarks/simulation.py``). Without a second variant, only a run whose loss is not finite collapsed.
+    With fewer than `FULL_SAMPLE` seeds, the distances are greater. The rule flags at most 1 % of healthy runs with
+    normal, heavy-tailed, lognormal or bounded losses (``benchmarks/simulation.py``). Without a second variant, only a
+    run whose loss is not finite collapsed.
 
     Args:
         losses: Final validation losses ``[variant][seed]``.
@@ -51,7 +54,7 @@ def _limits(samples: Sequence[np.ndarray], most: float) -> list[float]:
     deviations = [np.abs(own - median) for own, median in zip(samples, medians, strict=True)]
     common = float(np.median(np.concatenate(deviations))) if any(map(len, deviations)) else math.nan
     return [
-        median + most * max(float(np.median(own)), common) if len(own) else math.nan
+        median + most * max(FULL_SAMPLE / len(own), 1) * max(float(np.median(own)), common) if len(own) else math.nan
         for median, own in zip(medians, deviations, strict=True)
     ]
 

@@ -12,6 +12,7 @@ from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
+    END_OF,
     Section,
     contrast_name,
     contrast_table,
@@ -82,15 +83,15 @@ def change_section(report: Report) -> Section | None:
         return None
     start, end = by_slug[total[0].right], by_slug[total[0].left]
     names = [
-        {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "kind": kind}
+        {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": END_OF[kind]}
         for axis, kind in ((str(contrast.axis), contrast.kind) for contrast in tested)
     ]
     return Section(
         "Change by change",
-        f"The difference in {report.metric} from each single change, paired by seed. Added: {start.title} with the "
-        f"change minus {start.title}. Taken: {end.title} minus {end.title} without the change. Added and taken changes "
-        "are two families for Holm's correction. A change with an effect in only one of them depends on other changes.",
-        frame=contrast_table([*total, *tested], [{"change": "all changes", "kind": "–"}, *names]),
+        f"What each single change does to {report.metric}, paired by seed. In start: all other settings are those of "
+        "the first configuration (from); in end: those of the second (to). These are two families for Holm's "
+        "correction. A change with an effect in only one of them depends on other changes.",
+        frame=contrast_table([*total, *tested], [{"change": "all changes", "in": "–"}, *names]),
     )
 
 

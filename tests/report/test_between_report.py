@@ -12,6 +12,7 @@ import pytest
 
 from headtohead.analysis.study import Analysis
 from headtohead.report.figures.rows import forest_rows
+from headtohead.report.section import end_of
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
 
@@ -73,13 +74,12 @@ def test_the_table_has_both_differences_of_a_change_below_each_other(written: Re
     section = written.markdown.read_text(encoding="utf-8").split("## Change by change")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if "→" in line]
     added, taken = analysis.families.added.contrasts, analysis.families.taken.contrasts
-    ends = {"added": "start", "taken": "end"}
     expected = [contrast for both in zip(added, taken, strict=True) for contrast in both]
     for contrast, row in zip(expected, rows, strict=True):
         assert contrast.paired is not None
         difference = f"{contrast.paired.mean:+.3f}".replace("-", "−")
         axis = re.escape(contrast.axis.replace("_", "\\_"))
-        assert re.match(rf"\| {axis} .* \| {ends[contrast.kind]} \| {re.escape(difference)} ", row)
+        assert re.match(rf"\| {axis} .* \| {re.escape(end_of(analysis, contrast))} \| {re.escape(difference)} ", row)
 
 
 def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analysis) -> None:
@@ -96,5 +96,5 @@ def test_a_change_that_is_incompatible_by_itself_has_no_row(made: ModuleType, tm
     page = paths.markdown.read_text(encoding="utf-8")
     section = page.split("## Change by change")[1].split("\n## ")[0]
     rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| model.norm") and "→" in line]
-    assert rows == ["end"]
+    assert rows == ["post · -1e9 · 0.002"]
     assert "these are inseparable" in page

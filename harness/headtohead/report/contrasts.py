@@ -12,11 +12,11 @@ from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
-    END_OF,
     Section,
     contrast_name,
     contrast_table,
     difference,
+    end_of,
     ends,
     leveled,
     score,
@@ -83,14 +83,14 @@ def change_section(report: Report) -> Section | None:
         return None
     start, end = by_slug[total[0].right], by_slug[total[0].left]
     names = [
-        {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": END_OF[kind]}
-        for axis, kind in ((str(contrast.axis), contrast.kind) for contrast in tested)
+        {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": context}
+        for axis, context in ((str(contrast.axis), end_of(report.analysis, contrast)) for contrast in tested)
     ]
     return Section(
         "Change by change",
-        f"What each single change does to {report.metric}, paired by seed. In start: all other settings are those of "
-        "the first configuration (from); in end: those of the second (to). These are two families for Holm's "
-        "correction. A change with an effect in only one of them depends on other changes.",
+        f"What each single change does to {report.metric}, paired by seed. All other settings are those of "
+        f"{start.title} or {end.title}, two families for Holm's correction. A change with an effect in only one of "
+        "them depends on other changes.",
         frame=contrast_table([*total, *tested], [{"change": "all changes", "in": "–"}, *names]),
     )
 

@@ -131,17 +131,18 @@ def difference(paired: Difference | None, metric: str) -> str:
     return "–" if paired is None else with_interval(paired.mean, paired.low, paired.high, metric, signed=True)
 
 
-END_OF = {"added": "start", "taken": "end"}
-"""The configuration that all other settings of a single change are from: ``from`` or ``to`` of the design."""
+def end_of(analysis: Analysis, change: Contrast) -> str:
+    """Return the title of the configuration that the other settings of a single change are from."""
+    return analysis.frames.by_slug[change.right if change.kind == "added" else change.left].title
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
-    if contrast.kind in END_OF:
+    if contrast.kind in ("added", "taken"):
         axis = str(contrast.axis)
         values = " → ".join(value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left))
-        return f"{axis} {values}, in {END_OF[contrast.kind]}"
+        return f"{axis} {values}, in {end_of(analysis, contrast)}"
     if contrast.kind not in ("factor", "variant"):
         return contrast.name
     if contrast.kind == "factor":

@@ -84,11 +84,22 @@ def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
     return result
 
 
-def scored(contrast: Mapping[str, Any]) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    """Return metric and source lengths of both sides."""
-    lengths = contrast.get("lengths")
-    own = contrast["metric"], lengths
-    return own, (contrast.get("against_metric") or own[0], contrast.get("against_lengths") or lengths)
+def weights_of(contrast: Mapping[str, Any], sign: int = 1) -> dict[tuple[str, Any], float]:
+    """Return the weight of each score of a difference, or with ``sign`` -1 of the one with exchanged sides."""
+    own = contrast["metric"], tuple(contrast.get("lengths") or ())
+    other = contrast.get("against_metric") or own[0], tuple(contrast.get("against_lengths") or own[1])
+    settings = len(contrast["pairs"]) // (2 if contrast["family"] == "interactions" else 1)
+    weights: dict[tuple[str, Any], float] = {}
+    for left, right in contrast["pairs"]:
+        weights[left, own] = weights.get((left, own), 0) + sign / settings
+        weights[right, other] = weights.get((right, other), 0) - sign / settings
+    return {side: weight for side, weight in weights.items() if weight}
+
+
+def exchanged(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers of the difference with exchanged sides."""
+    ends = {"difference": "difference", "low": "high", "high": "low", "size_low": "size_high", "size_high": "size_low"}
+    return {name: -numbers[ends[name]] if name in ends else value for name, value in numbers.items()}
 
 
 def family_numbers(
@@ -103,21 +114,15 @@ def family_numbers(
     """
     tested = []
     for contrast in family:
-        pairs, is_interaction = contrast["pairs"], contrast["family"] == "interactions"
-        own_score, other_score = scored(contrast)
-        if own_score != other_score:
-            ((left, right),) = pairs
-            sides = pd.DataFrame({"left": scores_of(*own_score)[left], "right": scores_of(*other_score)[right]})
-            tested.append(paired_test((sides["left"] - sides["right"]).dropna().to_numpy()))
-            continue
-        settings = len(pairs) // (2 if is_interaction else 1)
-        own: dict[str, float] = {}
-        for left, right in pairs:
-            own[left] = own.get(left, 0) + 1 / settings
-            own[right] = own.get(right, 0) - 1 / settings
-        weights = {slug: weight for slug, weight in own.items() if weight}
-        tested.append(moderated_test(table_of(scores_of(*own_score)), weights))
-    keys = [(found["pairs"], scored(found)) for found in family]
+        weights = weights_of(contrast)
+        own, *others = {score: None for _, score in weights}
+        if others:
+            sides = pd.DataFrame({side: scores_of(*side[1])[side[0]] for side in weights}).dropna()
+            tested.append(paired_test(sides.to_numpy() @ np.array([*weights.values()])))
+        else:
+            by_slug = {slug: weight for (slug, _), weight in weights.items()}
+            tested.append(moderated_test(table_of(scores_of(*own)), by_slug))
+    keys = [{frozenset(weights_of(found, sign).items()) for sign in (1, -1)} for found in family]
     first = [keys.index(key) for key in keys]
     once = [index for index in range(len(family)) if first[index] == index and math.isfinite(tested[index]["p"])]
     steps = dict(zip(once, stepwise([tested[index]["p"] for index in once]), strict=True))
@@ -175,23 +180,18 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
     for found in tested:
         found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
-    declared: dict[str, dict[str, Any]] = {}  # their verdicts hold for the same scores in every family
-    tested.sort(key=lambda found: found["family"] != "declared")
+    judged: dict[Any, dict[str, Any]] = {}  # the verdict of the first family holds for a difference in all of them
+    tested.sort(key=lambda found: (found["family"] != "declared", found["family"] != "factors"))
     for family, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
-        has_all = all(
-            slug in scores_of(*score)
-            for found in contrasts
-            for pair in found["pairs"]
-            for slug, score in zip(pair, scored(found), strict=True)
-        )
+        has_all = all(slug in scores_of(*score) for found in contrasts for slug, score in weights_of(found))
         if answer["looks"] or not has_all:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
         margins = [(answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts]
         for found, own in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
-            key = json.dumps([found["pairs"], scored(found)])
-            numbers = declared.setdefault(key, own) if family == "declared" else declared.get(key, own)
+            numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
+            judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
             words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
             if found["metric"].startswith("heads/") or found.get("against_metric"):
                 words = ("larger", "smaller")

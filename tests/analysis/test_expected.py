@@ -212,11 +212,17 @@ def test_a_contrast_that_is_the_same_by_construction_has_an_agreement(
     assert (found.verdict, found.agreement and found.agreement.verdict) == ("same by construction", verdict)
 
 
-def test_a_difference_has_one_verdict_in_all_families(plant: Plant) -> None:
+@pytest.mark.parametrize("gap", [-0.008, 0.008])
+@pytest.mark.parametrize("is_exchanged", [False, True])
+def test_a_difference_has_one_verdict_in_all_families(plant: Plant, gap: float, is_exchanged: bool) -> None:
     """Of three declared contrasts, Holm's factor is another than of the two variants."""
     others = [{"name": f"{k}", "variant": "none", "metric": k, "expect": None} for k in ("test/loss", "valid/loss")]
-    found = Analysis(plant({"expect": None}, *others, gap=0.008)).families
-    declared, variant = found.declared.contrasts[0], found.variants.contrasts[0]
-    assert (declared.left, variant.left) == ("rotary", "rotary")
-    assert variant.judgement == declared.judgement
+    sides = {"variant": "sinusoidal", "against": "rotary"} if is_exchanged else {}
+    found = Analysis(plant({"expect": None} | sides, *others, {"name": "again", "expect": None}, gap=gap)).families
+    (declared, *_, again), variant = found.declared.contrasts, found.variants.contrasts[0]
+    assert (again.left, variant.left, found.declared.tested) == ("rotary", "rotary", 3)
+    assert variant.judgement == again.judgement == declared.judgement.signed(-1.0 if is_exchanged else 1.0)
+    assert variant.judgement.interval and variant.paired
+    assert variant.judgement.interval.low < variant.paired.mean < variant.judgement.interval.high
+    assert variant.direction == ("better" if gap > 0 else "worse")
     assert found.variants.contrasts[1].judgement.holm_p != declared.judgement.holm_p

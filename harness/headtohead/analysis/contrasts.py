@@ -235,7 +235,8 @@ class Families(NamedTuple):
 def families(scores: Scores) -> Families:
     """Return the contrasts of the experiment, tested with pairing by seed and adjusted by Holm within each family.
 
-    A contrast of the same scores as a declared one has its verdict: no difference has two verdicts.
+    No difference has two verdicts: a difference of several families has the verdict of the first of them, declared
+    contrasts before factors before all others.
     """
     frames = scores.frames
     expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
@@ -243,14 +244,17 @@ def families(scores: Scores) -> Families:
     level = frames.looks.level(level) if frames.looks else level
     tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
     found = Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
-    declared = {_scores_of(scores, own): own.judgement for own in found.declared.contrasts if own.paired is not None}
+    judgements: dict[object, Judgement] = {}
+    for own in (own for family in (found.declared, found.factors, *found) for own in family.contrasts):
+        if own.paired is not None:
+            difference, sign = _difference(scores, own)
+            judgements.setdefault(difference, own.judgement.signed(sign))
 
-    def with_declared(family: Family) -> Family:
-        judgements = [declared.get(_scores_of(scores, own), own.judgement) for own in family.contrasts]
-        pairs = zip(family.contrasts, judgements, strict=True)
-        return replace(family, contrasts=tuple(replace(own, judgement=judgement) for own, judgement in pairs))
+    def with_verdict(own: Contrast) -> Contrast:
+        difference, sign = _difference(scores, own)
+        return replace(own, judgement=judgements[difference].signed(sign)) if own.paired is not None else own
 
-    return Families(*map(with_declared, found))
+    return Families(*(replace(family, contrasts=tuple(map(with_verdict, family.contrasts))) for family in found))
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
@@ -390,19 +394,29 @@ def agreement(
     return Agreement(verdict, direction, size, published, Interval(1 - level, difference.low, difference.high))
 
 
-def _scores_of(scores: Scores, contrast: Contrast) -> object:
-    """Return the scores that a contrast uses; contrasts without pairs are all different."""
-    trained = scores.frames.trained
-    pairs = [tuple(side._replace(slug=trained(side.slug)) for side in pair) for pair in sides(contrast)]
-    return tuple(pairs) or contrast.name
+def _difference(scores: Scores, contrast: Contrast) -> tuple[object, float]:
+    """Return a key of the tested difference, and its sign: a contrast and the one with exchanged sides share the key.
+
+    Contrasts of the same weighted sum of scores test the same difference; contrasts without scores are all different.
+    """
+    trained, settings = scores.frames.trained, len(contrast.pairs) / (1 + (contrast.kind == "interaction"))
+    weights = score_weights(
+        (left._replace(slug=trained(left.slug)), right._replace(slug=trained(right.slug)))
+        for left, right in sides(contrast)
+    )
+    terms = sorted((repr(side), weight / settings) for side, weight in weights.items() if weight)
+    sign = math.copysign(1.0, terms[0][1]) if terms else 1.0
+    return tuple((side, sign * weight) for side, weight in terms) or contrast.name, sign
 
 
 def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     """Judge contrasts as a family; contrasts of the same scores are a single test with a single verdict."""
-    first: dict[object, Contrast] = {}
+    first: dict[object, tuple[Contrast, float]] = {}
     for contrast in contrasts:
-        first.setdefault(_scores_of(scores, contrast), contrast)
-    unique, margins, looks = list(first.values()), scores.frames.record.margins, scores.frames.looks
+        own, sign = _difference(scores, contrast)
+        first.setdefault(own, (contrast, sign))
+    margins, looks = scores.frames.record.margins, scores.frames.looks
+    unique = [contrast for contrast, _ in first.values()]
     judgements = judge(
         [contrast.paired for contrast in unique],
         margin=[scores.margin(found.metric) for found in unique],
@@ -412,15 +426,16 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     judgement_of = dict(zip(first, judgements, strict=True))
     judged = []
     for contrast in contrasts:
-        own = _scores_of(scores, contrast)
+        own, sign = _difference(scores, contrast)
+        counted_as, first_sign = first[own]
         if contrast.paired is not None:
-            judgement, total = judgement_of[own], contrast.num_excluded + len(contrast.pairs)
+            judgement, total = judgement_of[own].signed(sign * first_sign), contrast.num_excluded + len(contrast.pairs)
             notes = [
                 contrast.reason,
                 f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
                 _note(contrast.paired, judgement),
-                f"the same runs as {first[own].name}, counted once in the correction"
-                if first[own] is not contrast
+                f"the same runs as {counted_as.name}, counted once in the correction"
+                if counted_as is not contrast
                 else None,
             ]
             contrast = replace(

@@ -63,6 +63,9 @@ class Interval:
     low: float
     high: float
 
+    def __neg__(self) -> Interval:
+        return Interval(self.level, -self.high, -self.low)
+
     @property
     def percent(self) -> str:
         """The level as text: ``98.75 %``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,6 +25,7 @@ SMALLER: Direction = "smaller"
 UNDETECTED: Direction = "undetected"
 NO_VERDICT: Direction = "no verdict"
 DETECTED = (BETTER, WORSE, LARGER, SMALLER)
+EXCHANGED: dict[Direction, Direction] = {BETTER: WORSE, WORSE: BETTER, LARGER: SMALLER, SMALLER: LARGER}
 WITHIN: Size = "within"
 BEYOND: Size = "beyond"
 UNCLEAR: Size = "unclear"
@@ -85,10 +86,13 @@ class Judgement:
             return 0
         return 1 if self.direction == WORSE else 3
 
-    @property
-    def significant(self) -> bool:
-        """Whether a direction is detected."""
-        return self.holm_p <= ALPHA
+    def signed(self, sign: float) -> Judgement:
+        """Return the judgement, for a negative ``sign`` that of the difference with exchanged sides."""
+        if sign > 0:
+            return self
+        test = self.size_test and replace(self.size_test, interval=-self.size_test.interval)
+        direction = EXCHANGED.get(self.direction, self.direction)
+        return replace(self, direction=direction, interval=self.interval and -self.interval, size_test=test)
 
 
 UNTESTED = Judgement()

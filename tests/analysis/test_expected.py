@@ -222,7 +222,8 @@ def test_a_difference_has_one_verdict_in_all_families(plant: Plant, gap: float, 
     (declared, *_, again), variant = found.declared.contrasts, found.variants.contrasts[0]
     assert (again.left, variant.left, found.declared.tested) == ("rotary", "rotary", 3)
     assert variant.judgement == again.judgement == declared.judgement.signed(-1.0 if is_exchanged else 1.0)
-    assert variant.judgement.interval and variant.paired
+    assert variant.judgement.interval
+    assert variant.paired
     assert variant.judgement.interval.low < variant.paired.mean < variant.judgement.interval.high
     assert variant.direction == ("better" if gap > 0 else "worse")
     assert found.variants.contrasts[1].judgement.holm_p != declared.judgement.holm_p

@@ -12,6 +12,13 @@ SWEEP = """
 design: [{product: {positional: [sinusoidal, alibi]}}]
 tune: {train.lr: [0.003, 0.001], model.dropout: [0, 0.2]}
 """
+BETWEEN = """
+design:
+  - between:
+      from: {train: {lr: 0.008, warmup_steps: 9, clip_norm: 1}, model.norm: pre}
+      to: {train: {lr: 0.008, warmup_steps: 1, clip_norm: 2}, model.norm: post}
+      groups: {stability: [train.warmup_steps, train.clip_norm]}
+"""
 
 
 @pytest.fixture
@@ -203,6 +210,15 @@ def test_auto_lists_the_values_that_a_field_can_have(plan, field, base, values):
     assert [setting.values[field] for setting in settings] == values
 
 
+def test_every_variant_between_two_configurations_has_a_rate_around_that_of_the_first(plan, finish):
+    finish(
+        plan(BETWEEN + "tune: {train.lr: auto}", seeds=2).tuning.plan, lambda name, lr, dropout, seed: abs(lr - 0.004)
+    )
+    found = plan(BETWEEN + "tune: {train.lr: auto}", seeds=2)
+    assert [setting.values["train.lr"] for setting in found.tuning.settings["to"]] == [0.002, 0.004, 0.008, 0.016]
+    assert {found.by_slug[change.variant].config.train.lr for change in found.design.changes} == {0.004}
+
+
 def test_a_sweep_that_never_gets_worse_ends_at_the_edge(finished):
     found, sweeps = finished("tune: {train.lr: auto}", lambda name, lr, dropout, seed: lr)
     assert (sweeps, len(found.tuning.settings["baseline"])) == (4, 7)
@@ -237,12 +253,13 @@ def test_a_coarse_sweep_is_noted(plan):
         (
             "design: [{product: {train.lr: [0.1]}}]\ntune: {train.lr: [0.1]}",
             "tune.train.lr:",
-            "'train.lr' is an axis of",
+            "the design compares values of 'train.lr'",
         ),
+        (f"{BETWEEN}tune: {{train.warmup_steps: [1, 9]}}", "tune.train.warmup_steps:", "the design compares values of"),
         (
             "design: [{one_at_a_time: {model.dropout_attention: [0.4]}}]\ntune: {model.dropout: [0.1, 0.2]}",
             "tune.model.dropout:",
-            "'model.dropout_attention' is an axis of",
+            "the design compares values of 'model.dropout'",
         ),
     ],
 )

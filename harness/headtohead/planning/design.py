@@ -43,7 +43,8 @@ from headtohead.storage.metrics import find
 class Design:
     """The expanded design: variants, exclusions, seeds and the structure that contrasts are built from.
 
-    ``labels`` holds the axis values by slug, including those of excluded combinations.
+    ``start`` builds the baseline's configuration, and ``labels`` holds the axis values by slug, including those of
+    excluded combinations.
     """
 
     axes: tuple[str, ...]
@@ -51,6 +52,7 @@ class Design:
     baseline: str
     excluded: tuple[ExcludedRecord, ...]
     seeds: tuple[int, ...]
+    start: ConfigBuilder
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
@@ -202,6 +204,7 @@ class Axes:
             baseline=found[0].slug,
             excluded=tuple(excluded),
             seeds=self.loaded.seeds,
+            start=self.start,
             factorials=tuple(
                 Factorial(axes, {index: slugs[key] for index, key in keys.items()}) for axes, keys in self.products
             ),
@@ -386,6 +389,7 @@ def _expand_between(
         baseline=START,
         excluded=tuple(excluded),
         seeds=loaded.seeds,
+        start=start,
         notes=incompatibilities.notes(),
         changes=tuple(contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.config.validation_errors import find_field
+from headtohead.planning.between import END, START
 from headtohead.planning.design import Axes, Design
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
@@ -44,25 +45,21 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
-    if design.changes:
-        raise location.error("between cannot be tuned; remove tune, or use product, one_at_a_time or zip")
     allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
     for path in tune:
         if path not in allowed:
             field = find_field(path)
             hint = f"; did you mean '{field}'?" if field in allowed else f"; use one of {', '.join(sorted(allowed))}"
             raise location.child(path).error(f"'{path}' cannot be tuned{hint}")
-        tuned = _fields_of(path)
-        for axis in design.axes:
-            if tuned & _fields_of(axis):
-                raise location.child(path).error(f"'{axis}' is an axis of the design; remove it from tune")
+        if _is_compared(design, _fields_of(path)):
+            raise location.child(path).error(f"the design compares values of '{path}'; remove it from tune")
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
     axes = Axes(loaded, registry)
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
-    listed = {path: _around(axes, path, location) if values == "auto" else values for path, values in tune.items()}
+    listed = {path: _around(design, path, location) if values == "auto" else values for path, values in tune.items()}
     for parts in itertools.product(*(axes.choices({path: values}, location) for path, values in listed.items())):
-        builder = axes.start.copy()
+        builder = design.start.copy()
         written = {path: item for part in parts for path, item in part.items()}
         for path in sorted(written, key=assignment_order):
             builder.assign(tuple(path.split(".")), *written[path])
@@ -76,10 +73,18 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     return tuple(settings.values())
 
 
-def _around(axes: Axes, path: str, location: SourceLocation) -> Sequence[float]:
-    """Return the values of ``auto``: multiples of the value of ``base`` that the field can have."""
+def _is_compared(design: Design, fields: Collection[tuple[str, str]]) -> bool:
+    """Return whether these fields are an axis of the design, or differ between the configurations of ``between``."""
+    if not design.changes:
+        return any(_fields_of(axis) & {*fields} for axis in design.axes)
+    ends = [design.variant(slug).config for slug in (START, END)]
+    return any(len({getattr(getattr(end, section), name) for end in ends}) > 1 for section, name in fields)
+
+
+def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
+    """Return the values of ``auto``: multiples of the value of the baseline that the field can have."""
     section, field = sorted(_fields_of(path))[0]
-    value = getattr(getattr(axes.start.copy().build(), section), field)
+    value = getattr(getattr(design.variant(design.baseline).config, section), field)
     if not isinstance(value, int | float) or value <= 0:
         raise location.child(path).error(f"auto needs a number above 0 in base, got {value}; list the values")
     found = [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
@@ -153,6 +158,7 @@ def sweep(
             baseline=f"{design.baseline}-{first.slug}",
             excluded=(),
             seeds=seeds,
+            start=design.start,
         ),
     )
 

@@ -500,7 +500,7 @@ def current() -> Registry:
     return _current
 
 
-def registered(family: str, name: str) -> Any:
+def registered(family: str, name: str, /) -> Any:
     """Return the class of a registered entry, for plugins that build on other entries.
 
     Raises:

@@ -39,7 +39,7 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
 
 
 @contextmanager
-def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root") -> Iterator[subprocess.Popen[bytes]]:
+def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run an MLflow server on this machine; end it with its workers after the block, or at SIGTERM and SIGHUP."""
     with socket.socket() as probe:
         if probe.connect_ex((HOST, port)) == 0:
@@ -49,7 +49,8 @@ def server(uri: str, port: int = PORT, artifacts: str = "--default-artifact-root
     # By default, uvicorn imports the working directory.
     command += ["--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
     if database := database_of(uri):
-        command += [artifacts, (database.parent / ARTIFACTS).as_uri()]
+        command += ["--default-artifact-root", (database.parent / ARTIFACTS).as_uri()]
+    command += options
     environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
     quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     for number in (signal.SIGTERM, signal.SIGHUP):

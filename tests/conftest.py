@@ -1,17 +1,15 @@
 """What all tests share: the command line, called in this process."""
 
 import gc
-import json
 import os
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -133,18 +131,6 @@ def own_registry() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def record_checksums() -> Callable[[Path], None]:
-    """Record the sha256 of a run's result files as they are, after a test has written or changed them."""
-    from headtohead.storage.run_directory import checksums
-
-    def record(run: Path) -> None:
-        status = json.loads((run / "status.json").read_text(encoding="utf-8"))
-        (run / "status.json").write_text(json.dumps(status | {"files": checksums(run)}, indent=1), encoding="utf-8")
-
-    return record
-
-
-@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for prepared data, which tests share: preparing the default data takes a second."""
     return tmp_path_factory.mktemp("cache")
@@ -207,50 +193,34 @@ def without_figures(no_figures: Callable[[], AbstractContextManager[None]]) -> I
         yield
 
 
-@pytest.fixture(scope="session")
-def made() -> ModuleType:
-    """The module that writes studies without training."""
-    from made import fake_study
-
-    return fake_study
-
-
 @pytest.fixture
-def analysed(made: ModuleType, tmp_path: Path) -> Callable[..., Any]:
-    """Return a function that writes a study without maps, with the options of `made.Study`, and returns its analysis.
+def analysed(tmp_path: Path) -> Callable[..., Any]:
+    """Return a function that writes a study without maps, with the options of `Study`, and returns its analysis.
 
     ``allow_partial`` is an option of the analysis.
     """
     from headtohead.analysis.study import Analysis
     from headtohead.storage.frames import load_frames
+    from made.fake_study import Study, write_study
 
     def analyse(allow_partial: bool = False, **options: Any) -> Analysis:
-        folder = made.write_study(Path(mkdtemp(dir=tmp_path)), made.Study(**{"maps": False} | options))
+        folder = write_study(Path(mkdtemp(dir=tmp_path)), Study(**{"maps": False} | options))
         return Analysis(load_frames(folder), allow_partial=allow_partial)
 
     return analyse
 
 
 @pytest.fixture(scope="session")
-def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the quickstart."""
-    return made.write_study(tmp_path_factory.mktemp("runs"))
+    from made.fake_study import write_study
+
+    return write_study(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture(scope="session")
-def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study with every irregularity that a report must handle."""
-    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
+    from made import fake_study
 
-
-@pytest.fixture
-def bare_experiment(made: ModuleType) -> Callable[..., str]:
-    """Return the text of an ``experiment.json`` with the given variants and runs, and nothing else of interest.
-
-    ``equal_to`` maps the slug of each variant to the variant that it equals, or to None.
-    """
-
-    def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-        return made.experiment_text(made.Study(name=name, question=question), equal_to, runs)
-
-    return text
+    return fake_study.write_study(tmp_path_factory.mktemp("runs"), fake_study.messy())

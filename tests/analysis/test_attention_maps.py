@@ -7,6 +7,7 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.attention_maps import entropy, load_maps, mean_distance
+from made.fake_study import record_checksums
 
 
 def naive(weights):
@@ -46,7 +47,7 @@ def test_maps_are_read_with_their_tokens(quickstart):
             assert entropy(weights) == pytest.approx(heads, abs=1e-5)
 
 
-def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path, record_checksums):
+def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(next(quickstart.glob("rotary-split-heads-causal-s1-*")), run)
     maps = run / "attention" / "maps.safetensors"

@@ -16,6 +16,7 @@ from headtohead.statistics import paired_tests
 from headtohead.statistics.block_model import block_model
 from headtohead.storage.frames import load_frames
 from made.block_oracle import expected_test, scores_of
+from made.fake_study import CEILING
 
 METRIC = "test/exact_match"
 
@@ -210,16 +211,16 @@ def test_the_upper_bound_is_checked_without_padding(analysed):
     }
 
 
-def test_the_upper_bound_holds_for_metrics_of_the_same_counts(made, analysed):
+def test_the_upper_bound_holds_for_metrics_of_the_same_counts(analysed):
     exact = analysed(seeds=(1,), score=lambda axes, seed: 0.9)
     log_error = Analysis(exact.frames, "test/log_error")
-    assert log_error.upper_bound == made.CEILING
+    assert log_error.upper_bound == CEILING
     assert log_error.upper_bound_verdicts == exact.upper_bound_verdicts
     assert set(exact.upper_bound_verdicts.values()) == {"exceeds the upper bound: suspect"}
     assert Analysis(exact.frames, "test/bleu").upper_bound is None
 
 
-def test_the_upper_bound_is_that_of_the_scored_sentences(made, analysed):
+def test_the_upper_bound_is_that_of_the_scored_sentences(analysed):
     """Other sentences have another bound: a part of the test set, or the test set of another split."""
     frames = analysed(seeds=(1,)).frames
     checked = Analysis(frames).upper_bound_verdicts
@@ -229,15 +230,15 @@ def test_the_upper_bound_is_that_of_the_scored_sentences(made, analysed):
     assert set(Analysis(replace(frames, runs=runs)).upper_bound_verdicts) == set(checked) - {other}
     baseline = frames.by_slug[frames.baseline]
     size = frames.record.data["counts"]["test"]
-    for limit, bound in ((size, made.CEILING), (size - 1, None)):
+    for limit, bound in ((size, CEILING), (size - 1, None)):
         vars(baseline.config.evaluate)["test_limit"] = limit
         assert Analysis(frames).upper_bound == bound
 
 
-def test_no_upper_bound_is_stated_for_decoders_alone(made, analysed):
+def test_no_upper_bound_is_stated_for_decoders_alone(analysed):
     frames = analysed(seeds=(1,)).frames
     for variant in frames.by_slug.values():
-        assert Analysis(frames).upper_bound == made.CEILING
+        assert Analysis(frames).upper_bound == CEILING
         assert "bag-of-words" in data_section(Report(Analysis(frames))).frame.to_string()
         vars(variant.config.model)["architecture"] = "decoder-only"
     assert Analysis(frames).upper_bound is None

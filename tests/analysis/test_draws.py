@@ -4,6 +4,7 @@ import pytest
 
 from headtohead.analysis.uncertainty import IN_DRAWS
 from headtohead.report.remarks import remarks
+from made.fake_study import CEILING
 
 
 def drawn_study(run_data=lambda axes, seed: {"data_hash": f"{seed:064x}"}):
@@ -31,6 +32,6 @@ def test_the_interval_over_seeds_is_that_with_draws_and_sentences(analysed):
 
 
 @pytest.mark.slow
-def test_the_upper_bound_of_one_draw_is_not_applied_to_all(made, analysed):
+def test_the_upper_bound_of_one_draw_is_not_applied_to_all(analysed):
     assert analysed(**drawn_study()).upper_bound is None
-    assert analysed().upper_bound == made.CEILING
+    assert analysed().upper_bound == CEILING

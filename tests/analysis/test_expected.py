@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from headtohead.statistics.paired_tests import paired_differences
 from headtohead.storage.frames import Frames, load_frames
 from made import case_table
 from made.block_oracle import expected_test, scores_of
+from made.fake_study import record_checksums
 
 Plant = Callable[..., Frames]
 HEADS = {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
@@ -161,7 +161,7 @@ def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> 
     assert contrast_of(frames, allow_partial=True).agreement.verdict == "agrees"
 
 
-def test_head_ablations_are_read_from_the_run_directory(plant: Plant, record_checksums: Callable[[Path], None]) -> None:
+def test_head_ablations_are_read_from_the_run_directory(plant: Plant) -> None:
     frames = plant(HEADS)
     for number, run in enumerate(frames.rows("rotary").index):
         metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}

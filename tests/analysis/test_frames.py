@@ -4,12 +4,15 @@ from pathlib import Path
 import pytest
 
 import headtohead as h2h
+from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import joined_references, split_references
+from made.fake_study import Study, record_checksums, write_study
 
 
 @pytest.fixture
-def copied(made, tmp_path: Path) -> Path:
-    return made.write_study(tmp_path, made.Study(seeds=(1, 2), maps=False))
+def copied(tmp_path: Path) -> Path:
+    return write_study(tmp_path, Study(seeds=(1, 2), maps=False))
 
 
 def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
@@ -22,20 +25,7 @@ def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
         assert row[metric] == value
 
 
-def test_histories_hold_every_value_of_every_line(copied):
-    frames = load_frames(copied)
-    run = frames.runs.index[3]
-    expected = {
-        (line["step"], metric): value
-        for line in map(json.loads, (copied / run / "metrics.jsonl").read_text().splitlines())
-        for metric, value in line["values"].items()
-    }
-    rows = frames.histories[frames.histories["run"] == run]
-    found = {(r.step, r.metric): r.value for r in rows.itertuples()}
-    assert found == expected
-
-
-def test_the_last_line_of_a_repeated_step_is_used(copied, record_checksums):
+def test_the_last_line_of_a_repeated_step_is_used(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}}) + "\n")
@@ -83,3 +73,24 @@ def test_training_curves_have_the_axes_of_each_run(quickstart):
     for run, rows in curves.groupby("run"):
         for column in ("variant", *frames.record.axes, "seed"):
             assert set(rows[column]) == {frames.runs.loc[run, column]}
+
+
+@pytest.mark.parametrize("references", [("a ||| b", "c"), ("|||",), ("x\\y", "\\p", "z"), ("plain",)])
+def test_references_with_the_separator_are_split_as_joined(references):
+    assert split_references(joined_references(references)) == references
+
+
+def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(analysed):
+    analysis = analysed(
+        axes={"data.split": ["grouped", "row"]},
+        config=lambda axes: {"data": {"split": axes["data.split"]}},
+        states={("row", 1): "FAILED"},
+        seeds=(1, 2, 3, 4),
+        allow_partial=True,
+    )
+    folder = analysis.frames.directory
+    assert analysis.other_test_sentences == []
+    for file in folder.glob("row-*/translations.tsv"):
+        file.write_text(file.read_text().replace("the black cat", "the white cat"))
+        record_checksums(file.parent)
+    assert Analysis(load_frames(folder), allow_partial=True).other_test_sentences == ["row"]

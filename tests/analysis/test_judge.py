@@ -117,7 +117,8 @@ def test_several_columns_name_a_variant() -> None:
 def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     table = wide(base=BASE, better=BETTER).assign(State="finished")
     crashed = pd.DataFrame([{"variant": "better", "seed": 1, "accuracy": math.nan, "State": "crashed"}])
-    judged = judge(pd.concat([table, crashed], ignore_index=True), baseline="base")
+    table = pd.concat([table, crashed])
+    judged = judge(table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base")
     assert verdicts(judged) == {"better": "better"}
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 

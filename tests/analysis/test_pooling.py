@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from headtohead.storage.frames import Frames, load_frames
 from headtohead.training.evaluate import TeacherForced, Translations
 from headtohead.training.results import bucket_scores
 from made import case_table
+from made.fake_study import Study, write_study
 
 BOUNDS = (3, 6, 9)
 WORDS = ("le", "chat", "mange", "une", "pomme", "rouge")
@@ -63,9 +63,9 @@ class Planted:
 
 
 @pytest.fixture
-def frames(made: ModuleType, tmp_path: Path) -> Frames:
-    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False, seeds=(1, 2, 3))
-    return load_frames(made.write_study(tmp_path, study))
+def frames(tmp_path: Path) -> Frames:
+    study = Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False, seeds=(1, 2, 3))
+    return load_frames(write_study(tmp_path, study))
 
 
 def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:

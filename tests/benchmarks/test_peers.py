@@ -1,7 +1,5 @@
 """The sides of the comparison with other libraries train the same model and have equal losses."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Iterator

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from headtohead.report.writing import write_report
+from made.fake_study import Study, edit, write_study
 
 REPORTS = Path(__file__).parents[2] / "reports"
 
@@ -30,18 +31,18 @@ def test_the_effects_by_value_of_a_committed_row_have_its_difference_as_their_me
     assert checked
 
 
-def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, made, tmp_path):
-    study = made.Study(
+def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, tmp_path):
+    study = Study(
         axes={"positional": ["sinusoidal", "rotary", "none"]},
         score=lambda axes, seed: 0.6 + (0.1 + 0.002 * seed) * (axes["positional"] == "rotary") + 0.01 * (seed * 5 % 7),
         maps=False,
     )
-    folder = made.write_study(tmp_path, study)
+    folder = write_study(tmp_path, study)
     sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
     own = [{"name": "long", "lengths": [9, 14]}, {"name": "short", "lengths": [9, 14], "against_lengths": [1, 8]}]
     own.append({"name": "exchanged", "variant": "sinusoidal", "against": "rotary"})
     record = json.loads((folder / "experiment.json").read_text())
-    made.edit(folder, contrasts=[*record["contrasts"], *(sides | lengths for lengths in own)])
+    edit(folder, contrasts=[*record["contrasts"], *(sides | lengths for lengths in own)])
     written = write_report(folder, tmp_path / "reports")
     answer = json.loads(written.json.read_text())
     assert [found["against_lengths"] for found in answer["contrasts"] if found["lengths"]] == [None, [1, 8]]

@@ -11,7 +11,7 @@ from headtohead.execution import head_ablation
 from headtohead.execution.head_ablation import masked_heads
 from headtohead.storage.leases import Lease
 from headtohead.storage.metrics import show
-from made.fake_study import edit, record_checksums
+from made.fake_study import edit, experiment_text, record_checksums
 from made.study import Study
 
 CONTRAST = {
@@ -92,10 +92,10 @@ def test_a_run_that_another_process_writes_is_not_measured(study, monkeypatch):
         masked_heads(path, fresh=True)
 
 
-def test_an_experiment_without_a_finished_run_is_an_error(study, bare_experiment):
+def test_an_experiment_without_a_finished_run_is_an_error(study):
     planned = study.runs / "planned"
     planned.mkdir()
-    text = bare_experiment("planned", "Which?", {"none": None}, [("none", 1, "none-s1")])
+    text = experiment_text("planned", {"none": None}, [("none", 1, "none-s1")])
     (planned / "experiment.json").write_text(text)
     done = study.h2h("ablate-heads", "planned", code=2)
     assert done.stderr == "h2h: no run of 'planned' is DONE; train it with h2h run FILE\n"

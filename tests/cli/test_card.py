@@ -1,7 +1,5 @@
 """h2h card: the component of a plugin file against three others on several tasks, on one page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -166,13 +166,6 @@ def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2
     assert len(done.stderr) < 1000
 
 
-def test_a_frame_with_a_text_index_and_an_unfinished_run_is_judged() -> None:
-    table = pd.concat([frame().assign(state="finished"), frame()[:1].assign(variant="new", seed=9, state="crashed")])
-    judged = judge(table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base")
-    assert judged.variants[0].judgement.verdict == "better"
-    assert judged.warnings[0] == "left out, as their state is not finished: row 13 (crashed)"
-
-
 def test_equal_whole_numbers_are_one_seed_and_other_texts_are_unchanged() -> None:
     seeds = ["007", "8.0", "-1", "1.05", "1e3", "run01"]
     tables = [frame().query("variant == @name").assign(seed=seeds) for name in ("base", "new")]

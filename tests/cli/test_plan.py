@@ -5,25 +5,22 @@ import pytest
 
 import headtohead
 from made import plugin_file
+from planning.conftest import SMALL
 
-SMALL = """
-question: Does order matter?
-base:
-  data: {dataset: toy-grammar, size: 400}
-  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0}
-  train: {epochs: 1, batch_tokens: 256}
-baseline: {positional: sinusoidal}
-design:
+EXPERIMENT = (
+    f"{SMALL}baseline: {{positional: sinusoidal}}\n"
+    + """design:
   - product: {positional: [sinusoidal, none], masking.decoder: [padding-causal, causal]}
 exclude: [{when: {positional: none, masking.decoder: causal}, reason: twice the same}]
 seeds: 2
 """
+)
 
 
 @pytest.fixture
 def experiment(tmp_path):
     path = tmp_path / "order.yaml"
-    path.write_text(SMALL)
+    path.write_text(EXPERIMENT)
     return path
 
 
@@ -31,7 +28,7 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     code, output = h2h("plan", experiment)
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert code == 0
-    assert lines[0] == "order: Does order matter?"
+    assert lines[0] == "order: q"
     assert lines[3] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
     baseline = next(line for line in lines if "(baseline)" in line)
     assert baseline.startswith("sinusoidal-masking.decoder-padding-causal (baseline) 0/2 done")
@@ -69,7 +66,7 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
 
 
 def test_a_missing_data_file_is_named_with_the_line_of_the_experiment_file(h2h, experiment):
-    experiment.write_text(SMALL.replace("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv"))
+    experiment.write_text(EXPERIMENT.replace("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv"))
     code, output = h2h("plan", experiment)
     assert (code, output.count("\n")) == (2, 1)
     assert output.startswith(f"h2h: {experiment}:4: base.data: file '/no/such.tsv' does not exist")
@@ -99,7 +96,7 @@ DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
 )
 def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp_path, hook, message):
     (tmp_path / "mine.py").write_text(plugin_file(hook, name="mine"))
-    experiment.write_text(SMALL.replace("none]", "mine]").replace("positional: none", "positional: mine"))
+    experiment.write_text(EXPERIMENT.replace("none]", "mine]").replace("positional: none", "positional: mine"))
     code, output = h2h("plan", experiment, "--plugin", "mine.py")
     assert code == 2
     pattern = re.escape(message).replace(r"\.\*", ".*")

@@ -3,10 +3,11 @@ import json
 import pytest
 
 from headtohead.storage.leases import Lease
+from made.fake_study import experiment_text
 
 
 @pytest.fixture
-def study(tmp_path, bare_experiment):
+def study(tmp_path):
     states = {
         ("a", 1): {"state": "DONE", "step": 9, "steps": 9},
         ("a", 2): {"state": "FAILED", "step": 4, "steps": 9, "reason": "ValueError: no"},
@@ -21,7 +22,7 @@ def study(tmp_path, bare_experiment):
         (folder / directory / "status.json").write_text(json.dumps(status))
         runs.append((variant, seed, directory))
     equal = {"a": None, "b": None, "c": "a"}
-    (folder / "experiment.json").write_text(bare_experiment("study", "Which?", equal, runs))
+    (folder / "experiment.json").write_text(experiment_text("study", equal, runs))
     with Lease(folder / "b-s1-00000000"):
         yield
 

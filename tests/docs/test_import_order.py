@@ -3,8 +3,6 @@
 Both are read from every import statement.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -25,8 +25,3 @@ def compared_names(source: str) -> list[str]:
 def test_no_condition_of_the_host_names_a_plugin() -> None:
     found = {str(path): compared_names(path.read_text(encoding="utf-8")) for path in HOST.rglob("*.py")}
     assert {path: names for path, names in found.items() if names} == {}
-
-
-def test_a_condition_that_names_a_plugin_is_detected() -> None:
-    assert compared_names("if config.attention.decoder.name == 'embedding-softmax':\n    pass") == ["embedding-softmax"]
-    assert compared_names("if name in ('split-heads', 'rotary'):\n    pass") == ["split-heads"]

@@ -1,7 +1,7 @@
-"""What the pages say is so: experiments plan, commands and options exist, links lead somewhere."""
+"""What the pages say is so: experiments plan, plugins and commands work, links and a table of scores are right."""
 
-from __future__ import annotations
-
+import csv
+import inspect
 import os
 import re
 import shlex
@@ -9,8 +9,11 @@ import textwrap
 from pathlib import Path
 
 import click
+import pandas as pd
 import pytest
 import yaml
+from click.testing import CliRunner
+from scipy import stats
 
 from headtohead import HeadToHeadError
 from headtohead.cli import main
@@ -195,3 +198,100 @@ def test_the_api_page_has_every_public_name() -> None:
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
     assert {name for name in listed if name.count(".") == 1} <= public
+
+
+def test_a_parameter_of_several_public_functions_has_one_kind_position_and_default() -> None:
+    """A name that callers cannot write, because its parameter is positional-only, may have several meanings."""
+    import headtohead
+
+    found: dict[str, set[tuple[str, int | None, str]]] = {}
+    for function in filter(inspect.isfunction, [getattr(headtohead, name) for name in headtohead.__all__]):
+        for position, parameter in enumerate(inspect.signature(function).parameters.values()):
+            place = position if parameter.kind is parameter.POSITIONAL_OR_KEYWORD else None
+            if parameter.kind is not parameter.POSITIONAL_ONLY:
+                key = (parameter.kind.name, place, repr(parameter.default))
+                found.setdefault(parameter.name, set()).add(key)
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+    assert {"experiment", "runs", "overrides"} <= found.keys()
+
+
+SCORE = r"([\d.]+) \(([\d.]+) to ([\d.]+)\)"
+ROWS = re.findall(
+    rf"^\| (tatoeba-leak\S*) \| [^|]+ \| `(\w+)` \| ([\d.]+) % \| {SCORE} \| {SCORE} \| ([\d.]+) \|$",
+    text_of("docs/concepts/data-splits.md"),
+    re.MULTILINE,
+)
+COMMITTED = [row for row in ROWS if (ROOT / "reports" / row[0]).is_dir()]
+
+
+def test_the_table_has_both_splits_of_every_experiment() -> None:
+    names = {"tatoeba-leak", "tatoeba-leak-eng-fra", "tatoeba-leak-eng-vie"}
+    assert {row[:2] for row in ROWS} == {(name, split) for name in names for split in ("grouped", "row")}
+    assert len(COMMITTED) >= 2
+
+
+@pytest.mark.parametrize("row", COMMITTED, ids="-".join)
+def test_scores_and_intervals_are_those_of_the_report(row: tuple[str, ...]) -> None:
+    name, split, leak, *scores, neighbour = row
+    results = pd.read_csv(ROOT / "reports" / name / "results.csv")
+    for metric, printed in (("test/bleu", scores[:3]), ("test/chrf", scores[3:])):
+        values = results.loc[results["data.split"] == split, metric]
+        low, high = stats.t.interval(0.95, len(values) - 1, values.mean(), stats.sem(values))
+        assert printed == [f"{number:.1f}" for number in (values.mean(), low, high)]
+    text = (ROOT / "reports" / name / "report.md").read_text(encoding="utf-8")
+    own_row = f"| nearest neighbour | 0.000 | {neighbour} |"  # of the baseline's test set
+    assert (own_row if split == "grouped" else f"nearest-neighbour translation ({neighbour} BLEU)") in text
+    assert (float(leak) == 0) == (split == "grouped")
+
+
+def spaced(text: str) -> list[str]:
+    """Return the lines of a text, every run of spaces being one space."""
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "order.yaml").write_text(blocks("docs/tutorial.md", "yaml")[0], encoding="utf-8")
+    shown = spaced(blocks("docs/tutorial.md", "console")[0])
+    assert shown.pop(0) == "$ h2h plan order.yaml"
+    planned = CliRunner().invoke(main, ["plan", "order.yaml"])
+    assert planned.exit_code == 0, planned.output
+    depends_on_the_machine = ("project: ", "time: ", "runs: ")
+    expected = [line for line in shown if not line.startswith(depends_on_the_machine)]
+    assert [line for line in expected if line not in spaced(planned.output)] == []
+    assert len(expected) >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fewest")
+def test_the_plugin_of_the_readme_passes_the_command_of_the_readme_with_every_invariant(tmp_path: Path) -> None:
+    (code,) = blocks("README.md", "python")
+    path = tmp_path / "slope.py"
+    path.write_text(code, encoding="utf-8")
+    arguments = ["check", "positional/trained-slope", "--plugin", str(path)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    rows = [line.split(maxsplit=1) for line in done.output.splitlines() if line]
+    found = {name: " ".join(rest.split()) for name, *rests in rows for rest in rests}
+    assert {invariant.name for invariant in INVARIANTS} <= found.keys()
+    assert found["parameter-count"].startswith("holds 0 difference between the closed form and ")
+    assert found["source-mirror"].startswith("holds ")
+    assert found["batch-of-one"].startswith("holds ")
+
+
+def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
+    (code,) = blocks("docs/how-to/own-data.md", "python")
+    (phrases,) = blocks("docs/how-to/own-data.md", "text")
+    (tmp_path / "phrasebook.py").write_text(code, encoding="utf-8")
+    (tmp_path / "phrases.csv").write_text(phrases, encoding="utf-8")
+    rows = list(csv.reader(phrases.splitlines()))[1:]
+    (tmp_path / "phrases.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    plugin = ["phrasebook", "--plugin", "phrasebook.py", "--set", "file=phrases.tsv"]
+    table = ["pairs", "--set", "file=phrases.csv", "--set", "columns=[English, French]"]
+    for dataset in (plugin, table):
+        shown = CliRunner().invoke(main, ["data", "stats", *dataset, "--set", "valid=1", "--set", "test=1"])
+        assert shown.exit_code == 0, shown.output
+        assert "3: train 1, valid 1, test 1" in shown.output

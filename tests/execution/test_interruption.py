@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 import psutil
 import pytest
@@ -15,7 +14,6 @@ from safetensors.torch import load_file
 
 from headtohead import files
 from headtohead.execution.reproduce import reproduce
-from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from made.fake_study import record_checksums
 from made.study import Study, wait_for
@@ -97,15 +95,6 @@ def test_a_run_directory_deleted_during_training(study: Study, undisturbed: Stud
     assert f"{deleted.name}' was moved or deleted during the run" in output
     study.run()
     assert study.results() == undisturbed.results()
-
-
-def test_a_truncated_line_of_metrics_is_skipped_and_hides_no_other_line(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    files.append_lines(path, [{"step": 1, "time": 1.0, "values": {}}])
-    with path.open("a") as handle:
-        handle.write('{"step": 2, "val')
-    files.append_lines(path, [{"step": 3, "time": 3.0, "values": {}}])
-    assert [line and line.step for line in RunDirectory(tmp_path).history()] == [1, None, 3]
 
 
 def test_reproduce_repeats_a_run_to_the_last_bit_without_its_time_limit(finished: Study) -> None:

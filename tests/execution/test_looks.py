@@ -1,7 +1,6 @@
 """Seeds that are added until every main contrast is decided, by the real command and from Python."""
 
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,6 @@ SHORT: dict[str, Any] = {
 }
 HUGE = {"design": [{"one_at_a_time": {"train.lr": [1e-9]}}]}
 NULL = {"design": [{"one_at_a_time": {"model.dropout": [0.101]}}]}
-
-
-@pytest.fixture(scope="module")
-def null_study(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Any) -> Study:
-    """A study without a difference that nothing interrupts."""
-    made = Study(tmp_path_factory.mktemp("null"), cache, h2h_here)
-    made.write(**SHORT, **NULL)
-    made.run()
-    return made
 
 
 def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> None:
@@ -41,14 +31,15 @@ def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> N
 
 
 @pytest.mark.slow
-def test_a_study_without_a_difference_continues_to_the_last_look(null_study: Study) -> None:
-    looks = null_study.answer()["looks"]
+def test_without_a_difference_a_killed_study_has_the_same_answer_after_the_last_look(
+    study: Study, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    undisturbed = Study(tmp_path_factory.mktemp("null"), study.cache, study.here)
+    undisturbed.write(**SHORT, **NULL)
+    undisturbed.run()
+    looks = undisturbed.answer()["looks"]
     assert (looks["taken"], looks["stopped"]) == ([3, 6], "at_most")
-    assert len(null_study.directories()) == 2 * 6
-
-
-@pytest.mark.slow
-def test_a_kill_after_the_first_look_gives_the_same_answer(study: Study, null_study: Study) -> None:
+    assert len(undisturbed.directories()) == 2 * 6
     study.write(**SHORT, **NULL)
     parent = study.start("--no-tracking")
     assert parent.stdout is not None
@@ -58,5 +49,5 @@ def test_a_kill_after_the_first_look_gives_the_same_answer(study: Study, null_st
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     study.run()
-    assert study.results() == null_study.results()
-    assert study.answer() == null_study.answer()
+    assert study.results() == undisturbed.results()
+    assert study.answer() == undisturbed.answer()

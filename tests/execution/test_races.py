@@ -1,7 +1,5 @@
 """Concurrent commands on one experiment, suspended workers, and hosts that cannot look up each other's processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -101,7 +99,7 @@ class Race(Study):
 
     @classmethod
     @contextmanager
-    def made(cls, folder: Path, cache: Path) -> Iterator[Race]:
+    def made(cls, folder: Path, cache: Path) -> Iterator["Race"]:
         folder.mkdir()
         race = cls(folder, cache, subprocess.run)
         race.write(plugin=PLUGIN)

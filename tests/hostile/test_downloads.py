@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ import pytest
 
 from headtohead.data import download, fetch, fetched_sha256
 from headtohead.errors import HeadToHeadError
-from made import error_line, kind_table, serving
+from made import error_line, free_port, kind_table, serving
 
 ROWS = b"".join(b"I see %d cats\tveo %d gatos\n" % (n, n) for n in range(40))
 LIMIT = 1_000_000
@@ -190,9 +189,7 @@ def test_concurrent_calls_download_once(tmp_path: Path, server: Server) -> None:
 
 
 def test_without_a_network_or_a_folder_the_remedy_is_named(tmp_path: Path, server: Server) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/a"
+    url = f"http://127.0.0.1:{free_port()}/a"
     with pytest.raises(HeadToHeadError, match=f"^download of {url} failed: .*Connection refused.*{OFFLINE}$"):
         fetch(url, tmp_path)
     (tmp_path / "file").write_text("in the way")

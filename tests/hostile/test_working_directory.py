@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from functools import cache
@@ -15,7 +14,7 @@ import pytest
 import headtohead
 import headtohead_notebooks
 import headtohead_plugins
-from made import case_table
+from made import case_table, free_port
 from made.study import Study
 
 ENTRIES = {"script": [str(Path(sys.executable).with_name("h2h"))], "module": [sys.executable, "-m", "headtohead.cli"]}
@@ -87,10 +86,7 @@ def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> N
     rows = [f"{variant},{seed},{seed + (variant == 'b') * seed * seed}" for variant in "ab" for seed in (1, 2, 3)]
     (folder / "scores.csv").write_text("\n".join(["variant,seed,score", *rows]) + "\n")
     (tmp_path / "h2h.py").write_text(EVERY_COMMAND)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    commands = COMMANDS.replace("PORT", str(port)).strip().replace("\n", ";").split(";")
+    commands = COMMANDS.replace("PORT", str(free_port())).strip().replace("\n", ";").split(";")
     output = ""
     with start(folder, sys.executable, str(tmp_path / "h2h.py"), *commands, entry="script") as process:
         assert process.stdout is not None

@@ -1,6 +1,5 @@
 """What launchers and other machines refuse, before anything is trained."""
 
-import socket
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from headtohead.execution.cluster import FOLDER_TOKEN, ClusterLauncher
 from headtohead.execution.launching import find_device, make_launcher
 from headtohead.plugin import Job
 from launchers.conftest import ClusterStudy
-from made import case_table
+from made import case_table, free_port
 
 
 def refused(study: ClusterStudy, *arguments: str) -> str:
@@ -48,10 +47,7 @@ def test_a_missing_extra_is_one_line(
 
 def test_an_unreachable_address_is_one_line(study: ClusterStudy) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
-    with socket.socket() as connection:
-        connection.bind(("127.0.0.1", 0))
-        closed_port = connection.getsockname()[1]
-    for address in (f"127.0.0.1:{closed_port}", "ray://head:10001", "head"):
+    for address in (f"127.0.0.1:{free_port()}", "ray://head:10001", "head"):
         line = refused(study, "--launcher", "ray", "--launcher-option", f"address={address}")
         assert line.startswith(f"h2h: cannot join a Ray cluster at '{address}': ")
 

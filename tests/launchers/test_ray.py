@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from launchers.conftest import ClusterStudy
+from made import free_port
 from made.study import wait_for
 
 pytestmark = [
@@ -83,9 +84,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = tempfile.mkdtemp(prefix="h2h-ray-", dir="/tmp")  # paths of sockets must be short
     words = (
         f"--head --port {port} --num-cpus 1 --include-dashboard false --node-ip-address 127.0.0.1 --temp-dir {folder}"

@@ -1,7 +1,5 @@
 """What tests of several folders make: tables of cases, studies, registries."""
 
-from __future__ import annotations
-
 import re
 import socket
 import subprocess
@@ -204,6 +202,6 @@ def error_line(done: subprocess.CompletedProcess[str]) -> str:
     return line.removeprefix("h2h: ")
 
 
-def unexpected(verdicts: Mapping[Any, Verdict]) -> dict[Any, str]:
+def unexpected(verdicts: Mapping[Any, "Verdict"]) -> dict[Any, str]:
     """Return the violations that no setting is known to cause."""
     return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}

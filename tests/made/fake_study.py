@@ -117,15 +117,12 @@ def write_study(runs_root: Path, study: Study | None = None) -> Path:
     return folder
 
 
-def experiment_text(study: Study, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
-    """Return the text of an ``experiment.json`` without contrasts.
+def experiment_text(name: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
+    """Return the text of an ``experiment.json`` that asks "Which?", without contrasts.
 
-    Args:
-        study: Its name and its question are those of the experiment.
-        equal_to: The variant that each variant equals, or None, by slug.
-        runs: Variant, seed and directory of each run.
+    ``equal_to`` has the variant that each one equals, or None, by slug; ``runs`` are variant, seed and directory.
     """
-    study = replace(study, axes={}, one_at_a_time=True)
+    study = Study(name=name, question="Which?", axes={}, one_at_a_time=True)
     variants = [_variant(study, {"variant": slug}) | {"equal_to": equal} for slug, equal in equal_to.items()]
     planned = [
         {"variant": slug, "seed": seed, "run_hash": f"{slug}{seed}", "directory": directory}

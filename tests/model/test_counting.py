@@ -10,12 +10,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from headtohead.model import counting
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
-from headtohead.plugin import Positional, hookimpl
+from headtohead.plugin import Positional
 from headtohead.plugins import registry
 from headtohead.testing.invariants.model_state import parameter_count_equals_the_closed_form
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from made import case_table
+from made import case_table, plugin_of
 from made.oracle import CHOICES
 
 D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
@@ -115,12 +115,8 @@ def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
             def build(self):
                 self.unused = self.parameter(rows)
 
-        class Plugin:
-            @hookimpl
-            def register_positionals(self):
-                return {"my-own": Own}
-
-        monkeypatch.setattr(registry, "_current", registry.load_registry(objects=[Plugin()]))
+        own = plugin_of(positional={"my-own": Own})
+        monkeypatch.setattr(registry, "_current", registry.load_registry(objects=[own]))
         return count(tiny_config("my-own"), 20, 20, 6, 5).total
 
     assert plugin(1010) - plugin(10) == 2 * 1000

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.page import Edition, content, editions, is_complete, write_page
 from headtohead_notebooks.page import page as page_module
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
+from made.fake_study import Study, edit, write_study
 from made.page import Page
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
@@ -77,12 +77,10 @@ def write(tmp_path: Path, measured: Any, cache: Path, monkeypatch: pytest.Monkey
     return page
 
 
-def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
+def studies(folder: Path, **changes: Any) -> None:
     """Write runs of the notebooks on their own data and on the same data."""
-    own = made.Study(
-        name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False, primary="valid/loss", one_at_a_time=True
-    )
-    same = made.Study(
+    own = Study(name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False, primary="valid/loss", one_at_a_time=True)
+    same = Study(
         name=SAME,
         seeds=(1, 2),
         maps=False,
@@ -93,7 +91,7 @@ def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
     for study in (own, same):
         for name, value in changes.items():
             setattr(study, name, value)
-        made.write_study(folder, study)
+        write_study(folder, study)
 
 
 def text_of(page: str) -> str:
@@ -118,8 +116,8 @@ def test_the_page_without_runs_is_complete_and_fetches_nothing(write: Write) -> 
     assert not re.search(r"@import|url\((?!#)", text)
 
 
-def test_a_row_has_the_scores_on_own_and_on_common_data(made: ModuleType, tmp_path: Path, write: Write) -> None:
-    studies(made, tmp_path / "runs")
+def test_a_row_has_the_scores_on_own_and_on_common_data(tmp_path: Path, write: Write) -> None:
+    studies(tmp_path / "runs")
     page = write()
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
     assert "guessing among 117 words gives 4.76" in row
@@ -132,23 +130,23 @@ def test_a_row_has_the_scores_on_own_and_on_common_data(made: ModuleType, tmp_pa
     assert row.count("exact match 0.") == 1
 
 
-def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write: Write) -> None:
+def test_no_text_of_a_run_becomes_markup(tmp_path: Path, write: Write) -> None:
     refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": HOSTILE, "source": "incompatible"}
-    studies(made, tmp_path / "runs", excluded=[refused], sentences=[(HOSTILE, HOSTILE)] * 3)
+    studies(tmp_path / "runs", excluded=[refused], sentences=[(HOSTILE, HOSTILE)] * 3)
     page = write()
     assert "<img" not in page
     assert "&lt;img src=" in page
     assert all(link.startswith("#") or link == "data:," for link in attributes(Page(page), "href", "src"))
 
 
-def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(made: ModuleType, tmp_path: Path) -> None:
+def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
         (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
-        made.edit(folder / OWN, text=own.text)
+        edit(folder / OWN, text=own.text)
         return own
 
-    studies(made, tmp_path / "whole")
-    studies(made, tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
+    studies(tmp_path / "whole")
+    studies(tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
     out = tmp_path / "out"
     whole, part = tmp_path / "whole", tmp_path / "part"
     own = edition(whole)

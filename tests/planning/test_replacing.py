@@ -8,6 +8,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.replacing import dropped_note, find_replaced
 from made import refused
+from made.fake_study import edit
 
 TWO = "design: [{product: {positional: [sinusoidal, alibi]}}]\n"
 THREE = "design: [{product: {positional: [sinusoidal, alibi, rotary]}}]\n"
@@ -154,11 +155,11 @@ def test_an_edited_file_names_the_finished_runs_that_leave_the_report(study):
     )
 
 
-def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study, made):
+def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):
     study.done()
     found = study()
     first = found.runs_root.parent / "elsewhere" / f"{found.name}.yaml"
-    made.edit(found.directory, file=f"elsewhere/{first.name}")
+    edit(found.directory, file=f"elsewhere/{first.name}")
     study()
     first.parent.mkdir()
     first.write_text(TWO)

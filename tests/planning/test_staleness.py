@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from headtohead.plugins.registry import load_registry
 from headtohead.plugins.sources import module_file, source_file, source_name
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.staleness import stale_changes
+from made.fake_study import Study, edit, write_study
 
 FILE = """question: Does it matter?
 base:
@@ -21,13 +21,13 @@ seeds: 2
 
 
 @pytest.fixture
-def study(tmp_path: Path, made: ModuleType) -> Callable[..., ExperimentDirectory]:
+def study(tmp_path: Path) -> Callable[..., ExperimentDirectory]:
     """Write an experiment with a finished run that used the given plugins; return it."""
 
     def write(*plugins: dict[str, Any]) -> ExperimentDirectory:
-        folder = made.write_study(tmp_path / "runs", made.Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
-        made.edit(folder, file="study.yaml", text=FILE)
-        made.edit(next(folder.glob("*/run.json")), plugins=plugins)
+        folder = write_study(tmp_path / "runs", Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
+        edit(folder, file="study.yaml", text=FILE)
+        edit(next(folder.glob("*/run.json")), plugins=plugins)
         return ExperimentDirectory.read(folder)
 
     return write

@@ -1,7 +1,5 @@
 """Names of other tools lead to ours: in fields, values, names of entries, commands, options and files."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -7,26 +7,14 @@ import pytest
 from headtohead.model.counting import count
 from headtohead.plugins.registry import current
 from headtohead.testing import tiny_config
-from made import refused
+from made import plugin_file, refused
 
-PLUGIN = """
-import torch
-from headtohead.plugin import {base}, hookimpl
-
-class Own({base}):
-    {body}
-
-@hookimpl
-def register_{family}s():
-    return {{"own": Own}}
-"""
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 def load(family, body):
-    source = PLUGIN.format(base=family.capitalize(), family=family, body=body)
     registry = current()
-    registry.add_file(Path("mine.py"), source.encode())
+    registry.add_file(Path("mine.py"), plugin_file(body, family).encode())
     return registry
 
 

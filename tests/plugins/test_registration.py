@@ -9,19 +9,9 @@ import pytest
 from headtohead import register
 from headtohead.plugins.hookspecs import hookimpl
 from headtohead.plugins.registry import current, use_files
-from made import refused
+from made import plugin_file, refused
 
-SOURCE = """
-from headtohead.plugin import Positional, hookimpl
-
-class Mine(Positional):
-    def bias(self, query_positions, key_positions, role, layer):
-        return None
-
-@hookimpl
-def register_positionals():
-    return {"mine": Mine}
-"""
+SOURCE = plugin_file("def bias(self, query_positions, key_positions, role, layer): return None", name="mine")
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
@@ -41,7 +31,7 @@ def names_of_plugins() -> set[str]:
         (("register_positionals", "register_positional"), "unknown hook 'register_positional'"),
         (('"mine"', '"alibi"'), "two plugins register positional 'alibi'"),
         (
-            ('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
+            ('"mine": Own}', '"mine": Own}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
             "plugin 'cell' (python): hook 'on_run_start' takes run; got 'folder'",
         ),
     ],
@@ -55,7 +45,7 @@ def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple
     good = module()
     register(good)
     assert message in refused(register, module(SOURCE.replace(*fault)))
-    assert current().positional("mine") is good.Mine
+    assert current().positional("mine") is good.Own
     assert current().objects == [good]
     assert good in current().manager.get_plugins()
 
@@ -69,14 +59,14 @@ def test_a_class_registered_again_replaces_the_earlier_class() -> None:
         class Plugin:
             @hookimpl
             def register_positionals(self) -> dict[str, type]:
-                return {"mine": made.Mine}
+                return {"mine": made.Own}
 
             @hookimpl
             def on_run_start(self, run: Path) -> None:
                 calls.append(f"{number} {run}")
 
         register(Plugin())
-        return made.Mine
+        return made.Own
 
     first, second = cell(1), cell(2)
     assert first is not second

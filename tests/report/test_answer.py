@@ -14,6 +14,7 @@ from headtohead.report.section import ends, table, text_lines
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.block_oracle import expected_test, scores_of
+from made.fake_study import edit
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
 
@@ -169,11 +170,11 @@ def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_war
     assert [text in warning for warning in found] == [True] * bool(text)
 
 
-def test_pitfalls_are_a_caution(analysed, made):
+def test_pitfalls_are_a_caution(analysed):
     folder = analysed(axes={"positional": ["sinusoidal", "none"]}).frames.directory
     variants = json.loads((folder / "experiment.json").read_text())["variants"]
     variants[1]["pitfalls"] = [{"name": "open future", "consequence": "worthless", "field": "masking.decoder"}]
-    made.edit(folder, variants=variants)
+    edit(folder, variants=variants)
     (found,) = [remark for remark in remarks(Analysis(load_frames(folder))) if "open future" in remark.text]
     assert found.severity == "caution"
 

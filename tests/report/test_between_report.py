@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import end_of
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
+from made.fake_study import Study, write_study
 
 ENDS = {"model.norm": ["pre", "post"], "model.mask_value": ["-inf", "-1e9"], "train.lr": [0.001, 0.002]}
 NAMES = tuple(ENDS)
@@ -28,10 +28,8 @@ def score(axes: Mapping[str, Any], seed: int) -> float:
 
 
 @pytest.fixture(scope="module")
-def folder(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made.write_study(
-        tmp_path_factory.mktemp("runs"), made.Study(axes=ENDS, between=True, score=score, maps=False)
-    )
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_study(tmp_path_factory.mktemp("runs"), Study(axes=ENDS, between=True, score=score, maps=False))
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +86,11 @@ def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analy
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_a_change_that_is_incompatible_by_itself_has_no_row(made: ModuleType, tmp_path: Path) -> None:
+def test_a_change_that_is_incompatible_by_itself_has_no_row(tmp_path: Path) -> None:
     excluded = {name: values[name == "model.norm"] for name, values in ENDS.items()}
     reason = {"axes": excluded, "reason": "these are inseparable", "source": "incompatible"}
-    study = made.Study(axes=ENDS, between=True, score=score, maps=False, excluded=[reason])
-    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
+    study = Study(axes=ENDS, between=True, score=score, maps=False, excluded=[reason])
+    paths = write_report(write_study(tmp_path / "runs", study), tmp_path / "reports")
     page = paths.markdown.read_text(encoding="utf-8")
     section = page.split("## Change by change")[1].split("\n## ")[0]
     rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| model.norm") and "→" in line]

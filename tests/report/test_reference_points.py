@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from headtohead.storage.frames import load_frames
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.reference_points import save_reference_points
 from made import case_table
+from made.fake_study import record_checksums
 
 POINTS = {
     "data_hash": "ab" * 32,
@@ -78,7 +78,7 @@ def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -
 
 @pytest.mark.usefixtures("without_figures")
 def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_points(
-    made: ModuleType, study: Any, tmp_path: Path
+    study: Any, tmp_path: Path
 ) -> None:
     others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
     folder = study(
@@ -93,7 +93,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
     for file in folder.glob("row-*/translations.tsv"):
         head, *lines = file.read_text().splitlines()
         file.write_text("\n".join([head, *(f"other {line}" for line in lines)]) + "\n")
-        made.record_checksums(file.parent)
+        record_checksums(file.parent)
     line = remark(folder, "Not better than nearest-neighbour") or ""
     assert "(0.600 to 0.900 exact match): row and grouped; the best of them has 0.802." in line
     assert "baseline: row (source also in training: 27.4 %)." in (remark(folder, "Other test sentences than") or "")

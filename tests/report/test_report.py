@@ -30,6 +30,7 @@ from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_files, write_report
 from headtohead.storage.frames import load_frames
 from made import case_table
+from made.fake_study import Study, edit, write_study
 from made.page import Page
 
 POSITIONAL = {"positional": ["sinusoidal", "none"]}
@@ -54,10 +55,10 @@ def written(small, tmp_path, without_figures):
 
 
 @pytest.fixture(scope="module")
-def quickstart(made, tmp_path_factory):
+def quickstart(tmp_path_factory):
     """A part of the quickstart: 3 × 2 variants with 3 seeds."""
     axes = {"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]}
-    return made.write_study(tmp_path_factory.mktemp("runs"), made.Study(axes=axes, seeds=(1, 2, 3)))
+    return write_study(tmp_path_factory.mktemp("runs"), Study(axes=axes, seeds=(1, 2, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -286,12 +287,12 @@ def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):
     assert f"{sum(own) / 2:.3f}" in shown
 
 
-def test_changed_code_and_versions_are_stated(made, small):
+def test_changed_code_and_versions_are_stated(small):
     folder = small().frames.directory
     record = next(folder.glob("none-s2-*")) / "run.json"
     content = json.loads(record.read_text())
     plugin = content["plugins"][0] | {"source_sha256": "ef" * 32}
-    made.edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
+    edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
     found = remarks(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: the source of positional none changed")
@@ -347,14 +348,12 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
 @case_table(
     ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")], default=1
 )
-def test_the_command_names_the_file_or_an_experiment_with_another_name(
-    made, small, tmp_path, file, command, without_figures
-):
+def test_the_command_names_the_file_or_an_experiment_with_another_name(small, tmp_path, file, command, without_figures):
     """``--name`` changes the name of an experiment. A data file is named without its folder."""
     config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
     folder = small(config=lambda axes: config).frames.directory
     entries = [{"family": "positional", "name": "none", "summary": "Adds ``x``."}]
-    made.edit(folder, file=file.format(name="quickstart"), entries=entries)
+    edit(folder, file=file.format(name="quickstart"), entries=entries)
     for text in written_text(write_report(folder, tmp_path / "reports")):
         assert command.format(name="quickstart") in text
         assert "eng-spa.tsv" in text
@@ -362,7 +361,7 @@ def test_the_command_names_the_file_or_an_experiment_with_another_name(
         assert "none: Adds x." in text
 
 
-def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, small, tmp_path, without_figures):
+def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, without_figures):
     folder = small().frames.directory
     file = folder / "experiment.json"
     text = file.read_text()
@@ -373,7 +372,7 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(made, small, tmp_path,
     tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
     inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
     sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001]}
-    made.edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
+    edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
     assert (
         "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
         "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(Analysis(load_frames(folder)))

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.storage.frames import load_frames
 from made import case_table
+from made.fake_study import Study, write_study
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 NASTY = r"50% of $x_1$ & {a} #3 ~ ^2 \input{/etc/passwd} [b] * | <tag> `c` \\* --lr 'd' “é” − → “" + '"e"'
@@ -110,9 +110,9 @@ def test_a_printed_table_has_no_figures(quickstart: Path, tmp_path: Path, h2h_he
 
 
 @pytest.mark.slow
-def test_figures_are_written_as_pdf_and_svg(made: ModuleType, tmp_path: Path, h2h_here: Command) -> None:
-    two = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
-    made.write_study(tmp_path / "runs", two)
+def test_figures_are_written_as_pdf_and_svg(tmp_path: Path, h2h_here: Command) -> None:
+    two = Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False)
+    write_study(tmp_path / "runs", two)
     figures = tmp_path / "reports" / "quickstart" / "figures"
     figures.mkdir(parents=True)
     (figures / "old.pdf").write_bytes(b"%PDF-")

@@ -3,19 +3,19 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from made.fake_study import Study, write_study
+
 
 @pytest.fixture
-def make_experiment(tmp_path: Path, made: ModuleType) -> Callable[..., Path]:
-    """Return a function that writes a study of one seed below ``tmp_path / "runs"``; arguments as of `made.Study`."""
+def make_experiment(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a study of one seed below ``tmp_path / "runs"``; arguments as of `Study`."""
 
     def make(**changes: Any) -> Path:
-        folder: Path = made.write_study(tmp_path / "runs", made.Study(**({"seeds": (1,), "weights": True} | changes)))
-        return folder
+        return write_study(tmp_path / "runs", Study(**({"seeds": (1,), "weights": True} | changes)))
 
     return make
 

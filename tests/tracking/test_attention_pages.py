@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 from PIL import Image
@@ -16,6 +15,7 @@ from headtohead.storage.attention_maps import load_maps
 from headtohead.tracking import attention_pages as module
 from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.study import TrackedStudy
+from made.fake_study import record_checksums
 
 VARIANTS = ["sinusoidal", "rotary", "none"]
 
@@ -77,11 +77,11 @@ def test_variants_after_the_twelfth_are_folded_and_pages_stay_below_4_megabytes(
     assert "Too large for this page: " in limited
 
 
-def test_a_page_of_a_text_is_named_after_the_text(made: ModuleType, make_experiment: Callable[..., Path]) -> None:
+def test_a_page_of_a_text_is_named_after_the_text(make_experiment: Callable[..., Path]) -> None:
     """The probes of a text have no source; its characters are escaped."""
     folder = make_experiment(axes={"positional": VARIANTS[:1]})
     (file,) = folder.glob("*/attention/probes.json")
     probes = [probe | {"source": "", "target": "<b> | x"} for probe in json.loads(file.read_text())]
     file.write_text(json.dumps(probes))
-    made.record_checksums(file.parent.parent)
+    record_checksums(file.parent.parent)
     assert "<h1>Attention of every variant: “&lt;b&gt; | x”</h1>" in _pages(folder)["probe-0.html"]

@@ -5,19 +5,21 @@ import base64
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from tornado.websocket import websocket_connect
 
 from made import free_port
+from made.fake_study import Study, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # MLflow 3.4 does not run with later versions of these two, which its requirements allow or the environment has.
@@ -36,11 +38,9 @@ MEASURE = """JSON.stringify(Array.from(document.querySelectorAll(".js-plotly-plo
 
 
 @pytest.fixture(scope="module", params=["newest", "oldest"])
-def server(
-    request: pytest.FixtureRequest, made: ModuleType, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, str]]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The address of a server with a study, and the id of the study's own run."""
-    root, environment = tmp_path_factory.mktemp("browser"), {**os.environ, "OMP_NUM_THREADS": "1"}
+    root, environment = tmp_path_factory.mktemp("browser"), {**os.environ, "PYTHONUNBUFFERED": "1"}
     environment.pop("MLFLOW_TRACKING_URI", None)
     if request.param == "oldest":
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(root / "mlflow")]
@@ -48,32 +48,19 @@ def server(
         if done.returncode:
             pytest.skip(f"MLflow 3.4 cannot be installed: {done.stderr[-200:]}")
         environment["PYTHONPATH"] = str(root / "mlflow")
-    made.write_study(root / "runs", made.Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
+    write_study(root / "runs", Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
     h2h = [sys.executable, "-m", "headtohead.cli"]
     subprocess.run([*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200)
     port = free_port()
     process = subprocess.Popen(
-        [*h2h, "ui", "--port", str(port)],
-        cwd=root,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        [*h2h, "ui", "--no-browser", "--port", str(port)], cwd=root, env=environment, stdout=subprocess.PIPE, text=True
     )
     try:
-        address, end = f"http://127.0.0.1:{port}", time.monotonic() + SECONDS
-        while True:
-            try:
-                body = json.dumps({"experiment_ids": ["1", "2"], "max_results": 50}).encode()
-                search = urllib.request.Request(f"{address}/api/2.0/mlflow/runs/search", body)
-                search.add_header("Content-Type", "application/json")
-                with urllib.request.urlopen(search, timeout=20) as answer:
-                    runs = json.load(answer)["runs"]
-                break
-            except OSError:
-                assert time.monotonic() < end
-                time.sleep(0.5)
-        (own,) = [run["info"]["run_id"] for run in runs if run["info"]["run_name"] == "quickstart"]
-        yield address, own
+        assert process.stdout is not None
+        assert any(line.startswith("Ctrl-C stops the server") for line in process.stdout)
+        with closing(sqlite3.connect(root / "mlflow.db")) as store:
+            ((own,),) = store.execute("SELECT run_uuid FROM runs WHERE name = 'quickstart'")
+        yield f"http://127.0.0.1:{port}", own
     finally:
         process.terminate()
         process.wait(30)

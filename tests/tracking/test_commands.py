@@ -39,17 +39,6 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
 
-def test_sync_names_a_run_that_it_cannot_ship_and_fails(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
-) -> None:
-    folder = make_experiment(axes=AXES)
-    (status,) = folder.glob("*/status.json")
-    status.write_text("{")
-    result = _call("sync", "--runs", str(tmp_path / "runs"))
-    assert result.exit_code == 1
-    assert "status.json': not valid JSON" in result.output
-
-
 def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

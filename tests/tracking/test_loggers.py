@@ -1,7 +1,5 @@
 """Loggers get every step of every run once, from a process of their own, whatever happens to it."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -22,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headtohead import HeadToHeadError
 from headtohead.plugins import registry
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage.run_directory import RunDirectory, checksums
@@ -379,16 +376,6 @@ def test_unknown_loggers_are_named(
     done = h2h_here(tmp_path, *command, "--logger", "tensorbord")
     assert done.returncode == 2
     assert done.stderr == "h2h: unknown logger 'tensorbord'; did you mean 'tensorboard'?\n"
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    logger = registry.current().logger("tensorboard")
-    monkeypatch.setattr(logger, "packages", ("no_such_package",))
-    with pytest.raises(HeadToHeadError) as error:
-        logger.require()
-    assert str(error.value) == (
-        "'tensorboard' requires the package no_such_package; run pip install 'headtohead[tensorboard]'"
-    )
 
 
 def test_the_logger_of_the_documentation_works(

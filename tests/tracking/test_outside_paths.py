@@ -5,13 +5,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from types import ModuleType
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import inside
 from made import case_table
+from made.fake_study import edit
 
 MakeExperiment = Callable[..., Path]
 Command = Callable[..., CompletedProcess[str]]
@@ -57,17 +57,10 @@ def holds_secret(outside_run: Path) -> list[str]:
     ],
 )
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
-    folder: Path,
-    outside: Path,
-    tmp_path: Path,
-    store_uri: str,
-    h2h_here: Command,
-    made: ModuleType,
-    command: str,
-    name: object,
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command, command: str, name: object
 ) -> None:
     name = str(outside) if name == "{outside}" else name
-    made.edit(folder, name=name)
+    edit(folder, name=name)
     before = content(outside), content(tmp_path / "runs")
     (tmp_path / "project" / "reports").mkdir(parents=True)
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from filelock import FileLock
@@ -21,6 +20,7 @@ from headtohead.tracking import shipping
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.study import InUseError, TrackedStudy
 from made import free_port
+from made.fake_study import edit
 from made.study import wait_for
 
 MakeExperiment = Callable[..., Path]
@@ -65,7 +65,7 @@ def test_a_second_shipper_of_a_study_waits_for_the_first(make_experiment: MakeEx
 
 
 def test_runs_are_shipped_while_others_train(
-    make_experiment: MakeExperiment, store_uri: str, made: ModuleType, monkeypatch: pytest.MonkeyPatch
+    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has ended is shipped at the next poll, the curve of an active run after some seconds."""
     folder = make_experiment(axes=AXES, states={("none", 1): "RUNNING"})
@@ -88,14 +88,14 @@ def test_runs_are_shipped_while_others_train(
     # The next attempt begins at step 0, with other values.
     lines = (running.path / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
     (running.path / "metrics.jsonl").write_text("".join(lines).replace('"time": ', '"time": 1').replace("loss", "lose"))
-    made.edit(running.path / "status.json", attempt=2)
+    edit(running.path / "status.json", attempt=2)
     shipper.next_live = 0.0
     _poll(shipper)
     assert "train/lose" in {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics
-    made.edit(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
+    edit(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     _poll(shipper)
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
-    made.edit(running.path / "status.json", attempt=3)  # as after --retry
+    edit(running.path / "status.json", attempt=3)  # as after --retry
     _poll(shipper)
     assert sorted(run.data.tags["h2h.attempt"] for run in _runs(store_uri)) == ["1", "3"]
     monkeypatch.setattr(shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened"))

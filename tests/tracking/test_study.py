@@ -8,7 +8,6 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 from headtohead.storage.leases import Lease
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.view import TAG
+from made.fake_study import Study, record_checksums, write_study
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
@@ -37,11 +37,11 @@ ANSWER = {
 
 
 @pytest.fixture(scope="module")
-def study(made: ModuleType, tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> MlflowClient:
+def study(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> MlflowClient:
     """A study that was shipped, for tests that change nothing."""
     root = tmp_path_factory.mktemp("study")
     store_uri = f"sqlite:///{shutil.copyfile(store_template, root / 'mlflow.db')}"
-    folder = made.write_study(root / "runs", made.Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}))
+    folder = write_study(root / "runs", Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}))
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "answer.json").write_text(json.dumps(ANSWER))
@@ -183,7 +183,7 @@ def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study:
 
 
 def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
-    made: ModuleType, make_experiment: MakeExperiment, store_uri: str
+    make_experiment: MakeExperiment, store_uri: str
 ) -> None:
     """MLflow refuses long names of metrics and those that are paths in another form, such as ``diff//data/a``."""
     folder = make_experiment(axes=AXES)
@@ -198,7 +198,7 @@ def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
     (report / "results.csv").write_text("run,column\n1,2\n")
     maps = next(folder.glob("none-*/attention/maps.safetensors"))
     save_file({name: values * np.nan for name, values in load_file(maps).items()}, maps)
-    made.record_checksums(maps.parent.parent)
+    record_checksums(maps.parent.parent)
     found = ship(folder, store_uri)
     assert (found.shipped, len(found.failures)) == (1, 1)
     assert "not finite" in found.failures[0]

@@ -1,8 +1,9 @@
-"""The saved views: the tags that MLflow's page reads, and the charts that answer the question."""
+"""The saved views: tags that MLflow's page reads, charts that answer the question, and the page on MLflow."""
 
 import base64
 import json
 import math
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,14 @@ from headtohead.storage.experiment import ExperimentRecord
 from headtohead.storage.palette import Palette
 from headtohead.tracking import view
 from headtohead.tracking.groups import COLOURS, group_names
+from headtohead.tracking.mlflow_logger import STATUS
 from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import link, views
 
 AXES = ["positional", "attention", "masking"]
 TAG_VALUE_LIMIT = 20_000
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "how-to" / "mlflow.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -140,3 +144,30 @@ def test_a_view_of_too_many_variants_for_a_tag_does_not_list_their_groups(
     longest = max(map(len, views(plan).values()))
     monkeypatch.setattr("mlflow.utils.validation.MAX_EXPERIMENT_TAG_VAL_LENGTH", longest - 1)
     assert sorted(bool(state["groupsExpanded"]) for state in _states(plan).values()).count(False) > 2
+
+
+@pytest.mark.slow
+def test_the_python_sample_runs(
+    make_experiment: Callable[..., Path],
+    tmp_path: Path,
+    store_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_experiment(axes={"positional": ["rotary"]})
+    monkeypatch.chdir(tmp_path)
+    sample = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
+    exec(compile(sample, "docs/how-to/mlflow.md", "exec"), {})
+    assert capsys.readouterr().out == "quickstart: 1 logged, 0 unchanged\n"
+
+
+def test_views_states_and_pictures_of_the_page_exist(make_experiment: Callable[..., Path]) -> None:
+    study = TrackedStudy.read(make_experiment(axes={"positional": ["rotary"]}))
+    for value in views(study.record).values():
+        name = json.loads(value)["name"].partition(":")[0]
+        assert f"| {name.replace('positional', '*axis*')} |" in PAGE
+    for state in STATUS.keys() - {"PLANNED", "LEASED"}:
+        assert f"| {state} |" in PAGE
+    pictures = re.findall(r"\]\(\.\./(images/[^)]+)\)", PAGE)
+    assert pictures
+    assert all((DOCS / picture).is_file() for picture in pictures)

@@ -12,12 +12,12 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from contract.zoo import attention, core, masking, positional, sound
-from headtohead.plugin import hookimpl
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.checks.configurations import check_configurations
 from headtohead.testing.checks.examination import evaluate
+from made import plugin_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"
 FAMILIES = {"positional": positional, "attention": attention, "masking": masking}
@@ -60,22 +60,6 @@ class Fault:
     planted: object = nullcontext
 
 
-class Zoo:
-    """The entries of the zoo as a plugin, with and without a fault."""
-
-    @hookimpl
-    def register_positionals(self):
-        return _entries("positional")
-
-    @hookimpl
-    def register_attentions(self):
-        return _entries("attention")
-
-    @hookimpl
-    def register_maskings(self):
-        return _entries("masking")
-
-
 def faulty(family):
     """Return the entries of a family with a fault, by name."""
     entries = [value for value in vars(FAMILIES[family]).values() if "caught_by" in getattr(value, "__dict__", {})]
@@ -104,7 +88,7 @@ def registered():
     """Register the entries of the zoo in the current registry."""
     before = plugin_registry._current
     plugin_registry._current = load_registry()
-    plugin_registry._current.add_object(Zoo())
+    plugin_registry._current.add_object(plugin_of(**{family: _entries(family) for family in FAMILIES}))
     try:
         yield plugin_registry._current
     finally:

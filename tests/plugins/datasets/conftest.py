@@ -1,9 +1,6 @@
 """Fixtures: corpora by name, and a server of files."""
 
-import threading
 from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import pytest
 from headtohead.data import PreparedData, prepare, read_corpus
 from headtohead.plugins.dataset import Corpus
 from headtohead.testing.tiny import data_config
+from made import serving
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
@@ -34,21 +32,12 @@ def read(tmp_path: Path) -> Read:
     return run
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
     """A folder served on the loopback interface, and its URL."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "site"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    answer = b"HTTP/1.1 200 OK\r\n\r\n"
+    with serving(lambda request: request.wfile.write(answer + (folder / request.path[1:]).read_bytes())) as address:
+        yield folder, address

@@ -3,8 +3,10 @@
 import torch
 
 from headtohead.model.transformer import Transformer
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.sinusoidal import sinusoids
+from made.equality import same_function
 
 
 def built(seeds=(1, 2), **options):
@@ -40,3 +42,9 @@ def test_training_embeds_the_shifted_rows():
     assert recorded["drawn"].min() > 0
     expected = sinusoids(recorded["drawn"], 16)
     torch.testing.assert_close(recorded["positions"].view(2, 2, 3, 16), expected, rtol=0, atol=1e-12)
+
+
+def test_in_evaluation_shape_is_sinusoidal():
+    shape = tiny_config("shape")
+    buffers = Subject(shape).model.state_dict()
+    assert same_function(tiny_config("sinusoidal"), shape, lambda weights: {**buffers, **weights})

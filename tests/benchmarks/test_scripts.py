@@ -1,0 +1,60 @@
+"""The soak test, the comparison of runs per hour, speed ratios of variants, and the benchmark of a GPU on a CPU."""
+
+import re
+from argparse import Namespace
+
+import pytest
+import torch
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kills_lose_nothing(benchmark, tmp_path, capsys):
+    page = tmp_path / "soak.md"
+    options = ["--kills", "2", "--seed", "3", "--folder", str(tmp_path / "studies"), "--write", str(page)]
+    assert benchmark("soak").main(options) == 0, capsys.readouterr().out
+    assert "| any of these | 2 | 1 | 0 | 0 | 0 |" in page.read_text()
+
+
+@pytest.mark.slow
+def test_a_stack_a_single_run_and_vmap_have_equal_losses(benchmark):
+    options = Namespace(task="notebook-1", runs=2, steps=20, precision="float32")
+    stack, alone, vmap = (loss for _, loss in benchmark("runs_per_hour").measure(options).values())
+    assert alone == pytest.approx(stack, abs=1e-5)
+    assert vmap == pytest.approx(stack, abs=1e-5)
+
+
+def test_a_deeper_variant_gets_fewer_steps_in_equal_time(benchmark, cache, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("H2H_CACHE", str(cache))
+    file = tmp_path / "deep.yaml"
+    file.write_text(
+        "question: q?\nbase: {data: {dataset: copy, size: 100}, model: {d_model: 16, d_ff: 16, heads: 2},\n"
+        "  train: {steps: 1000, batch_size: 8}}\nbaseline: {model.layers: 1}\n"
+        "design: [{one_at_a_time: {model.layers: [8]}}]\n"
+    )
+    benchmark("ratios").main([str(file), "--rounds", "3"])
+    lines = re.findall(r"^train.steps: (\d+) +# .*: ([\d.]+) times", capsys.readouterr().out, re.MULTILINE)
+    assert lines[0] == ("1000", "1.00")
+    assert float(lines[1][1]) > 2
+    assert int(lines[1][0]) < 500
+
+
+@pytest.mark.slow
+def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, monkeypatch):
+    gpu, cpu = benchmark("gpu"), torch.device("cpu")
+    monkeypatch.setattr(gpu, "STACKS", {name: gpu.STACKS[name] for name in ("with dropout", "tied")})
+    checks = list(gpu.report(cpu, [1], ("eager",)))
+    assert sum(line.startswith("- ") for line in checks) == 12
+    assert not any("WRONG" in line for line in checks)
+    plain = gpu.trained
+
+    def faulty(size, device, overrides, train, *log):
+        """Train the other side with another learning rate."""
+        wrong = [{**own, "train": {**own.get("train", {}), "lr": 3e-3}} for own in overrides]
+        return plain(size, device, wrong if log else overrides, train, *log)
+
+    monkeypatch.setattr(gpu, "trained", faulty)
+    monkeypatch.setattr(gpu, "PRECISIONS", {"float64": gpu.PRECISIONS["float64"]})
+    steps = list(gpu.steps(cpu, ("eager",)))
+    assert len(steps) == 4
+    assert all("WRONG" in line for line in steps)

@@ -52,18 +52,16 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     h2h = [sys.executable, "-m", "headtohead.cli"]
     subprocess.run([*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200)
     port = free_port()
-    process = subprocess.Popen(
-        [*h2h, "ui", "--no-browser", "--port", str(port)], cwd=root, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        assert any(line.startswith("Ctrl-C stops the server") for line in process.stdout)
-        with closing(sqlite3.connect(root / "mlflow.db")) as store:
-            ((own,),) = store.execute("SELECT run_uuid FROM runs WHERE name = 'quickstart'")
-        yield f"http://127.0.0.1:{port}", own
-    finally:
-        process.terminate()
-        process.wait(30)
+    command = [*h2h, "ui", "--no-browser", "--port", str(port)]
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert any(line.startswith("Ctrl-C stops the server") for line in process.stdout)
+            with closing(sqlite3.connect(root / "mlflow.db")) as store:
+                ((own,),) = store.execute("SELECT run_uuid FROM runs WHERE name = 'quickstart'")
+            yield f"http://127.0.0.1:{port}", own
+        finally:
+            process.terminate()
 
 
 def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:

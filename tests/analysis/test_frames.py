@@ -6,7 +6,7 @@ import pytest
 import headtohead as h2h
 from headtohead.analysis.study import Analysis
 from headtohead.storage.frames import load_frames
-from headtohead.storage.translations import joined_references, split_references
+from headtohead.storage.translations import joined_references, read_translations, split_references
 from made.fake_study import Study, record_checksums, write_study
 
 
@@ -78,6 +78,13 @@ def test_training_curves_have_the_axes_of_each_run(quickstart):
 @pytest.mark.parametrize("references", [("a ||| b", "c"), ("|||",), ("x\\y", "\\p", "z"), ("plain",)])
 def test_references_with_the_separator_are_split_as_joined(references):
     assert split_references(joined_references(references)) == references
+
+
+def test_a_table_of_translations_is_read_as_written(quickstart):
+    found = read_translations(next(quickstart.glob("rotary-split-heads-causal-s1-*")))
+    assert len(found) == 250
+    assert found[0].source == "the black cat does not eat it"
+    assert found[0].exact == (found[0].hypothesis in found[0].references)
 
 
 def test_other_test_sentences_are_found_if_the_first_seed_has_no_translations(analysed):

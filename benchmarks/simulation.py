@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, polygamma, stdtr, stdtrit
+from scipy.special import fdtrc, ndtr, polygamma, stdtr, stdtrit
 
-from headtohead.analysis.ledger import MAX_PRIOR_DEGREES
+from headtohead.analysis.ledger import LARGER, MAX_PRIOR_DEGREES
 from headtohead.statistics import block_model as blocks
 from headtohead.statistics.best import compare_with_best
 from headtohead.statistics.block_model import block_model, larger_deviations
@@ -454,6 +454,7 @@ def chains(
             variances[:, change] = difference.var(axis=1, ddof=1)
             earlier = variances[:, :change].mean(axis=1) if change else np.zeros(number)
             prior = min(MAX_PRIOR_DEGREES, change * (seeds - 1))
+            prior = np.where(change and fdtrc(seeds - 1, prior, variances[:, change] / earlier) <= LARGER, 0, prior)
             degrees = prior + seeds - 1
             variance = (prior * earlier + (seeds - 1) * variances[:, change]) / degrees
             levels = share[change] + rewards[:, :change] @ share[:change][::-1] / INITIAL_WEALTH

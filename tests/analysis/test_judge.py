@@ -106,6 +106,8 @@ def test_long_wide_and_histories_give_the_same_judgement() -> None:
     expected = judge(table, baseline="base")
     assert judge(pd.concat([noise, long]), baseline="base", metric="accuracy") == expected
     assert judge(history, baseline="base") == expected
+    cut = judge(history[(history["step"] == 1) | (history["seed"] != 3)], baseline="base").warnings
+    assert any(own.startswith("runs end at different steps, from 1 (seed 3 of 'base') to 10 (seed ") for own in cut)
 
 
 def test_several_columns_name_a_variant() -> None:
@@ -137,7 +139,7 @@ def test_equal_scores_under_two_seeds_are_a_warning() -> None:
         (
             pd.DataFrame({"variant;seed;accuracy": ["base;1;0.8"]}),
             {},
-            "the table has one column, with semicolons; separate its columns by commas",
+            "the table has one column, 'variant;seed;accuracy'; commas separate the columns of .csv, and tabs those",
         ),
         (wide(base=BASE), {}, "only the baseline 'base' has scores; a comparison needs another variant"),
         (wide(base=BASE[:1], new=BETTER[:1]), {}, "variant 'base' has a single seed; a test needs at least two"),

@@ -1,5 +1,6 @@
 """Decisions on changes one after another: levels of LORD++, and what a ledger refuses."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +98,13 @@ def test_the_stated_number_of_seeds_keeps_an_improvement_in_80_percent(ledger: L
     ("scores", "baseline", "message"),
     [
         (table(noise=4), None, "decision 2 already has the variant 'noise'"),
-        (table(main=4), None, "decision 1 already has the variant 'main'"),
-        (table(a=1, b=2), None, "decides on one candidate at a time; the table has"),
+        (table(main=4), None, "decision 1 already has the variant 'main'; a change is decided once"),
+        (
+            table(noise=3).assign(variant="new"),
+            None,
+            "already has the variant 'new' under the name 'noise', with the same",
+        ),
+        (table(a=1, b=2), None, "decides on one candidate at a time; choose one with --candidate: '"),
         (table(other=1, new=2), "other", "the incumbent is 'good', not 'other'"),
         (table(new=1).query("seed != '3'"), None, "seeds of 'new' and 'good' differ: 3 only in 'good'"),
     ],
@@ -117,21 +123,39 @@ def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> Non
     decide(ledger, table(other=0))
     with pytest.raises(HeadToHeadError, match="another process writes"):
         decide(ledger, table(late=9))
-    assert [decision.candidate for decision in Ledger.read(ledger.path).decisions] == ["good", "noise", "other"]
+    link = ledger.path.with_name("link")
+    link.symlink_to(ledger.path)
+    decide(Ledger.read(link), table(linked=0))
+    names = [decision.candidate for decision in Ledger.read(ledger.path).decisions]
+    assert names == ["good", "noise", "other", "linked"]
 
 
-def test_a_damaged_line_is_an_error_with_its_field(ledger: Ledger) -> None:
-    ledger.path.write_text(ledger.path.read_text().replace('"kept":true', '"kept":"yes?"'))
-    with pytest.raises(HeadToHeadError, match=r"ledger\.jsonl.*kept"):
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"kept":true', '"kept":"yes?"', r"ledger\.jsonl, line 1': kept"),
+        ('"kept":false', '"kept":true', "the level of line 2 is not that of the lines before it"),
+        ('{"candidate":"good".*\n', "", "the level of line 1 is not that of the lines before it"),
+        ('(?<="level":)0', "1", "the level of line 1 is not that of the lines before it"),
+    ],
+)
+def test_a_damaged_or_deleted_line_is_an_error_with_its_number(
+    ledger: Ledger, old: str, new: str, message: str
+) -> None:
+    ledger.path.write_text(re.sub(old, new, ledger.path.read_text()))
+    with pytest.raises(HeadToHeadError, match=message):
         Ledger.read(ledger.path)
 
 
-def test_a_change_without_any_effect_does_not_lower_the_variance_of_later_decisions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("effect", [0.0, 1e-6])
+def test_a_change_with_hardly_any_effect_does_not_lower_the_p_of_later_decisions(tmp_path: Path, effect: float) -> None:
     scores = table(main=0, noise=0.3)
     main = scores[scores["variant"] == "main"]
+    copy = main.assign(variant="copy", score=[str(float(x) + effect * seed**2) for seed, x in enumerate(main["score"])])
     empty = Ledger.read(tmp_path / "ledger.jsonl")
-    ledger = decide(empty, pd.concat([main, main.assign(variant="copy")]), "main")
-    assert ledger.decisions[0].variance == 0
+    ledger = decide(empty, pd.concat([main, copy]), "main")
+    assert (ledger.deviation is None) is (effect == 0)
     alone, later = (own.decide(judge(scores, baseline="main", metric="score")) for own in (empty, ledger))
     assert later.p == pytest.approx(alone.p)
-    assert ledger.seeds(1.0) == Ledger(ledger.path, ledger.decisions * 2).seeds(1.0)
+    if not effect:
+        assert ledger.seeds(1.0) == Ledger(ledger.path, ledger.decisions * 2).seeds(1.0)

@@ -62,15 +62,19 @@ def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
     (tmp_path / "a" / "1.log").write_text(log([(0, 10.7), (9, 3.27)]))
     (tmp_path / "two.txt").write_text(log([(0, 10.8), (9, 3.31)], [(0, 10.8), (9, 3.30)], unit="s"))
     (tmp_path / "README.md").write_text(log([(9, 1.0)]))
+    (tmp_path / "a" / "crashed.txt").write_text(log())
+    (tmp_path / "requirements.txt").write_text("numpy")
     table = read_results(tmp_path)
-    last = table[table["step"] == "9"].drop(columns="step").to_dict("split")["data"]
+    last = table[table["step"] == "9"].drop(columns=["step", "state"]).to_dict("split")["data"]
     assert last == [
         ["a", "0", "3.28", "9.0"],
         ["a", "1", "3.27", "9.0"],
         ["two", "two#1", "3.31", "9000.0"],
         ["two", "two#2", "3.3", "9000.0"],
     ]
-    (found,) = judge(table, baseline="two", metric="val_loss", is_paired=False).variants
+    judged = judge(table, baseline="two", metric="val_loss", is_paired=False)
+    assert "row 6 (no evaluation in crashed.txt)" in judged.warnings[0]
+    (found,) = judged.variants
     assert found.difference.mean == pytest.approx(-0.03)
 
 
@@ -109,11 +113,11 @@ def test_a_single_run_per_commit_states_what_a_decision_needs(
 
 def test_repeated_commits_are_judged_and_crashes_left_out(tmp_path: Path) -> None:
     rows = [
-        f"{commit}\t{score + shift * score**9}\t{state}"
+        f'{commit}\t{score + shift * score**9}\t{state}\t"rate 0.1'
         for shift in (0, 0.0002, 0.0001)
         for commit, score, state in RESULTS
     ]
-    (tmp_path / "any.tsv").write_text("\n".join(["commit\tval_bpb\tstatus", *rows]))
+    (tmp_path / "any.tsv").write_text("\n".join(["commit\tval_bpb\tstatus\tdescription", *rows]))
     judged = judge(read_results(tmp_path / "any.tsv"), baseline="a1b2c3d")
     assert {found.variant: found.judgement.direction for found in judged.variants} == {
         "b2c3d4e": "better",
@@ -128,6 +132,9 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "a list": ("a/submission.json", "[1]", "not a submission of parameter-golf (AttributeError"),
     "a seed twice": ("a/submission.json", '{"seeds": {"1": 1.0, "1": 1.1}}', "the key '1' twice"),
     "more seeds than scores": ("a/submission.json", '{"seeds": [1, 2], "seed_scores": [1.0]}', "shorter than"),
+    "a seed twice in a list": ("a/submission.json", '{"seeds": [1, 1], "seed_scores": [1.0, 2]}', "the key '1' twice"),
+    "a cut line": ("a/1.txt", "step:0/1 val_loss:9\nstep:1/1 val_loss:3.2", "variant 'a', seed 1 has no number"),
+    "no score in a log": ("a/1.txt", "print(val_loss)", "no metric 'val_loss'"),
     "scores without seeds": ("a/submission.json", '{"seed_scores": [1.0]}', "KeyError: 'seeds'"),
     "a deep list": ("a/submission.json", "[" * 100_000, "(RecursionError"),
     "no number": (
@@ -136,8 +143,8 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "'val_bpb' of variant 'a', seed 1 is not a finite",
     ),
     "no score": ("a/submission.json", '{"name": "x"}', "seed 1 has no number"),
-    "NaN": ("a/1.txt", "step:1/1 val_loss:nan", "is not a finite number: 'nan'"),
-    "a step twice": ("a/1.txt", "step:1/1 val_loss:3\nstep:1/1 val_loss:4", "variant 'a' has seed 1 twice"),
+    "NaN": ("a/1.txt", "step:1/1 val_loss:nan\n", "is not a finite number: 'nan'"),
+    "a step twice": ("a/1.txt", "step:1/1 val_loss:3\nstep:1/1 val_loss:4\n", "variant 'a' has seed 1 twice"),
     "bytes": ("a/1.txt", "\udcff\udcfe" * 9, "no results in the folder"),
 }
 

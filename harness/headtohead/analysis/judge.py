@@ -176,7 +176,7 @@ def judge(
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
     chosen = {baseline, *candidates} if candidates else None
-    scores, metric = _scores(table, metric, variant_columns, seed_column, chosen)
+    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, chosen)
     if baseline is None:
         raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
     if baseline not in scores:
@@ -203,7 +203,7 @@ def judge(
             raise HeadToHeadError(
                 f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
             )
-    warnings += _equal_scores({baseline: against} | scores, metric)
+    warnings += _equal_scores({baseline: against} | scores, metric) + ends
     if is_paired:
         first = [*against.values()]
         rows = [[by_seed[seed] for seed in against] for by_seed in scores.values()]
@@ -325,13 +325,16 @@ def _scores(
     variant_columns: Sequence[str],
     seed_column: str,
     chosen: Collection[str | None] | None,
-) -> tuple[dict[str, dict[str, float]], str]:
-    """Return the score by chosen variant and seed, in the order of the table, and the name of the metric."""
+) -> tuple[dict[str, dict[str, float]], str, list[str]]:
+    """Return the score by chosen variant and seed, the name of the metric, and a warning if runs differ in length."""
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
         if column not in table.columns:
             names = [*table.columns]
-            if len(names) == 1 and ";" in names[0]:
-                raise HeadToHeadError("the table has one column, with semicolons; separate its columns by commas")
+            if len(names) == 1:
+                raise HeadToHeadError(
+                    f"the table has one column, '{_shortened(names[0])}'; commas separate the columns of .csv, and "
+                    "tabs those of .tsv"
+                )
             raise HeadToHeadError(
                 f"the table has no column '{column}'; columns: {_listed(names)}; name it with {option}, or give the "
                 "table one row per variant and seed, with the columns variant, seed and the metric"
@@ -360,10 +363,11 @@ def _scores(
             raise HeadToHeadError(f"{size}: rescale the metric")
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
     scores: dict[str, dict[str, float]] = {}
+    ends: list[tuple[float, str]] = []
+    is_curve = step_column and any(len(rows) > 1 for by_seed in histories.values() for rows in by_seed.values())
     for variant, by_seed in histories.items():
         copies: dict[frozenset[tuple[float, float]], str] = {}
         for seed, rows in by_seed.items():
-            is_curve = step_column and len(rows) > 1  # the step of a single row is not read
             curve = {
                 _finite(step, f"row {row}: '{step_column}'") if is_curve else 0.0: value for row, step, value in rows
             }
@@ -379,7 +383,10 @@ def _scores(
                     "copied run is no further seed"
                 )
             scores.setdefault(variant, {})[seed] = curve[max(curve)]
-    return scores, metric
+            ends.append((max(curve), f"seed {_shortened(seed)} of '{_shortened(variant)}'"))
+    (first, short), (last, long) = min(ends, default=(0, "")), max(ends, default=(0, ""))
+    differ = f"runs end at different steps, from {first:g} ({short}) to {last:g} ({long}); the last row of each counts"
+    return scores, metric, [differ] if first < last else []
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:

@@ -6,10 +6,12 @@ expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+from scipy.special import fdtrc
 
 from headtohead import files
 from headtohead.analysis.judge import Judged
@@ -21,7 +23,11 @@ from headtohead.storage.record import Number, Record, parse_record
 
 MAX_PRIOR_DEGREES = 40.0
 """Largest weight of the variance of earlier decisions; with 20 % of the changes at three times the standard deviation,
-3.8 % of the chains of changes without effect had a kept change."""
+2.9 % of the chains of changes without effect had a kept change."""
+
+LARGER = 0.01
+"""Level of the F-test for a variance above that of the earlier decisions. Such a variance is not moderated: changes
+that hardly change any score, such as another order of additions, would make the p-value of other changes too small."""
 
 WAIT_SECONDS = 30.0
 
@@ -68,10 +74,18 @@ class Ledger:
         """Return the ledger of a JSON Lines file; one that does not exist has no decision.
 
         Raises:
-            HeadToHeadError: If a line is damaged.
+            HeadToHeadError: If a line is damaged, or its level is not that of the lines before it.
         """
-        lines = files.read_text(path).splitlines() if path.exists() else []
-        return cls(path, tuple(parse_record(Decision, line.encode(), path) for line in lines))
+        ledger = cls(path, ())
+        for number, line in enumerate(files.read_text(path).splitlines() if path.exists() else [], 1):
+            decision = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
+            if not math.isclose(decision.level, ledger.level) or decision.kept != (decision.p <= decision.level):
+                raise HeadToHeadError(
+                    f"{path}: the level of line {number} is not that of the lines before it; a line was deleted, "
+                    "added or changed: restore the file"
+                )
+            ledger = cls(path, (*ledger.decisions, decision))
+        return ledger
 
     @property
     def incumbent(self) -> str | None:
@@ -80,6 +94,18 @@ class Ledger:
             return None
         last = self.decisions[-1]
         return last.candidate if last.kept else last.incumbent
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores of the incumbent by seed, as they were last decided on."""
+        last = self.decisions[-1] if self.decisions else None
+        return {} if last is None else last.scores if last.kept else last.incumbent_scores
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the paired differences of the earlier decisions; None without one that varies."""
+        own = self._variances
+        return math.sqrt(sum(count * value for count, value in own) / sum(count for count, _ in own)) if own else None
 
     @property
     def kept(self) -> list[int]:
@@ -107,11 +133,8 @@ class Ledger:
         """
         if not self.decisions or variant not in table or (table[variant].astype(str) == self.incumbent).any():
             return table
-        last = self.decisions[-1]
-        rows = [
-            {variant: self.incumbent, seed: number, metric or last.metric: repr(score)}
-            for number, score in (last.scores if last.kept else last.incumbent_scores).items()
-        ]
+        name = metric or self.decisions[-1].metric
+        rows = [{variant: self.incumbent, seed: number, name: repr(score)} for number, score in self.scores.items()]
         return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
 
     def decide(self, judged: Judged) -> Decision:
@@ -125,13 +148,17 @@ class Ledger:
             raise HeadToHeadError(f"{where}: the incumbent is '{self.incumbent}', not '{judged.baseline}'")
         if len(judged.variants) != 1:
             names = ", ".join(f"'{found.variant}'" for found in judged.variants)
-            raise HeadToHeadError(f"{where} decides on one candidate at a time; the table has {names}")
+            raise HeadToHeadError(f"{where} decides on one candidate at a time; choose one with --candidate: {names}")
         (found,) = judged.variants
+        is_copy = len({*found.scores.values()}) > 1 and found.scores != judged.scores
         for number, earlier in enumerate(self.decisions, 1):
-            if found.variant in (earlier.candidate, earlier.incumbent):
+            decided = {earlier.candidate: earlier.scores, earlier.incumbent: earlier.incumbent_scores}
+            same = next((name for name, scores in decided.items() if is_copy and scores == found.scores), None)
+            if found.variant in decided or same:
+                reason = f" under the name '{same}', with the same scores" * (found.variant not in decided)
                 raise HeadToHeadError(
-                    f"{where}: decision {number} already has the variant '{found.variant}'; further seeds of a decided "
-                    "change would be a second look: give a new change a new name"
+                    f"{where}: decision {number} already has the variant '{found.variant}'{reason}; a change is "
+                    "decided once: further seeds or another name would be a second look"
                 )
             if (earlier.metric, earlier.higher_is_better) != (judged.metric, judged.higher_is_better):
                 raise HeadToHeadError(f"{where} is about {earlier.metric}, not {judged.metric}; start another ledger")
@@ -153,11 +180,11 @@ class Ledger:
 
     def p(self, found: Difference, higher_is_better: bool) -> float:
         """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""
-        own = self._variances
-        if degrees := sum(count for count, _ in own):
-            variance = sum(count * value for count, value in own) / degrees
+        if self.deviation:
+            variance, degrees = self.deviation**2, sum(count for count, _ in self._variances)
             prior = min(MAX_PRIOR_DEGREES, degrees)
-            found = BlockModel(variance, degrees + found.n - 1, prior).moderated(found, 1.0)
+            if fdtrc(found.n - 1, prior, found.n * found.error**2 / variance) > LARGER:
+                found = BlockModel(variance, degrees + found.n - 1, prior).moderated(found, 1.0)
         return found.p / 2 if (found.mean > 0) == higher_is_better else 1 - found.p / 2
 
     def append(self, decision: Decision) -> Ledger:
@@ -167,11 +194,12 @@ class Ledger:
             HeadToHeadError: If another process has appended a decision since this ledger was read.
         """
         busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
-        with files.locked(self.path.with_name(f".{self.path.name}.lock"), WAIT_SECONDS, busy):
+        path = self.path.resolve()  # worktrees may share a ledger by symbolic links
+        with files.locked(path.with_name(f".{path.name}.lock"), WAIT_SECONDS, busy):
             if Ledger.read(self.path).decisions != self.decisions:
                 raise busy
             longer = Ledger(self.path, (*self.decisions, decision))
-            files.write_text(self.path, "".join(f"{each.model_dump_json()}\n" for each in longer.decisions))
+            files.write_text(path, "".join(f"{each.model_dump_json()}\n" for each in longer.decisions))
         return longer
 
     def seeds(self, effect: float) -> int | None:

@@ -15,16 +15,14 @@ from typing import Any
 
 import pandas as pd
 
-from headtohead.analysis.score_files import read_score_file, unique_keys
+from headtohead.analysis.score_files import AUTORESEARCH, read_score_file, unique_keys
 from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
 MAX_FILES = 10_000
-EVALUATION = re.compile(r"^step:(\d{1,9})/\d+ (val_loss:.*)", re.ASCII | re.MULTILINE)
-SCORE = re.compile(r"\b(val_\w+):(\S+)", re.ASCII)
+EVALUATION = re.compile(r"^step:(\d{1,9})/\d+ (val_loss:.*\n?)", re.ASCII | re.MULTILINE)
+SCORE = re.compile(r"\b(val_\w+):(\S+)(?=\s)", re.ASCII)  # a number at the end of a cut file can miss digits
 TIME = re.compile(r" train_time:(\d+\.?\d*)(ms|s)\b", re.ASCII)
-AUTORESEARCH = {"commit", "val_bpb", "status"}
-"""Columns of the ``results.tsv`` of autoresearch."""
 
 
 def read_results(path: Path) -> pd.DataFrame:
@@ -35,7 +33,7 @@ def read_results(path: Path) -> pd.DataFrame:
     - parameter-golf: a folder with files ``submission*.json``. ``seed_results``, ``seeds`` or ``seed_scores`` hold the
       scores of the seeds; a file with neither has a single score.
     - modded-nanogpt: a folder of ``.txt`` or ``.log`` files with lines ``step:N/M val_loss:X``; a smaller step begins
-      another run of the file.
+      another run of the file. A file with the text ``val_loss`` and no such line is a run without a score.
 
     In a folder, the path of a subfolder is the variant of its files. A file directly in it is a variant itself.
 
@@ -78,10 +76,10 @@ def _submission(file: Path) -> list[dict[str, Any]]:
     """Return the scores of a submission to parameter-golf by seed."""
     content = read_bytes(file, advice="name a folder of readable results")
     try:
-        record = json.loads(content.decode(), object_pairs_hook=unique_keys, parse_int=str, parse_float=str)
+        record = json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_int=str, parse_float=str)
         found = record.get("seed_results") or record.get("seeds")
         if "seed_scores" in record:
-            found = dict(zip(map(str, record["seeds"]), record["seed_scores"], strict=True))
+            found = unique_keys([*zip(map(str, record["seeds"]), record["seed_scores"], strict=True)])
         by_seed = found if isinstance(found, dict) else {record.get("seed", "1"): record}
         scores = {seed: each if isinstance(each, dict) else {"val_bpb": each} for seed, each in by_seed.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -100,10 +98,12 @@ def _log(file: Path) -> list[dict[str, Any]]:
     for step, scores in EVALUATION.findall(text):
         if runs[-1] and int(step) < int(runs[-1][-1]["step"]):
             runs.append([])
-        row = {"seed": file.stem, "step": step} | dict(SCORE.findall(scores))
+        row = {"seed": file.stem, "step": step, "state": "finished"} | dict(SCORE.findall(scores))
         if time := TIME.search(scores):
             row["train_seconds"] = repr(float(time[1]) / {"ms": 1000, "s": 1}[time[2]])
         runs[-1].append(row)
+    if not runs[-1] and "val_loss" in text:  # the log begins with the source of the script
+        return [{"seed": file.stem, "step": "0", "state": f"no evaluation in {file.name}"}]
     numbered = len(runs) > 1
     return [
         row | {"seed": f"{row['seed']}#{number}"} if numbered else row

@@ -14,6 +14,9 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
 FORMATS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".parquet": "Parquet"}
+AUTORESEARCH = {"commit", "val_bpb", "status"}
+"""Columns of the ``results.tsv`` of autoresearch, in which a quotation mark is text."""
+
 PARQUET_SECONDS = 60.0
 """Maximum time for reading a Parquet file."""
 
@@ -66,7 +69,10 @@ def _text(value: Any) -> Any:
 
 
 def _delimited(text: str, separator: str) -> list[list[str]]:
-    rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True) if row]
+    is_plain = {*text.partition("\n")[0].strip().split("\t")} >= AUTORESEARCH
+    quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
+    rows = [row for row in lines if row]
     if not rows:
         raise ValueError("it is empty")
     for number, row in enumerate(rows):

@@ -182,6 +182,7 @@ def command(
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
     if ledger is not None and decision is not None:
         lines.append(decision_line(ledger, decision))
+        frame["exit code"] = str(code)
     if form == "json":
         echo_json(record)
     elif form == "markdown":
@@ -203,21 +204,25 @@ def _show_status(ledger: Ledger, form: str) -> None:
     seeds = {str(effect): ledger.seeds(effect) for effect in (0.5, 1.0, 2.0)}
     record = {
         "incumbent": ledger.incumbent,
+        "incumbent_seeds": [*ledger.scores],
         "decisions": len(ledger.decisions),
         "kept": len(ledger.kept),
         "level": ledger.level,
         "wealth": ledger.wealth,
+        "standard_deviation": ledger.deviation,
         "seeds": seeds,
     }
     if form == "json":
         echo_json(record)
         return
-    echo(f"incumbent: {ledger.incumbent or 'none; the first decision names it with --baseline'}")
+    held = ledger.incumbent and f"{ledger.incumbent}, with scores of {len(ledger.scores)} seeds"
+    echo(f"incumbent: {held or 'none; the first decision names it with --baseline'}")
     echo(f"decisions: {len(ledger.decisions)}, {len(ledger.kept)} kept")
     echo(f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}")
     for effect, number in seeds.items():
+        known = f" ({float(effect) * ledger.deviation:.2g})" if ledger.deviation else ""
         needed = f"{number or 'more than 1,000'} seeds for 80 % power"
-        echo(f"  an improvement of {effect} standard deviations of the differences: {needed}")
+        echo(f"  an improvement of {effect} standard deviations of the differences{known}: {needed}")
 
 
 def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFrame:

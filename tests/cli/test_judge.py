@@ -284,7 +284,7 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         (("--baseline", "new", "--margin", "0.5", "--accept", "worse,within"), 0),
         (("--baseline", "new", "--margin", "0.001", "--accept", "worse,within"), 1),
         (("--baseline", "base", "--looks", "2", "--at-most", "20"), 3),
-        (("--baseline", "base", "--ledger", "ledger.jsonl"), 3),
+        (("--baseline", "base", "--candidate", "mid", "--ledger", "ledger.jsonl"), 3),
         (("--baseline", "bsae"), 2),
         (("--baseline", "base", "--margin", "0"), 2),
         (("--baseline", "base", "--accept", "good"), 2),
@@ -296,9 +296,10 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
     ],
 )
 def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_here: Command) -> None:
-    frame().to_csv(tmp_path / "scores.csv", index=False)
+    better = (0.81, 0.85, 0.825, 0.82, 0.83, 0.82)  # p 0.015: better at 5 %, not at the level of a ledger
+    (frame(mid=better) if "mid" in arguments else frame()).to_csv(tmp_path / "scores.csv", index=False)
     done = h2h_here(tmp_path, "judge", "scores.csv", *arguments)
     assert done.returncode == code
     assert code != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
-    codes = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(("base ", "new "))]
+    codes = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(("base ", "new ", "mid "))]
     assert codes in ([], [str(code)])

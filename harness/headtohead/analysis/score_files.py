@@ -70,8 +70,8 @@ def _text(value: Any) -> Any:
 
 def _delimited(text: str, separator: str) -> list[list[str]]:
     is_plain = {*text.partition("\n")[0].strip().split("\t")} >= AUTORESEARCH
-    quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
+    form: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if is_plain else {}
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, **form)
     rows = [row for row in lines if row]
     if not rows:
         raise ValueError("it is empty")

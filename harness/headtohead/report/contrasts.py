@@ -217,8 +217,9 @@ def transfer_section(report: Report) -> Section | None:
         Section(
             "Order transfer",
             f"Pairs of variants with the same order of mean {report.metric} at two successive sizes (decision "
-            "accuracy; Magnusson et al. 2025), with the 95 % interval over resampled seeds. Verdicts on pairs are "
-            "paired t-tests at 5 %, not adjusted; undetected at both sizes is the same verdict.",
+            "accuracy; Magnusson et al. 2025), with the 95 % interval over resampled seeds. A random order keeps half "
+            "of the pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; undetected at both sizes is the "
+            "same verdict.",
             frame=table(rows),
         )
         if rows

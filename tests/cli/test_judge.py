@@ -288,6 +288,7 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         (("--baseline", "bsae"), 2),
         (("--baseline", "base", "--margin", "0"), 2),
         (("--baseline", "base", "--accept", "good"), 2),
+        (("--baseline", "base", "--accept", "undetected,within"), 2),
         (("--baseline", "base", "--experiment", "x"), 2),
         (("--baseline", "base", "--figure", "forest.gif"), 2),
         (("--baseline", "base", "--answer", "none/x.json"), 2),

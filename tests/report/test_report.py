@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.ownership import claim
 from headtohead.report.content import Report
+from headtohead.report.data import sample
 from headtohead.report.remarks import remarks
 from headtohead.report.render import environment, fragment, markdown_table
 from headtohead.report.section import Section
@@ -29,6 +31,7 @@ from headtohead.report.sections import report_sections
 from headtohead.report.setup import setup_line
 from headtohead.report.writing import write_files, write_report
 from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import Translation
 from made import case_table
 from made.fake_study import Study, edit, write_study
 from made.page import Page
@@ -407,8 +410,35 @@ def test_a_text_without_sources_has_no_facts_on_sources(written):
     for text in written_text(written(data=data)):
         assert "blocks" in text
         assert "none to text" not in text
-        for absent in ("By length of the source", "bag-of-words upper bound", "word tokens", "| pairs |", "source 0"):
-            assert absent not in text
+        absent = ["By length of the source", "bag-of-words upper bound", "word tokens", "| pairs |", "source 0"]
+        absent += ["not analysed", "one sided", "With and without padding", "Hollow points"]
+        assert not [words for words in absent if words in text]
+
+
+def test_a_report_on_a_single_variant_compares_nothing(written):
+    text = written_text(written(axes={"positional": ["sinusoidal"]}))[1]
+    absent = ("against baseline", "pooled over", "true means", "correction", "paired t", "are blank")
+    assert not [words for words in absent if words in text]
+    assert "| norm | encoder.name layernorm, decoder.name layernorm |" in text
+
+
+def test_examples_are_those_of_all_lengths_that_every_variant_has():
+    sources = [" ".join("abc"[(length + copy) % 3] * length) for copy in range(2) for length in range(20, 0, -1)]
+    right = [Translation(source, (source,), source, True) for source in sources]
+    wrong = [replace(row, hypothesis="x", exact=False) for row in right]
+    other = [replace(row, references=("y",)) for row in right]
+    assert [len(sources[index].split()) for index in sample({"a": right, "b": wrong}, True)] == [
+        1,
+        3,
+        6,
+        9,
+        11,
+        14,
+        17,
+        20,
+    ]
+    assert [len(sources[index].split()) for index in sample({"a": right, "b": wrong})] == [*range(13, 21)]
+    assert sample({"a": right, "b": other}) == []
 
 
 def test_a_report_on_log_error_has_the_scores_without_padding_and_by_length_of_exact_match(written):

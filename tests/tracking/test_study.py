@@ -77,6 +77,8 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
         assert f"{figure}\n\n" in page
     assert re.search(r"Best run by valid/loss, not by test scores: \[rotary · s[12]\]", note)
     assert "**warning:** A margin of 0.\n" in note
+    assert "Undetected: it contains 0" in note
+    assert "Within" not in note  # without a margin
     assert "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |" in note
     assert "Set-up: width 16." in note
     assert f"[attention of every variant](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts" in note

@@ -10,13 +10,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import binomtest, fisher_exact
 
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.roles import roles_of
 from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
-from headtohead.statistics.collapse import collapsed, rate_interval, rates_p
-from headtohead.statistics.paired_tests import Interval, Summary, summarise
+from headtohead.statistics.collapse import collapsed
+from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary, summarise
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
@@ -112,12 +113,15 @@ class Scores:
         """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
         frames, baseline, seeds = self.frames, self.frames.trained(self.frames.baseline), len(self.frames.seeds)
         counts = {slug: len(failed) for slug, failed in self.collapsed.items()}
+        other = counts.get(baseline, 0)
         return {
             slug: Collapse(
                 count := counts.get(slug, 0),
                 seeds,
-                rate_interval(count, seeds),
-                math.nan if slug == baseline else rates_p(count, seeds, counts.get(baseline, 0), seeds),
+                Interval(CONFIDENCE, *binomtest(count, seeds).proportion_ci(CONFIDENCE, "exact")),
+                math.nan
+                if slug == baseline
+                else float(fisher_exact([[count, seeds - count], [other, seeds - other]]).pvalue),
                 frames.summary(slug, self.metric),
                 summarise([*self.healthy(Side(slug, self.metric)).values()], span(self.metric)),
             )

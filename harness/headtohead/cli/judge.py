@@ -141,6 +141,8 @@ def command(
     for name in ("margin", "sd"):
         if options[name] is not None and not 0 < options[name] < float("inf"):
             raise HeadToHeadError(f"--{name} must be a positive number, got {options[name]:g}")
+    if margin is None and any("," in verdict for verdict in accept):
+        raise HeadToHeadError("--accept with a size requires --margin X; without it, verdicts have no size")
     planned = Looks.planned(looks, at_most) if looks else None
     ledger = None
     if ledger_file:

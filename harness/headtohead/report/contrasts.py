@@ -24,6 +24,7 @@ from headtohead.report.section import (
     with_interval,
 )
 from headtohead.statistics.variance import CrossedEstimate
+from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
 
 MAX_INTERACTIONS = 12
@@ -239,16 +240,14 @@ def uncertainty_section(report: Report) -> Section | None:
     else:
         count = f" ({found.num_sentences:,})" if found.num_sentences else ""
         sds |= {"training seed": found.seed_sd, f"sample of the test sentences{count}": found.sentence_sd}
-        scope = "Intervals over seeds hold for this draw of the data and these test sentences."
+        scope = "Intervals over seeds hold for this draw of the data and this test set."
     lines, (correlation, interval) = [], found.correlation
-    if found.reason:
+    if found.reason and examples_of(report.record.data) == "pairs":
         lines.append(f"Test sentences are not analysed: {found.reason}.")
     if not math.isnan(interval.low):
         icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
-        lines.append(
-            f"Intra-class correlation of seeds: {icc}. By this estimate, averaged over variants, pairing "
-            "removes this fraction of the variance."
-        )
+        removed = " By this estimate, averaged over variants, pairing removes this fraction of the variance."
+        lines.append(f"Intra-class correlation of seeds: {icc}.{removed * (correlation > 0)}")
 
     def estimate(value: CrossedEstimate | None) -> str:
         if value is None:
@@ -270,6 +269,7 @@ def uncertainty_section(report: Report) -> Section | None:
         frame=table(
             {"source": source, "standard deviation": "not estimable" if sd is None else show(sd, metric)}
             for source, sd in sds.items()
+            if sd is None or not math.isnan(sd)
         ),
         lines=lines,
         parts=[Section("Contrasts with 95 % intervals", frame=table(rows))] if rows and len(rows[0]) > 2 else [],

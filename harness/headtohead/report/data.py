@@ -1,4 +1,4 @@
-"""The sections on data: its description, scores without training, and translations side by side."""
+"""The sections on data: its description, scores without training, and outputs for test examples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.analysis.reference_points import NAMES, ReferencePoints
+from headtohead.analysis.scores import same_data_set
 from headtohead.config.labels import listed
 from headtohead.report.attention import MAX_VARIANTS, shown_run
 from headtohead.report.content import Report
@@ -13,11 +14,11 @@ from headtohead.report.figures.lines import MAX_LINES, bucket_metric, bucket_sco
 from headtohead.report.section import Section, score, table
 from headtohead.schema.roles import roles_of
 from headtohead.storage.experiment import examples_of
-from headtohead.storage.metrics import readable, show
+from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.translations import Translation, translations_of
 
 SAMPLES = 8
-"""Number of sentences with shown translations."""
+"""Number of test examples with shown outputs."""
 
 
 def data_section(report: Report) -> Section:
@@ -56,8 +57,10 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
         "split": split,
         examples: _counts(data.get("counts"), "{:,}"),
         "labels": _counts(data.get("labels"), "{:,}"),
-        "dropped": _counts(data.get("dropped")),
-        "vocabulary": _counts(data.get("vocabulary")),
+        "dropped": _counts(
+            {name.replace("_", " "): count for name, count in (data.get("dropped") or {}).items() if count}
+        ),
+        "vocabulary": _counts({side: size for side, size in (data.get("vocabulary") or {}).items() if side in sides}),
         "unknown words, test": _counts({name: _percent(unknown[name]) for name in unknown if name in sides}),
         "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens"
         if has_sources and data.get("normalise")
@@ -96,14 +99,15 @@ def reference_section(report: Report) -> Section | None:
         )
     others = [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
     best = [slug for slug in analysis.ranked if slug not in others][:1]
+    leader = "the variant with the best mean and " * (best != [frames.baseline])
     parts = []
     if others and (own := analysis.reference_points.get(others[0])):
         title = f"On the {own.sentences:,} test sentences of {report.title(others[0])}"
         parts.append(Section(title, frame=table(_points(report, own, others[:1]))))
     return Section(
         "Reference points",
-        f"Scores without a model on the baseline's {points.sentences:,} test sentences, beside the best variant and "
-        f"the baseline. {' '.join(DEFINITIONS[name] for name in points.scores if name in DEFINITIONS)}",
+        f"Scores without a model on the baseline's {points.sentences:,} test sentences, beside {leader}the baseline. "
+        f"{' '.join(DEFINITIONS[name] for name in points.scores if name in DEFINITIONS)}",
         frame=table(_points(report, points, [*best, frames.baseline])),
         parts=parts,
     )
@@ -127,17 +131,19 @@ def length_section(report: Report) -> Section:
 
 
 def translation_section(report: Report) -> Section | None:
-    """Return the test sentences on which the variants differ most, or None without saved translations."""
+    """Return the test examples on which the variants differ most, shortest first; None without saved outputs."""
     analysis, by_slug = report.analysis, dict[str, list[Translation]]()
     for slug in analysis.frames.by_slug:
-        run = shown_run(analysis, slug)
+        has_data = same_data_set(analysis.frames, slug, analysis.frames.baseline)
+        run = shown_run(analysis, slug) if has_data else None
         if run is not None and len(by_slug) < MAX_VARIANTS:
             rows = translations_of(analysis.frames, slug, run[1])
             by_slug |= {slug: rows} if rows else {}
-    if not by_slug:
+    is_by_length = report.record.data.get("split") == "length"
+    if not by_slug or not (indices := sample(by_slug, is_by_length)):
         return None
-    cells = []
-    for index in sample(by_slug):
+    is_single, cells = len(by_slug) == 1, list[dict[str, str]]()
+    for index in indices:
         groups: dict[tuple[bool, str], list[str]] = {}
         for slug, rows in by_slug.items():
             groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(report.title(slug))
@@ -147,29 +153,42 @@ def translation_section(report: Report) -> Section | None:
         for (wrong, text), titles in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
             named = "every variant" if len(titles) == len(by_slug) else listed(titles, most=6)
             row = {"source and reference": source, "exact": "✗" if wrong else "✓"}
-            cells.append(row | {"translation": text or "(empty)", "variants": named})
+            cells.append(row | {"output": text or "(empty)"} | ({} if is_single else {"variants": named}))
             source = ""
     limited = f" (the first {MAX_VARIANTS} of the design)" * (len(by_slug) == MAX_VARIANTS)
+    chosen = " on which the variants differ most" * (not is_single)
+    of = report.title(next(iter(by_slug))) if is_single else "each variant"
+    lengths = f", one for each of {counted(len(indices), 'length')} from the shortest to the longest" * is_by_length
     return Section(
-        "Translations side by side",
-        "The sentences on which the variants differ most, translated by the first finished seed of each "
-        f"variant{limited}.",
+        "Outputs",
+        f"Test examples{chosen}{lengths}, with the outputs of the first finished seed of {of}{limited}.",
         frame=table(cells),
     )
 
 
-def sample(by_slug: Mapping[str, Sequence[Translation]]) -> list[int]:
-    """Return the sentences for which exact and wrong translations are most evenly split, in the order of the test set.
+def sample(by_slug: Mapping[str, Sequence[Translation]], by_length: bool = False) -> list[int]:
+    """Return the test examples for which exact and wrong outputs are most evenly split, sorted by length.
 
-    Ties go to the sentence with more distinct outputs, then to the earlier sentence. Sources are not repeated.
+    Ties go to the example with more distinct outputs, then to the earlier example. Sources are not repeated, and
+    examples that are not the same for all variants are left out.
+
+    Args:
+        by_slug: The outputs for the same examples by variant.
+        by_length: One example of each of ``SAMPLES`` lengths of the source, from the shortest to the longest.
     """
     size, keys = len(by_slug), dict[str, tuple[int, int, int]]()
     for index, rows in enumerate(zip(*by_slug.values(), strict=False)):
         exact = sum(row.exact for row in rows)
         key = (-min(exact, size - exact), -len({row.hypothesis for row in rows}), index)
-        if all(row.source == rows[0].source for row in rows):
+        if len({(row.source, row.references) for row in rows}) == 1:
             keys[rows[0].source] = min(key, keys.get(rows[0].source, key))
-    return sorted(index for _, _, index in sorted(keys.values())[:SAMPLES])
+    ranked = sorted((key, len(source.split())) for source, key in keys.items())
+    if by_length:
+        first = {length: (key, length) for key, length in reversed(ranked)}
+        lengths = sorted(first)
+        number = min(SAMPLES, len(lengths))
+        ranked = [first[lengths[index * (len(lengths) - 1) // max(number - 1, 1)]] for index in range(number)]
+    return [index for _, index in sorted((length, index) for (_, _, index), length in ranked[:SAMPLES])]
 
 
 def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> list[dict[str, str]]:

@@ -161,10 +161,11 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     if frames.record.tuning and frames.record.tuning.coarse:
         yield f"The sweep may have missed the best setting of a variant: {frames.record.tuning.coarse}."
-    for slug, ratio in analysis.variable.items():
+    if analysis.variable:
+        ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
         yield (
-            f"The scores of {frames.by_slug[slug].title} vary {ratio:.1f} times as much over seeds as those of the "
-            "others. The tests share a variance, so wrong verdicts can be more frequent than 5 %; see paired t p."
+            f"The scores of {_titles(frames, [*analysis.variable])} vary {ratios} times as much over seeds as those of "
+            "the others. The tests share a variance, so wrong verdicts can be more frequent than 5 %; see paired t p."
         )
     for key, name in POINTS.items():
         compared = analysis.reference_comparisons(key)
@@ -240,12 +241,14 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         )
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
-        title = frames.by_slug[frames.baseline].title
+        is_single, title = len(frames.by_slug) == 1, frames.by_slug[frames.baseline].title
         mean, sds = analysis.summaries[frames.baseline].mean, [analysis.summaries[slug].sd for slug in analysis.ranked]
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
+        name = "The variant" if is_single else f"The baseline, {title},"
         yield (
-            f"The baseline, {title}, has a mean {readable(metric)} of {show(mean, metric)}, with a standard "
-            f"deviation of {show(sd, metric)} over {seeds}; pooled over all variants, it is {show(pooled, metric)}."
+            f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
+            f"{show(sd, metric)} over {seeds}"
+            f"{'' if is_single else f'; pooled over all variants, it is {show(pooled, metric)}'}."
         )
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]

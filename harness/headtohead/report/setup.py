@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.report.content import MAX_ROWS, Report
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
@@ -25,19 +27,30 @@ MAX_VALUES = 4
 
 CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
-METHOD = (
+PAIRED = "Every contrast is paired by seed and tested by a paired t-test. Intervals are t-intervals over seeds."
+MODERATED = (
     "Every contrast is paired by seed. Its variance is moderated: a weighted mean of the variance of its own "
     "differences and of the residual variance of all variants. Intervals are t-intervals over seeds. The paired t p "
-    "uses the contrast's own variance alone, as a check; no verdict rests on it.",
-    "Direction: a t-test at 5 % after Holm's correction within a family: variants against the baseline, factor "
-    "contrasts, interactions, contrasts that the file declares, or the changes between two configurations. Its "
-    "interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. The "
-    "sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
-    "difference divided by its standard deviation, Hedges-corrected.",
-    "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
-    "their level; beyond, if this interval is entirely outside the margin. Without a margin there is no verdict on the "
-    "size. An undetected difference does not show equality.",
+    "uses the contrast's own variance alone, as a check; no verdict rests on it."
 )
+FAMILIES = (
+    "variants against the baseline",
+    "factor contrasts",
+    "interactions",
+    "contrasts that the file declares",
+    "added changes",
+    "taken changes",
+)
+DIRECTION = (
+    "Its interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. "
+    "The sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
+    "difference divided by its standard deviation, Hedges-corrected."
+)
+SIZE = (
+    "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
+    "their level; beyond, if this interval is entirely outside the margin."
+)
+NO_MARGIN = "Without a margin there is no verdict on the size. An undetected difference does not show equality."
 LOOKS = (
     "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
     "constant level (Pocock), then by Holm. Intervals have the level of the look."
@@ -189,16 +202,25 @@ def runs_section(report: Report) -> Section:
 
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds."""
-    seeds = len(report.analysis.frames.seeds)
-    few = "With a single seed there is no p-value." if seeds == 1 else f"{few_seeds(seeds)}."
+    frames, seeds = report.analysis.frames, len(report.analysis.frames.seeds)
+    tested = [name for name, found in zip(FAMILIES, report.analysis.families, strict=True) if found.tested]
+    method = ["Intervals are t-intervals over seeds." if seeds > 1 else "With a single seed there is no p-value."]
+    if tested:
+        direction = f"Direction: a t-test at 5 % after Holm's correction within a family: {listed(tested)}. {DIRECTION}"
+        method = [MODERATED if len(set(map(frames.trained, frames.by_slug))) > 2 else PAIRED, direction]
+        method += [SIZE if report.record.margins else NO_MARGIN]
     looks = [LOOKS] if report.analysis.looks else []
-    families = sum(family.tested > 0 for family in report.analysis.families)
-    families += len(report.analysis.targets) + (report.analysis.two_way is not None)
+    families = len(tested) + len(report.analysis.targets) + (report.analysis.two_way is not None)
     error = (
         f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
         f"of studies without differences; any wrong direction of the report in at most {5 * families} %."
     )
-    lines = [*METHOD, *looks, *([error] if families > 1 else []), *([few] if seeds < SIGN_FLIP_SEEDS else [])]
+    lines = [
+        *method,
+        *looks,
+        *([error] if families > 1 else []),
+        *([f"{few_seeds(seeds)}."] if tested and seeds < SIGN_FLIP_SEEDS else []),
+    ]
     return Section("Statistics", lines=lines)
 
 
@@ -224,9 +246,12 @@ def _values(analysis: Analysis) -> dict[str, str]:
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
-        architecture = {"model.architecture": variant.config.model.architecture}  # records omit its default
-        for path, value in (dict(leaves(variant.config.model_dump())) | architecture).items():
-            fields.setdefault(path, []).append(value)
+        config, absent = variant.config, {*ROLES} - {*variant.config.roles}
+        omitted = {name: getattr(config, name).model_dump() for name in ("feed_forward", "norm")}  # at their default
+        architecture = {"model.architecture": config.model.architecture}
+        for path, value in (dict(leaves(config.model_dump() | omitted)) | architecture).items():
+            if not absent & {*re.split(r"[._]", path)}:
+                fields.setdefault(path, []).append(value)
     return {path: _text_of(values) for path, values in fields.items()}
 
 

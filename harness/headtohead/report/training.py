@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from headtohead.analysis.convergence import LOSS
+from headtohead.analysis.convergence import LOSS, NOT_JUDGED
 from headtohead.analysis.targets import VariantTarget
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
@@ -44,13 +44,19 @@ def training_section(report: Report) -> Section:
         }
         for gap in found.gaps
     ]
-    counts = Counter(trend.verdict for trend in found.trends.values())
-    note = f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."
-    return Section(
-        "Training",
+    trends = found.trends.values()
+    counts, reasons = Counter(trend.verdict for trend in trends), {trend.reason for trend in trends}
+    text = (
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Still learning: over the last fifth "
         "of the steps the loss, fitted by a line, falls by more than each of 1 %, 0.01 nats and two standard errors."
-        f"{note if found.decaying else ''}",
+    )
+    if found.decaying:
+        text += f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."
+    if counts.keys() == {NOT_JUDGED} and len(reasons) == 1:
+        text, rows = f"Whether the variants still learn is not judged: {reasons.pop()}.", []
+    return Section(
+        "Training",
+        text,
         figure="curves",
         caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
         "reached are omitted." + report.shown(MAX_LINES),

@@ -23,7 +23,9 @@ def variant_section(report: Report) -> Section:
     analysis, frames = report.analysis, report.analysis.frames
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    is_declared = bool(analysis.families.declared.contrasts)
+    declared = {frozenset(pair) for found in analysis.families.declared.contrasts for pair in found.pairs}
+    is_declared = any(frozenset(pair) in declared for found in tested for pair in found.pairs)
+    is_single = len(frames.by_slug) == 1
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
     executions = {run: record.execution for run, record in frames.records.items() if record.execution}
     stacks = {
@@ -40,13 +42,16 @@ def variant_section(report: Report) -> Section:
         tokens, mfu, memory, seconds = (frames.summary(slug, f"system/{name}").mean for name in costs)
         widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
         stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
+        against = {
+            "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
+            "verdict": "baseline" if slug == frames.baseline else contrast.verdict if contrast else "–",
+        }
         rows.append(
             {
                 "variant": "\n".join(filter(None, [variant.title, *notes])),
                 report.metric: primary_score(report, slug),
                 "seeds": str(analysis.summaries[slug].n),
-                "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
-                "verdict": "baseline" if slug == frames.baseline else contrast.verdict if contrast else "–",
+                **({} if is_single else against),
                 "parameters": show_count(variant.counts.total),
                 "FLOPs per token": show_count(variant.counts.flops_per_token),
                 "attention width": f"{variant.counts.inner_width}{widened}",
@@ -55,26 +60,30 @@ def variant_section(report: Report) -> Section:
                 "time, s": f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds"),
             }
         )
-    further = (
+    further = table(
         {"variant": report.title(slug), **{readable(name): reported(report, slug, name) for name in metrics}}
         for slug in report.listed
     )
+    has_blanks = further is not None and bool((further == "–").to_numpy().any())
     parts = [
         Section(
             "Tests",
             f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
             + " A difference that the file declares has the verdict of its declared contrast." * is_declared,
-            frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested)),
+            frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested))
+            if analysis.families.variants.tested
+            else None,
         ),
         Section(
             "Further metrics",
-            "Means with 95 % intervals over seeds, not tested. Losses are blank if vocabulary or labels are not the "
-            "baseline's.",
-            frame=table(further) if metrics else None,
+            "Means with 95 % intervals over seeds, not tested."
+            + " Losses are blank if vocabulary or labels are not the baseline's." * has_blanks,
+            frame=further if metrics else None,
         ),
     ]
     by_data = " on the same data" * (DATA_AXIS in report.record.axes)
     by_data += " of the same size" * (SIZE_AXIS in report.record.axes)
+    compared = "" if is_single else f", the difference from the baseline{by_data} paired by seed,"
     note = (
         f" Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
         "stacks of the same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are "
@@ -83,11 +92,12 @@ def variant_section(report: Report) -> Section:
     unlisted = len(analysis.order) - len(report.listed)
     return Section(
         "Variants",
-        f"Mean {report.metric} over seeds with its 95 % interval, the difference from the baseline{by_data} paired by "
-        f"seed, and the costs of each variant.{note * bool(sizes - {1})}",
+        f"Mean {report.metric} over seeds with its 95 % interval{compared} and the costs of each variant."
+        f"{note * bool(sizes - {1})}",
         figure="scores",
         caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
-        "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that are not ranked."
+        "baseline's mean, the band its standard deviation over seeds."
+        + " Hollow points are variants that are not ranked." * bool(analysis.unranked)
         + report.shown(MAX_ROWS),
         frame=table(rows),
         lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
@@ -121,13 +131,13 @@ def collapse_section(report: Report) -> Section | None:
 
 
 def padding_section(report: Report) -> Section | None:
-    """Return the scores in padded batches beside those without padding, or None if no run was evaluated without."""
+    """Return the scores in padded batches beside those without padding, or None if they are equal by construction."""
     analysis, frames, metric = report.analysis, report.analysis.frames, stored(report.analysis.metric)
     name = unpadded(metric)
-    if name not in frames.runs:
+    if not report.has_unpadded:
         return None
     rows = []
-    for slug in report.listed if report.has_unpadded else ():
+    for slug in report.listed:
         own, padded = frames.scores(slug, name), frames.scores(slug, metric)
         seeds = sorted(own.keys() & padded.keys())
         if own:
@@ -149,10 +159,7 @@ def padding_section(report: Report) -> Section | None:
     return Section(
         "With and without padding",
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-        f"with masks that hide padding are equal by construction and evaluated once.{limit}"
-        if rows
-        else "Every variant's masks hide padding, so its scores with and without padding are equal by construction, "
-        "and the test sentences are evaluated once.",
+        f"with masks that hide padding are equal by construction and evaluated once.{limit}",
         frame=table(rows),
     )
 

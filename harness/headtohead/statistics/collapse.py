@@ -1,4 +1,4 @@
-"""Runs that collapsed: a rule that names them, the rate of collapse with its exact interval and test."""
+"""Runs that collapsed: a rule that names them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betaincinv, gammaln
-
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval
 
 DEVIATIONS, LOG_DEVIATIONS = 25.0, 10.0
 """Distance of a collapsed run from its variant's median, in median absolute deviations of the loss and of its log."""
@@ -57,26 +54,3 @@ def _limits(samples: Sequence[np.ndarray], most: float) -> list[float]:
         median + most * max(FULL_SAMPLE / len(own), 1) * max(float(np.median(own)), common) if len(own) else math.nan
         for median, own in zip(medians, deviations, strict=True)
     ]
-
-
-def rate_interval(count: int, total: int) -> Interval:
-    """Return the exact interval of a rate (Clopper and Pearson 1934) of ``count`` of ``total`` runs."""
-    tail = (1 - CONFIDENCE) / 2
-    low = float(betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
-    return Interval(CONFIDENCE, low, high)
-
-
-def rates_p(left: int, left_total: int, right: int, right_total: int) -> float:
-    """Return the two-sided p of Fisher's exact test that two rates are equal."""
-
-    def log_choose(n: int, k: np.ndarray | int) -> np.ndarray:
-        result: np.ndarray = gammaln(n + 1) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1)
-        return result
-
-    both = left + right
-    possible = np.arange(max(0, both - right_total), min(both, left_total) + 1)
-    logs = log_choose(left_total, possible) + log_choose(right_total, both - possible)
-    weights = np.exp(logs - logs.max())
-    observed = weights[left - possible[0]]
-    return float(weights[weights <= observed * (1 + 1e-7)].sum() / weights.sum())

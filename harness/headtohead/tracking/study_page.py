@@ -32,6 +32,10 @@ class _Remark(TypedDict):
     text: str
 
 
+DIRECTIONS = "Better, worse: the interval excludes 0. Undetected: it contains 0, which does not show equality."
+SIZES = " Within, beyond: the interval of the size is entirely within, or beyond, the margin. Unclear: neither."
+
+
 class _Contrast(TypedDict):
     label: str
     main: bool
@@ -195,6 +199,7 @@ class StudyPage:
             table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
             cells = ([markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table)
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
+            yield DIRECTIONS + SIZES * (len(rows[0]) > 3)
         for remark in answer["remarks"] if answer else ():
             yield f"**{remark['severity']}:** {markdown_escape(remark['text'])}" * (remark["severity"] != "note")
         yield markdown_escape(answer["setup"]) if answer else ""

@@ -129,13 +129,14 @@ def end_of_training(analysis: Analysis) -> float | None:
 
 
 def bucket_scores(analysis: Analysis) -> pd.DataFrame:
-    """Return variant, bucket, n, mean, min and max of the primary metric, short sentences first.
+    """Return variant, bucket, n, mean, min and max of the primary metric, short sentences first; empty for one bucket.
 
     The buckets are of the test split even if the primary metric is of the validation split.
     """
     frames, name = analysis.frames, bucket_metric(analysis)
     buckets = frames.buckets
-    if name not in buckets or buckets.empty or not analysis.frames.record.data.get("longest", {}).get("source", 1):
+    has_sources = analysis.frames.record.data.get("longest", {}).get("source", 1)
+    if name not in buckets or not has_sources or buckets.dropna(subset=[name])["bucket"].nunique() < 2:
         return pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
     rows = buckets.dropna(subset=[name])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())

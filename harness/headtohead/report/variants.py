@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from headtohead.analysis.contrasts import sides
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
@@ -23,8 +24,8 @@ def variant_section(report: Report) -> Section:
     analysis, frames = report.analysis, report.analysis.frames
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    declared = {frozenset(pair) for found in analysis.families.declared.contrasts for pair in found.pairs}
-    is_declared = any(frozenset(pair) in declared for found in tested for pair in found.pairs)
+    declared = [sides(found) for found in analysis.families.declared.contrasts]
+    is_declared = any(sides(found) in (own, [pair[::-1] for pair in own]) for found in tested for own in declared)
     is_single = len(frames.by_slug) == 1
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
     executions = {run: record.execution for run, record in frames.records.items() if record.execution}

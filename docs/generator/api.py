@@ -58,8 +58,7 @@ SECTIONS = {
     },
     "Testing": {
         "headtohead.testing": "check INVARIANTS Invariant Subject Verdict tiny_config",
-        "headtohead.testing.contracts": "PositionalContract AttentionContract MaskingContract FeedForwardContract "
-        "NormContract DatasetContract",
+        "headtohead.testing.contracts": "ComponentContract DatasetContract",
     },
 }
 """Names by heading and module."""

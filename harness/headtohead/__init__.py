@@ -28,12 +28,4 @@ if TYPE_CHECKING:
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
 
-_NAMES = {
-    "headtohead.analysis.judge": "judge",
-    "headtohead.api": "curves export load plan results run write_report",
-    "headtohead.errors": "HeadToHeadError",
-    "headtohead.plugin": "plugin",
-    "headtohead.plugins.registry": "register registered",
-}
-
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

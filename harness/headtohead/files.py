@@ -44,6 +44,18 @@ def disk_errors() -> Iterator[None]:
         raise DiskError(number, os.strerror(number), getattr(error, "filename", None)) from error
 
 
+@contextmanager
+def writing(path: Path, advice: str) -> Iterator[None]:
+    """Turn an error of the file system in the block into a `HeadToHeadError` that ends with ``advice``."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, OSError) and disk_errno(error) is None:
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise HeadToHeadError(f"cannot write to '{path}' ({reason}); {advice}") from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a text file atomically: temporary file, fsync, rename."""
     replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -43,28 +43,4 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import FilePath as FilePath
     from headtohead.schema.sections import NotHashed as NotHashed
 
-_NAMES = {
-    "headtohead.children": "run_program",
-    "headtohead.config.project": "cache_root",
-    "headtohead.errors": "HeadToHeadError",
-    "headtohead.execution.cluster": "ClusterLauncher",
-    "headtohead.execution.local": "InlineLauncher LocalLauncher",
-    "headtohead.model.geometry": "find_geometry",
-    "headtohead.plugins.attention": "Attention HeadOptions MaskPattern",
-    "headtohead.plugins.component": "BuildContext Geometry",
-    "headtohead.plugins.dataset": "Corpus Dataset Pair",
-    "headtohead.plugins.entry": "Options Setting",
-    "headtohead.plugins.feed_forward": "FeedForward",
-    "headtohead.plugins.hookspecs": "hookimpl",
-    "headtohead.plugins.launcher": "Exit Job Launcher",
-    "headtohead.plugins.logger": "LoggedRun Logger",
-    "headtohead.plugins.masking": "Masking",
-    "headtohead.plugins.member_rng": "PerMemberRNG sorted_subset",
-    "headtohead.plugins.norm": "Norm",
-    "headtohead.plugins.positional": "Positional",
-    "headtohead.plugins.recipe": "Recipe",
-    "headtohead.schema.run_config": "ModelConfig RunConfig",
-    "headtohead.schema.sections": "FilePath NotHashed",
-}
-
-__all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

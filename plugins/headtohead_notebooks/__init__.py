@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headtohead.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from headtohead_notebooks.checkpoints.imported_run import import_checkpoint as import_checkpoint
 
-__all__ = ["import_checkpoint"]
-
-
-def __getattr__(name: str) -> Any:
-    if name != "import_checkpoint":
-        raise AttributeError(f"module 'headtohead_notebooks' has no attribute '{name}'")
-    from headtohead_notebooks.checkpoints.imported_run import import_checkpoint
-
-    return import_checkpoint
+__all__, __getattr__, __dir__ = lazy_names(__name__)

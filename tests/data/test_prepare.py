@@ -258,13 +258,13 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(
 def test_an_unwritable_cache_and_a_full_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     line = refused(prepare, data_config(**TOY), tmp_path / "file")
-    assert line.startswith(f"cannot write to the cache folder '{tmp_path}/file/prepared': Not a directory; ")
+    assert line.startswith(f"cannot write to '{tmp_path}/file/prepared' (Not a directory); set H2H_CACHE ")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("headtohead.data.store.np.savez", full)
-    assert ": No space left on device; set H2H_CACHE to a writable folder" in refused(
+    assert "(No space left on device); set H2H_CACHE to a writable folder" in refused(
         prepare, data_config(**TOY), tmp_path
     )
     assert not list((tmp_path / "prepared").glob("[!.]*"))

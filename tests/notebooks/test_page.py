@@ -12,10 +12,10 @@ import pytest
 
 from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
-from headtohead_notebooks.page import Edition, content, editions, is_complete, write_page
+from headtohead_notebooks.page import content, editions, write_page
 from headtohead_notebooks.page import page as page_module
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
-from made.fake_study import Study, edit, write_study
+from made.fake_study import Study, write_study
 from made.page import Page
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
@@ -137,24 +137,3 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path, write: Write) -> None:
     assert "<img" not in page
     assert "&lt;img src=" in page
     assert all(link.startswith("#") or link == "data:," for link in attributes(Page(page), "href", "src"))
-
-
-def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(tmp_path: Path) -> None:
-    def edition(folder: Path) -> Edition:
-        (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
-        edit(folder / OWN, text=own.text)
-        return own
-
-    studies(tmp_path / "whole")
-    studies(tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
-    out = tmp_path / "out"
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    own = edition(whole)
-    assert not is_complete(own, whole, out)
-    (out / OWN).mkdir(parents=True)
-    (out / OWN / "index.html").touch()
-    assert is_complete(own, whole, out)
-    assert not is_complete(edition(part), part, out)
-    other = next(e for e in editions(quick=True, seeds=9) if e.name == OWN)
-    assert not is_complete(other, whole, out)
-    assert not is_complete(own, tmp_path / "nowhere", out)

@@ -318,7 +318,7 @@ def test_a_study_without_results_has_a_report(written, allow_partial):
 
 def test_an_unwritable_folder_is_named(quickstart, tmp_path):
     (tmp_path / "reports").write_text("a file")
-    with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; choose another folder with"):
+    with pytest.raises(HeadToHeadError, match=r"cannot write to .*; choose another folder with --reports"):
         write_report(quickstart, tmp_path / "reports")
 
 

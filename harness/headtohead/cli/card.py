@@ -11,7 +11,7 @@ from string import Template
 import click
 
 from headtohead.cli.options import reports_option, runs_option, seeds_option
-from headtohead.cli.output import echo, output_file
+from headtohead.cli.output import echo
 
 BASELINES = {
     "positional": ("rotary", "alibi", "sinusoidal"),
@@ -75,7 +75,7 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     """
     from headtohead import api
     from headtohead.cli.run import recorded_command
-    from headtohead.files import write_text
+    from headtohead.files import write_text, writing
     from headtohead.report.card import card
     from headtohead.report.writing import read_report
 
@@ -93,7 +93,7 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     if not result.complete:
         sys.exit(1)
     page = output or Path(f"{name}.md")
-    with output_file("--output", page):
+    with writing(page, "choose another file with --output"):
         write_text(page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8")))
     echo(f"page: {page}")
 

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from headtohead.cli.options import format_option
-from headtohead.cli.output import echo, echo_json, echo_text, output_file, print_table
+from headtohead.cli.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,6 +129,7 @@ def command(
     undetected) and, with --margin, a size (within, beyond or unclear). The exit code is 1 if that of a variant is 1,
     else the largest; 2 is invalid input.
     """
+    from headtohead import files
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
@@ -170,12 +171,10 @@ def command(
         code = 0 if decision.kept else code or 3
     record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
     if answer is not None:
-        from headtohead.files import write_json
-
-        with output_file("--answer", answer):
-            write_json(answer, record)
+        with files.writing(answer, "choose another file with --answer"):
+            files.write_json(answer, record)
     if figure is not None:
-        with output_file("--figure", figure):
+        with files.writing(figure, "choose another file with --figure"):
             write_figure(judged, figure)
     if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
         ledger = ledger.append(decision)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 import click
 
-from headtohead.errors import HeadToHeadError
 from headtohead.escaping import json_text, single_line
 
 printed: list[str] = []
@@ -38,23 +36,21 @@ def echo_json(value: Any) -> None:
     click.echo(printed[-1])
 
 
-@contextmanager
-def output_file(option: str, path: Path) -> Iterator[None]:
-    """Raise a `HeadToHeadError` that names the option if the block cannot write its file."""
-    try:
-        yield
-    except OSError as error:
-        raise HeadToHeadError(f"{option} {path}: {error.strerror}; choose another file") from error
-
-
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
     """Print a table; ``right`` holds the indices of right-aligned columns."""
-    columns = [single_line(column) for column in columns]
+    echo(*aligned([columns, *rows], right))
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterator[str]:
+    """Yield the rows of a table as lines; ``right`` holds the indices of right-aligned columns."""
     rows = [[single_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        cells = [
-            cell.rjust(width) if number in right else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        echo("  ".join(cells).rstrip())
+    widths = [max(map(_width, cells)) for cells in zip(*rows, strict=True)]
+    for row in rows:
+        spaces = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [spaces[n] + cell if n in right else cell + spaces[n] for n, cell in enumerate(row)]
+        yield "  ".join(cells).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return the columns of a text in a terminal; Chinese characters take two."""
+    return len(text) + sum(east_asian_width(character) in "WF" for character in text)

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from headtohead import files
 from headtohead.data.reading import MAX_DATA_BYTES, file_sha256, max_data_bytes, unpack
-from headtohead.data.store import unwritable
+from headtohead.data.store import SET_CACHE
 from headtohead.errors import HeadToHeadError
 
 TIMEOUT_SECONDS = 30.0
@@ -35,12 +35,10 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
     if not re.fullmatch("https?://[!-~]{1,2000}", url):
         raise HeadToHeadError(f"malformed URL {url[:200]!a}; expected http://host/file or https://host/file")
     file = _local(url, folder)
-    try:
+    with files.writing(folder, SET_CACHE):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock"):
             found = fetched_sha256(url, folder) or _download(url, file)
-    except OSError as error:
-        raise unwritable(folder, error) from error
     if sha256 and found != sha256.lower():
         raise HeadToHeadError(
             f"'{file}' has sha256 {found}, expected {sha256.lower()}; correct data.sha256, or delete the file to "
@@ -70,14 +68,12 @@ def _download(url: str, file: Path) -> str:
     log.info("downloading %s", url)
     part = file.with_name(f"part-{file.name}")
     try:
-        with part.open("wb") as content:
+        with part.open("w+b") as content:
             content.writelines(_blocks(url))
-        with part.open("rb") as content:
+            content.seek(0)
             start = content.read(1000).lstrip().lower()
         if not start or start.startswith((b"<!doctype html", b"<html")):
-            raise HeadToHeadError(
-                "it is empty or an HTML page; check the URL, and whether the network requires a login"
-            )
+            raise HeadToHeadError("it is empty or an HTML page; check the URL, and whether the network needs a login")
         for _ in unpack(part):
             pass
         part.replace(file)

@@ -30,6 +30,8 @@ from headtohead.schema.run_config import DataConfig
 FORMAT = 13
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
+SET_CACHE = "set H2H_CACHE to a writable folder with free space"
+
 log = logging.getLogger(__name__)
 
 DIGEST_BYTES = 32
@@ -87,19 +89,9 @@ class PreparedStore:
                 file.seek(0)
                 file.write(digest)
 
-        try:
+        with files.writing(self.folder, SET_CACHE):
             ownership.claim(self.folder, [path.name])
             files.replace(path, write)
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
-
-
-def unwritable(folder: Path, error: OSError) -> HeadToHeadError:
-    """Return the error for a cache folder that cannot be written."""
-    return HeadToHeadError(
-        f"cannot write to the cache folder '{folder}': {error.strerror or error}; "
-        "set H2H_CACHE to a writable folder with free space"
-    )
 
 
 def _pack(data: PreparedData, key: str) -> dict[str, Array]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from headtohead import files, ownership
 from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
 from headtohead.data.vocabulary import Vocabulary
-from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.errors import HeadToHeadError
 from headtohead.storage.record import Record, Sha256, read_record, required_record
 from headtohead.storage.run import RunRecord
 
@@ -101,7 +101,7 @@ def write_exported(
         texts[VOCABULARIES] = _json(ExportedVocabularies(**sides))
         texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    try:
+    with files.writing(folder, "free space, or choose another folder"):
         ownership.remove(folder, ownership.owned(folder))
         ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
         files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
@@ -109,10 +109,6 @@ def write_exported(
             files.write_text(folder / name, text)
         hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}
         files.write_text(folder / MANIFEST, _json(ManifestRecord(files=hashes)))
-    except Exception as error:
-        if not (isinstance(error, OSError) or is_disk_error(error)):
-            raise
-        raise HeadToHeadError(f"cannot write to '{folder}' ({error}); free space, or choose another folder") from error
     return [folder / name for name in (WEIGHTS, *texts, MANIFEST)]
 
 

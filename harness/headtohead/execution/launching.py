@@ -9,7 +9,7 @@ from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.plan import Plan
 from headtohead.plugins.launcher import Launcher
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import registered
 
 
 def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
@@ -19,7 +19,7 @@ def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
         HeadToHeadError: If the name or an option is unknown, with a suggestion, a package is missing, or a value is
             invalid.
     """
-    entry = current().launcher(name)
+    entry: type[Launcher] = registered("launcher", name)
     entry.require()
     return entry(parse_options(entry.Options, values, f"launcher '{name}'"))
 

@@ -25,8 +25,9 @@ from headtohead.model.members import (
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component, require_members
 from headtohead.plugins.masking import Masking
+from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, registered
 from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
@@ -160,7 +161,7 @@ class Builder:
         if "feed_forward" in self.shared:
             return SharedModule(self.shared["feed_forward"])
         chosen = self.config.feed_forward.role(role).at(layer)
-        entry = self.registry.feed_forward(chosen.name)(chosen.options, self._context(role, layer))
+        entry = registered("feed_forward", chosen.name)(chosen.options, self._context(role, layer))
         require_members(entry)
         return StackedFeedForward(entry, self.init, self.dropout("ffn"))
 
@@ -168,7 +169,7 @@ class Builder:
         if "norm" in self.shared:
             return SharedModule(self.shared["norm"])
         chosen = self.config.norm.role(role).at(layer)
-        norm = self.registry.norm(chosen.name)(chosen.options, self._context(role, layer))
+        norm: Norm = registered("norm", chosen.name)(chosen.options, self._context(role, layer))
         require_members(norm)
         return norm
 

@@ -13,7 +13,7 @@ from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE
 from headtohead.model.members import shape
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, registered
 from headtohead.schema.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _tokens(config: RunConfig) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    gated = any(current().feed_forward(chosen.name).gated for chosen in config.entries("feed_forward").values())
+    gated = any(registered("feed_forward", chosen.name).gated for chosen in config.entries("feed_forward").values())
     return model.layers_in_all * (10 * model.d_model + (1 + 2 * gated) * model.d_ff)
 
 

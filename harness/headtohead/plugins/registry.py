@@ -1,6 +1,6 @@
 """The registry: loads plugins and finds their entries by family and name.
 
-Plugins come from the literal tuple ``BUILT_IN``, from installed entry points of the group
+Plugins come from the folders of ``headtohead_plugins``, from installed entry points of the group
 ``headtohead``, from ``plugins`` in an experiment file, from ``--plugin`` and from
 ``headtohead.register``. All are registered the same way.
 """
@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -36,92 +37,20 @@ if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
     from headtohead.plugins.dataset import Dataset
     from headtohead.plugins.entry import Entry
-    from headtohead.plugins.feed_forward import FeedForward
-    from headtohead.plugins.launcher import Launcher
-    from headtohead.plugins.logger import Logger
     from headtohead.plugins.masking import Masking
-    from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
     from headtohead.plugins.recipe import Recipe
 
+FOLDER = Path(str(resources.files("headtohead_plugins")))
 BUILT_IN = (
-    "headtohead_plugins.positional.none",
-    "headtohead_plugins.positional.sinusoidal",
-    "headtohead_plugins.positional.learned",
-    "headtohead_plugins.positional.rotary",
-    "headtohead_plugins.positional.alibi",
-    "headtohead_plugins.positional.t5_relative",
-    "headtohead_plugins.positional.shaw_relative",
-    "headtohead_plugins.positional.kerple_log",
-    "headtohead_plugins.positional.fire",
-    "headtohead_plugins.positional.sandwich",
-    "headtohead_plugins.positional.shape",
-    "headtohead_plugins.positional.randomised",
-    "headtohead_plugins.positional.forgetting",
-    "headtohead_plugins.positional.rotary_scaled",
-    "headtohead_plugins.attention.split_heads",
-    "headtohead_plugins.attention.independent_heads",
-    "headtohead_plugins.attention.single_head",
-    "headtohead_plugins.attention.grouped_query",
-    "headtohead_plugins.attention.free_geometry",
+    *(f"headtohead_plugins.{file.parent.name}.{file.stem}" for file in sorted(FOLDER.glob("*/[!_]*.py"))),
     "headtohead_notebooks.embedding_softmax",
-    "headtohead_notebooks.sinusoidal_by_row",
-    "headtohead_plugins.attention.multi_query",
-    "headtohead_plugins.attention.qk_norm",
-    "headtohead_plugins.attention.talking_heads",
-    "headtohead_plugins.attention.differential",
-    "headtohead_plugins.attention.sigmoid",
-    "headtohead_plugins.attention.linear",
-    "headtohead_plugins.attention.uniform",
-    "headtohead_plugins.attention.random",
-    "headtohead_plugins.attention.gated",
-    "headtohead_plugins.attention.exclusive",
-    "headtohead_plugins.attention.value_residual",
-    "headtohead_plugins.attention.soft_cap",
-    "headtohead_plugins.attention.sinks",
-    "headtohead_plugins.attention.short_convolution",
-    "headtohead_plugins.attention.smear",
-    "headtohead_plugins.attention.multi_head_latent",
-    "headtohead_plugins.attention.gated_delta",
-    "headtohead_plugins.attention.value_embedding",
-    "headtohead_plugins.attention.combined",
-    "headtohead_plugins.masking.none",
-    "headtohead_plugins.masking.padding",
-    "headtohead_plugins.masking.causal",
-    "headtohead_plugins.masking.padding_causal",
-    "headtohead_plugins.masking.window",
-    "headtohead_plugins.masking.prefix",
-    "headtohead_plugins.feed_forward.relu",
-    "headtohead_plugins.feed_forward.gelu",
-    "headtohead_plugins.feed_forward.swiglu",
-    "headtohead_plugins.feed_forward.geglu",
-    "headtohead_plugins.feed_forward.relu2",
-    "headtohead_plugins.norm.layernorm",
-    "headtohead_plugins.norm.rmsnorm",
-    "headtohead_plugins.norm.dynamic_tanh",
-    "headtohead_plugins.datasets.toy_grammar",
-    "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.imported_runs",
-    "headtohead_plugins.datasets.tatoeba",
-    "headtohead_plugins.datasets.pairs",
-    "headtohead_plugins.datasets.symbols",
-    "headtohead_plugins.datasets.lookup",
-    "headtohead_plugins.datasets.addition",
-    "headtohead_plugins.datasets.mqar",
-    "headtohead_plugins.datasets.induction",
-    "headtohead_plugins.datasets.selective_copy",
-    "headtohead_plugins.datasets.parity",
-    "headtohead_plugins.datasets.modular_arithmetic",
-    "headtohead_plugins.datasets.stack_manipulation",
-    "headtohead_plugins.datasets.text",
+    "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.recipes",
-    "headtohead_plugins.launchers.local",
-    "headtohead_plugins.launchers.ray",
-    "headtohead_plugins.launchers.slurm",
-    "headtohead_plugins.loggers.tensorboard",
-    "headtohead_plugins.loggers.wandb",
-    "headtohead_plugins.loggers.trackio",
+    "headtohead_notebooks.sinusoidal_by_row",
 )
+"""Modules of the built-in plugins: every file in the folder of a family, and those of the notebooks."""
 
 FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",
@@ -223,23 +152,11 @@ class Registry:
     def masking(self, name: str) -> type[Masking]:
         return cast("type[Masking]", self.find("masking", name).entry)
 
-    def feed_forward(self, name: str) -> type[FeedForward]:
-        return cast("type[FeedForward]", self.find("feed_forward", name).entry)
-
-    def norm(self, name: str) -> type[Norm]:
-        return cast("type[Norm]", self.find("norm", name).entry)
-
     def dataset(self, name: str) -> type[Dataset]:
         return cast("type[Dataset]", self.find("dataset", name).entry)
 
     def recipe(self, name: str) -> type[Recipe]:
         return cast("type[Recipe]", self.find("recipe", name).entry)
-
-    def launcher(self, name: str) -> type[Launcher]:
-        return cast("type[Launcher]", self.find("launcher", name).entry)
-
-    def logger(self, name: str) -> type[Logger]:
-        return cast("type[Logger]", self.find("logger", name).entry)
 
     def add_file(self, path: Path, source: bytes) -> None:
         """Execute the source of a plugin file and register its entries, unless it is installed or loaded already."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
@@ -15,10 +14,9 @@ from pandas.api.types import is_numeric_dtype
 
 from headtohead.analysis.contrasts import sides
 from headtohead.analysis.study import Analysis
-from headtohead.errors import HeadToHeadError
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import replace, write_text
+from headtohead.files import replace, write_text, writing
 from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
@@ -117,7 +115,7 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
     folder = inside(reports_root, report.record.name, tree=True)
     cautions = tuple(remark.text for remark in report.cautions)
     paths = ReportPaths(folder, report.answer, report.differences, cautions)
-    with _writing_to(folder):
+    with writing(folder, "choose another folder with --reports"):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(report)
     svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
@@ -125,7 +123,7 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
     for form in figure_formats:
         files |= {f"figures/{name}.{form}": style.to_bytes(figure, form, name) for name, figure in figures.items()}
     sections = report_sections(report, svgs)
-    with _writing_to(folder):
+    with writing(folder, "choose another folder with --reports"):
         remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
         claim(folder, files)
         (folder / "figures").mkdir(exist_ok=True)
@@ -164,14 +162,3 @@ def _table(analysis: Analysis) -> str:
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
         table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))
-
-
-@contextmanager
-def _writing_to(folder: Path) -> Iterator[None]:
-    """Convert an error of the file system to one that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        raise HeadToHeadError(
-            f"the report cannot be written to {folder}: {error.strerror}; choose another folder with --reports"
-        ) from error

@@ -1,7 +1,7 @@
-"""Contract suites of components, masks and datasets: subclass a suite and name the entry.
+"""Contract suites of components and datasets: subclass a suite and name the entry, as for ``h2h check``.
 
-    class TestMyPositional(PositionalContract):
-        name = "my-positional"
+    class TestMyPositional(ComponentContract):
+        entry = "positional/mine"
 
 The subclass then checks every invariant. The entry must be registered (``headtohead.register``, an
 entry point, or a plugin file).
@@ -21,19 +21,19 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 
-class _Contract:
-    """Every invariant on a small variant with one registered entry and defaults in the other families."""
+class ComponentContract:
+    """Every invariant on a small variant with one registered entry: set ``entry``."""
 
-    family: ClassVar[str]
-    name: ClassVar[str]
-    """Name of the registered entry."""
+    entry: ClassVar[str]
+    """Family and name of the entry, such as ``positional/mine``; defaults are used in the other families."""
     options: ClassVar[dict[str, Any]] = {}
     """Options that differ from their defaults."""
 
     @pytest.fixture(scope="class")
     def subject(self) -> Subject:
         """Return the subject that the invariants check."""
-        return Subject(tiny_config(**{self.family: {"name": self.name, **self.options}}))
+        family, _, name = self.entry.partition("/")
+        return Subject(tiny_config(**{family: {"name": name, **self.options}}))
 
     @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.name)
     def test_invariant_has_no_unexpected_violation(self, invariant: Invariant, subject: Subject) -> None:
@@ -42,47 +42,18 @@ class _Contract:
         assert verdict.outcome != "violated", f"{invariant.name}: {verdict}; example: {verdict.counterexample}"
 
 
-class PositionalContract(_Contract):
-    """Every invariant on one positional encoding: set ``name``."""
-
-    family = "positional"
-
-
-class AttentionContract(_Contract):
-    """Every invariant on one attention style: set ``name``."""
-
-    family = "attention"
-
-
-class MaskingContract(_Contract):
-    """Every invariant on one masking scheme: set ``name``."""
-
-    family = "masking"
-
-
-class FeedForwardContract(_Contract):
-    """Every invariant on one feed-forward network: set ``name``."""
-
-    family = "feed_forward"
-
-
-class NormContract(_Contract):
-    """Every invariant on one norm: set ``name``."""
-
-    family = "norm"
-
-
 class DatasetContract:
-    """Every invariant of datasets on the corpora of all splits: set ``name``."""
+    """Every invariant of datasets on the corpora of all splits: set ``entry``, such as ``dataset/mine``."""
 
-    name: ClassVar[str]
+    entry: ClassVar[str]
     options: ClassVar[dict[str, Any]] = {}
 
     @pytest.fixture(scope="class")
     def subject(self) -> DatasetSubject:
         """Return the subject that the invariants check."""
-        dataset = current().dataset(self.name)
-        return DatasetSubject.load(self.name, dataset, dataset.Options.model_validate(self.options))
+        name = self.entry.rpartition("/")[2]
+        dataset = current().dataset(name)
+        return DatasetSubject.load(name, dataset, dataset.Options.model_validate(self.options))
 
     @pytest.mark.parametrize("invariant", DATASET_INVARIANTS, ids=lambda invariant: invariant.name)
     def test_invariant_holds(self, invariant: Invariant, subject: DatasetSubject) -> None:

@@ -14,7 +14,7 @@ from headtohead import files
 from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import Logger
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import registered
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, TrackedStudy, locked
@@ -244,7 +244,7 @@ class Shipper:
 def require(name: str) -> None:
     """Raise HeadToHeadError if a logger is unknown or lacks a package."""
     if name != MLFLOW:
-        current().logger(name).require()
+        registered("logger", name).require()
 
 
 def ship(

@@ -18,7 +18,7 @@ from headtohead import files
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.logger import LoggedRun, Logger
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import current, registered
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
@@ -152,7 +152,8 @@ class StudyLogger:
 
     def logger(self, run: TrackedRun) -> Logger:
         """Return a new logger of a run."""
-        return current().logger(self.name)(self.logged_run(run))
+        logger: type[Logger] = registered("logger", self.name)
+        return logger(self.logged_run(run))
 
     def logged_run(self, run: TrackedRun) -> LoggedRun:
         """Return a run as loggers get it."""

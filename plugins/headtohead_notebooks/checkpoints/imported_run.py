@@ -18,7 +18,7 @@ from headtohead.config.loading import read_override
 from headtohead.config.project import runs_folder
 from headtohead.config.versions import versions
 from headtohead.data.prepared import SIDES
-from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
@@ -89,7 +89,7 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
     """
     study = inside(runs, STUDY)
     inside(study, name, tree=True)
-    try:
+    with files.writing(study, "free space, or use another folder with --runs"):
         scratch = inside(study, ".importing", name)
         study.mkdir(parents=True, exist_ok=True)
         with FileLock(study / ".lock"):
@@ -102,13 +102,6 @@ def _write_imported(imported: Imported, name: str, runs: Path, registry: Registr
             finally:
                 delete_run_files(scratch.parent)
             _list_runs(study)
-    except Exception as error:
-        if not isinstance(error, OSError) and not is_disk_error(error):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise HeadToHeadError(
-            f"cannot write to '{study}' ({reason}); free space, or use another folder with --runs"
-        ) from error
     return study / name
 
 

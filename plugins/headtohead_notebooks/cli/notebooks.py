@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import runs_option, seeds_option, set_option
+from headtohead.cli.options import runs_option
 from headtohead.cli.output import echo
 from headtohead.errors import Interrupted
 
@@ -45,27 +45,11 @@ EDITIONS = "experiments"
     metavar="FILE",
     help="English-Spanish pairs of Tatoeba, required by notebook 3.",
 )
-@set_option()
-@seeds_option
-@click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
-@click.option("--retry", is_flag=True, help="Retrain failed runs.")
-@click.option("--open/--no-open", "opened", default=False, show_default=True, help="Open the page in a browser.")
-def command(
-    out: Path | None,
-    runs: Path,
-    quick: bool,
-    only: tuple[str, ...],
-    data_file: Path | None,
-    overrides: tuple[str, ...],
-    seeds: int | None,
-    workers: int | None,
-    retry: bool,
-    opened: bool,
-) -> None:
+def command(out: Path | None, runs: Path, quick: bool, only: tuple[str, ...], data_file: Path | None) -> None:
     """Run the experiments on the five notebooks and write a page with the results.
 
     For each notebook, the page shows its settings, its scores, the numbers printed in its text, and the measured
-    effect of each of its pitfalls. Finished experiments are not repeated, and an interrupted command resumes.
+    effect of each of its pitfalls. Finished runs are not repeated, and an interrupted command resumes.
     Nothing is downloaded, and nothing is logged to MLflow; use h2h sync for that.
 
     The last line of the output is the path of the page. Exit code 1 if a run failed.
@@ -79,14 +63,14 @@ def command(
     if data_file is not None and not data_file.is_file():
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
     out = out or reports_folder(runs) / "notebooks"
-    all_editions = editions(quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, folder=out / EDITIONS)
+    all_editions = editions(quick=quick, data_file=data_file, folder=out / EDITIONS)
     names = [edition.experiment.name for edition in all_editions]
     for unknown in set(only) - set(names):
         raise HeadToHeadError(f"unknown experiment '{unknown}'{nearest(unknown, names)}")
     complete = True
     for edition in all_editions:
         if not only or edition.experiment.name in only:
-            complete &= _run(edition, runs, out, workers, retry)
+            complete &= _run(edition, runs, out)
     echo("measuring the pitfalls of the notebooks")
     page = write_page(
         all_editions,
@@ -98,38 +82,25 @@ def command(
         command="h2h " + " ".join(sys.argv[1:]),
         quick=quick,
     )
-    if opened:
-        click.launch(str(page))
     echo(page)
     sys.exit(0 if complete else 1)
 
 
-def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
-    """Run an experiment unless it is done; return whether every run has a result."""
+def _run(edition: Edition, runs: Path, out: Path) -> bool:
+    """Run what is missing of an experiment; return whether every run has a result."""
     from headtohead import api
-    from headtohead_notebooks.page import is_complete
+    from headtohead.files import write_text
 
     name = edition.experiment.name
     for recipe, reason in edition.omitted.items():
         echo(f"{name}: without {recipe}: not run: {reason}")
-    file = edition.write(out / EDITIONS)
-    if is_complete(edition, runs, out):
-        echo(f"{name}: done")
-        return True
+    file = out / EDITIONS / f"{edition.name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, edition.text)
     echo(f"{name}: {edition.experiment.question}")
     messages: list[str] = []
     try:
-        result = api.run(
-            file,
-            overrides=edition.overrides,
-            seeds=edition.seeds,
-            runs=runs,
-            reports=out,
-            workers=workers,
-            retry=retry,
-            tracking=False,
-            log=messages.append,
-        )
+        result = api.run(file, runs=runs, reports=out, tracking=False, log=messages.append)
     except KeyboardInterrupt:
         echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
         raise Interrupted from None

@@ -53,6 +53,7 @@ def command(
     keys, values, scores and weights of every head to the predicted words.
     """
     from headtohead.errors import HeadToHeadError
+    from headtohead.files import writing
     from headtohead_notebooks.trace.model_source import find_model
 
     if form == "npz" and out is None:
@@ -65,13 +66,11 @@ def command(
     if out is None:
         echo_text(_text(trace, form))
         return
-    try:
+    with writing(out, "choose another file with --out"):
         if form == "npz":
             trace.write_arrays(out)
         else:
             out.write_text(_text(trace, form), encoding="utf-8")
-    except OSError as error:
-        raise HeadToHeadError(f"cannot write '{out}': {error.strerror}") from error
     echo(out)
 
 

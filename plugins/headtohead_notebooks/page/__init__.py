@@ -6,9 +6,8 @@ No notebook is named in the code. Importing this package imports torch.
 
 from __future__ import annotations
 
-from headtohead_notebooks.page.content import is_complete
 from headtohead_notebooks.page.descriptions import EXPERIMENTS
 from headtohead_notebooks.page.editions import Edition, editions
 from headtohead_notebooks.page.page import write_page
 
-__all__ = ["EXPERIMENTS", "Edition", "editions", "is_complete", "write_page"]
+__all__ = ["EXPERIMENTS", "Edition", "editions", "write_page"]

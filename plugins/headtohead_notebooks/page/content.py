@@ -16,16 +16,14 @@ from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord, Pitfall
+from headtohead.storage.experiment import EXPERIMENT, Pitfall
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import counted, show
-from headtohead.storage.progress import read_progress
-from headtohead.storage.record import read_record
 from headtohead.testing.checks.entries import recipe_config
 from headtohead.testing.checks.examination import MissingFilesError
 from headtohead_notebooks.page import scores
 from headtohead_notebooks.page.descriptions import NOTEBOOKS, PITFALL_TEXTS
-from headtohead_notebooks.page.design_choices import SIZES, ChoiceRow, choice_rows
+from headtohead_notebooks.page.design_choices import SIZES, choice_rows
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.numbers import fill
 from headtohead_notebooks.pitfalls import MEASUREMENTS
@@ -167,8 +165,8 @@ class PageContent:
         return tuple(sorted(results, key=lambda result: result.edition.experiment.position))
 
     @cached_property
-    def choices(self) -> list[ChoiceRow]:
-        """Every choice in which the notebooks differ."""
+    def choices(self) -> dict[str, tuple[str, ...]]:
+        """Every choice in which the notebooks differ, with the value of each."""
         return choice_rows(self.configs, self.registry)
 
     @cached_property
@@ -197,12 +195,12 @@ class PageContent:
         return next((result for result in self.results if result.edition.experiment.name == name), None)
 
     def _section(self, index: int, notebook: SimpleNamespace) -> SimpleNamespace:
-        rows = {row.name: row for row in self.choices}
-        unique = [row for name, row in rows.items() if row.is_unique(index) and name not in SIZES]
+        rows = self.choices
+        unique = [name for name, values in rows.items() if values.count(values[index]) == 1 and name not in SIZES]
         own = self._scores(OWN_DATA, notebook)
         return SimpleNamespace(
             notebook=notebook,
-            choices=[(row.name, row.values[index]) for row in (*unique, *(rows[name] for name in SIZES))],
+            choices=[(name, rows[name][index]) for name in (*unique, *SIZES)],
             own_scores=own,
             short_score=next((line for line in reversed(own) if "translation" in line), own[0]),
             same_scores=self._scores(SAME_DATA, notebook),
@@ -233,16 +231,6 @@ def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
         return ExperimentResult(edition, None)
     report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
     return ExperimentResult(edition, Analysis(load_frames(folder), allow_partial=True), report)
-
-
-def is_complete(edition: Edition, runs: Path, out: Path) -> bool:
-    """Return whether every run of an edition has a result and its report is written."""
-    record = read_record(ExperimentRecord, runs / edition.name / EXPERIMENT)
-    if record is None or record.text != edition.text:
-        return False
-    if not (out / edition.name / "index.html").is_file():
-        return False
-    return all(run.state in states.RESULTS for run in read_progress(runs / edition.name).runs)
 
 
 def _capitalised(clause: str) -> str:

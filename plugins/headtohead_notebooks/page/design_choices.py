@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
@@ -20,20 +19,8 @@ SIZES = (
 """Fields that the page shows for every notebook, although nearly all notebooks differ in them."""
 
 
-@dataclass(frozen=True)
-class ChoiceRow:
-    """One row of the table, with a value for each notebook."""
-
-    name: str
-    values: tuple[str, ...]
-
-    def is_unique(self, index: int) -> bool:
-        """Return whether no other notebook has the same value."""
-        return self.values.count(self.values[index]) == 1
-
-
-def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> list[ChoiceRow]:
-    """Return the rows of the table in the order of an experiment file, from the configuration of each notebook."""
+def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, tuple[str, ...]]:
+    """Return the value of each notebook by field, in the order of an experiment file, from their configurations."""
     columns = []
     for config in configs:
         fields = config.model_dump(mode="json", exclude={"data": {"dataset", "options"}})
@@ -46,8 +33,8 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> list[Choice
             for family in FAMILIES
         }
         columns.append(dict(_flat("", fields | labels)))
-    rows = [ChoiceRow(name, tuple(column[name] for column in columns)) for name in columns[0]]
-    return [row for row in rows if len(set(row.values)) > 1]
+    rows = {name: tuple(column[name] for column in columns) for name in columns[0]}
+    return {name: values for name, values in rows.items() if len(set(values)) > 1}
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -36,56 +36,30 @@ class Edition:
         name: Name of its runs and its report.
         text: Text of the experiment file that is run.
         changes: Descriptions of the changes to the original file.
-        overrides: Overrides of the base that are passed beside the text.
         omitted: Recipes that are not run, with the reason.
-        seeds: Number of seeds that replaces the file's, or None; passed beside the text, like overrides, so that fewer
-            seeds never drop finished runs.
     """
 
     experiment: SimpleNamespace
     name: str
     text: str
     changes: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
     omitted: Mapping[str, str] = field(default_factory=dict)
-    seeds: int | None = None
-
-    def write(self, folder: Path) -> Path:
-        """Write the experiment file into a folder and return its path."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.name}.yaml"
-        path.write_text(self.text, encoding="utf-8", newline="\n")
-        return path
 
 
-def editions(
-    *,
-    quick: bool,
-    data_file: Path | None = None,
-    overrides: Sequence[str] = (),
-    seeds: int | None = None,
-    folder: Path = Path(),
-) -> tuple[Edition, ...]:
+def editions(*, quick: bool, data_file: Path | None = None, folder: Path = Path()) -> tuple[Edition, ...]:
     """Return every experiment of the page as it is to be run.
 
     Args:
         quick: Use the quick form; its runs have names of their own.
         data_file: Sentence pairs that replace the file named by an experiment.
-        overrides: Overrides of each base, such as ``"train.epochs=1"``.
-        seeds: Number of seeds, instead of the file's.
         folder: Folder of the written files; paths in them are relative to it.
-
-    Raises:
-        HeadToHeadError: For an invalid override.
     """
     result = []
     for experiment in EXPERIMENTS:
         original = experiment_text(experiment.name)
         content, _ = parse(original, experiment.name)
-        reductions = dict(load_descriptions("quick").get(experiment.name, {})) if quick else {}
-        if seeds is not None:
-            reductions["seeds"] = seeds
-        changes = [*_reduce(content, reductions), *(f"--set {override}" for override in overrides)]
+        reductions = load_descriptions("quick").get(experiment.name, {}) if quick else {}
+        changes = tuple(_reduce(content, reductions))
         omitted = _locate_files(content, data_file, folder)
         lines = [f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."]
         lines += [f"  {change}" for change in changes]
@@ -94,8 +68,8 @@ def editions(
         if not changes and content == parse(original, experiment.name)[0]:
             text = original
         name = f"{experiment.name}-quick" if quick else experiment.name
-        load_text(text, folder / f"{name}.yaml", overrides)
-        result.append(Edition(experiment, name, text, tuple(changes), tuple(overrides), omitted, seeds))
+        load_text(text, folder / f"{name}.yaml")
+        result.append(Edition(experiment, name, text, changes, omitted))
     return tuple(result)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from headtohead.errors import HeadToHeadError
 from headtohead.escaping import content_policy, visible
+from headtohead.files import writing
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment
 from headtohead_notebooks.page.content import PageContent, difference_text, measure_notebook, read_result
@@ -53,13 +53,9 @@ def write_page(
         quick=quick,
         command=command,
     )
-    try:
+    with writing(out, "choose another folder with --out"):
         out.mkdir(parents=True, exist_ok=True)
         (out / "index.html").write_text(_html(content), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise HeadToHeadError(
-            f"the page cannot be written to '{out}': {error.strerror}; choose another folder with --out"
-        ) from error
     return out / "index.html"
 
 

@@ -15,7 +15,6 @@ from headtohead.model.layers import unshared
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
 from headtohead_notebooks.trace import examples, formulas
-from headtohead_notebooks.trace.examples import CellExample
 from headtohead_notebooks.trace.formulas import Description, attention_formulas
 from headtohead_notebooks.trace.inputs import TraceInputs
 from headtohead_notebooks.trace.steps import Array, TraceStep
@@ -90,8 +89,6 @@ class _Collector:
     steps: list[TraceStep] = field(default_factory=list)
     head_tensors: dict[str, Tensor] = field(default_factory=dict)
     """Observed tensors of the current attention, ``[head, row, column]``."""
-    block_input: Array = field(default_factory=lambda: np.zeros((1, 1)))
-    """The input of the current residual block."""
 
     def add_ids(self, role: str) -> None:
         ids = self.inputs.source if role == "encoder" else self.inputs.target
@@ -144,27 +141,19 @@ class _Collector:
     def _add_outside_layers(self, role: str, name: str, values: Array) -> None:
         """Add a step before or after the layers of a side."""
         if name == "final_norm":
-            example = examples.layer_norm(self.block_input, self._eps, values)
-            self._add(f"{role}.norm", values, role, (self._norm_formula(role), formulas.FINAL_NORM), example)
+            self._add(f"{role}.norm", values, role, (self._norm_formula(role), formulas.FINAL_NORM))
             return
-        example = None
         formula, meaning = formulas.EMBEDDING[name]
         if name == "positions":
             formula = self.model.positionals[role].formula()  # type: ignore[operator]
         elif name == "mixed":
             stack = self.model.encoder if role == "encoder" else self.model.decoder
             formula = stack[0].attention.style.formula()  # type: ignore[operator, union-attr]
-        elif name == "scaled":
-            example = examples.scaled(self.steps[-1].values, self.model.embedding_scale or 1.0, values)
-        elif name == "sum":
-            example = examples.added(self.steps[-2].values, self.steps[-1].values, values, min(1, len(values) - 1))
-        self._add(f"{role}.{name}", values, role, (formula, meaning), example)
-        self.block_input = values
+        self._add(f"{role}.{name}", values, role, (formula, meaning))
 
     def _add_feed_forward(self, role: str, layer: int, name: str, values: Array) -> None:
         part, _, step = name.partition(".")
         formula, meaning = formulas.FEED_FORWARD[step]
-        example = None
         stack = self.model.encoder if role == "encoder" else self.model.decoder
         entry = unshared(getattr(stack[layer], part)).entry
         number = {"inner": 1, "output": 2, "gate": 3}.get(step)
@@ -176,9 +165,8 @@ class _Collector:
             formula = formulas.with_bias(formula, f"b_{number}", self.model.config.model.bias)
         if step == "activated":
             formula = entry.formula()
-            example = examples.relu(self.steps[-1].values, values)
         path = f"{role}.{layer}.{part.replace('_', '-')}"
-        self._add_block_step(path, step, role, values, (formula, meaning), example)
+        self._add_block_step(path, step, role, values, (formula, meaning))
 
     def _add_attention(self, role: str, layer: int, name: str, values: Array) -> None:
         path = f"decoder.{layer}.cross" if role == "cross" else f"{role}.{layer}.self"
@@ -193,25 +181,11 @@ class _Collector:
             name = "projection"
         self._add_block_step(path, name, role, values, formulas_of[name])
 
-    def _add_block_step(
-        self,
-        path: str,
-        step: str,
-        role: str,
-        values: Array,
-        description: Description,
-        example: CellExample | None = None,
-    ) -> None:
-        """Add a step of a residual block and update the input of the next one."""
+    def _add_block_step(self, path: str, step: str, role: str, values: Array, description: Description) -> None:
+        """Add a step of a residual block."""
         if step in ("norm", "post_norm"):
             description = self._norm_formula(role), description[1]
-        if step == "norm":
-            example = examples.layer_norm(self.block_input, self._eps, values)
-        if step == "residual":
-            example = examples.added(self.block_input, self.steps[-1].values, values)
-        self._add(f"{path}.{step}", values, role, description, example)
-        if step == "residual" or (step == "norm" and not self._pre_norm):
-            self.block_input = values
+        self._add(f"{path}.{step}", values, role, description)
 
     def _add_heads(self, path: str, role: str, geometry: Geometry, formulas_of: Mapping[str, Description]) -> None:
         """Add the steps inside an attention, head by head; maps that are mixed into heads come first."""
@@ -249,7 +223,7 @@ class _Collector:
             step = "output" if name == "heads" else name.replace("_", "-")
             rows = self._key_tokens(role) if name in KEY_ROWS else self._query_tokens(role)
             columns = self._key_tokens(role) if name in KEY_COLUMNS else ()
-            example = _line(head_examples.get(name), rows, columns)
+            example = _line(head_examples.get(name, ""), rows, columns)
             self.steps.append(TraceStep(f"{path}.{step}", values, rows, columns, *formulas_of[step], example))
 
     # -- settings and labels ---------------------------------------------------------------------
@@ -263,10 +237,6 @@ class _Collector:
         formula: str = unshared(stack[0].attention_branch.norm).formula()
         return formula
 
-    @property
-    def _eps(self) -> float:
-        return self.model.config.model.norm_eps
-
     def _query_tokens(self, role: str) -> tuple[str, ...]:
         return self.inputs.source_tokens if role == "encoder" else self.inputs.target_tokens
 
@@ -274,27 +244,23 @@ class _Collector:
         is_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
         return self.inputs.source_tokens if is_source else self.inputs.target_tokens
 
-    def _add(
-        self, name: str, values: Array, role: str, description: Description, example: CellExample | None = None
-    ) -> None:
-        rows = self._query_tokens(role)
-        self.steps.append(TraceStep(name, values, rows, (), *description, _line(example, rows, ())))
+    def _add(self, name: str, values: Array, role: str, description: Description) -> None:
+        self.steps.append(TraceStep(name, values, self._query_tokens(role), (), *description))
 
 
-def _line(cell: CellExample | None, rows: Sequence[str], columns: Sequence[str]) -> str:
-    return "" if cell is None else cell.line(rows, columns)
+def _line(example: str, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """Return the calculation of the first cell of the last row after the labels of the cell."""
+    column = f"column “{columns[0]}”" if columns else "column 0"
+    return example and f"row “{rows[-1]}”, {column}: {example}"
 
 
-def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, CellExample | None]:
-    """Return the calculation of one cell for the steps of a head."""
-    cells: dict[str, CellExample | None] = {}
+def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, str]:
+    """Return the calculation of one cell for scores, weights and output of a head."""
+    cells: dict[str, str] = {}
     total = "unmixed" if "unmixed" in matrices else "scores"
     first = "products" if "products" in matrices else total
     if first in matrices and "queries" in matrices:
         cells[first] = examples.product(matrices["queries"], matrices["keys"], scale, matrices[first])
-    if "bias" in matrices:
-        last = len(matrices[total]) - 1
-        cells[total] = examples.added(matrices["products"], matrices["bias"], matrices[total], last)
     masked_scores = matrices.get("filled", matrices.get("scores"))
     weights = "unmixed_weights" if "unmixed_weights" in matrices else "weights"
     if masked_scores is not None and weights in matrices:

@@ -1,14 +1,13 @@
-"""The calculation of one cell of a matrix, with numbers rounded for display.
+"""The calculation of the first cell of the last row of a matrix, with numbers rounded for display.
 
-Each function returns a cell, or None if its formula does not give the value of the cell, as for a variant that
-computes it differently.
+Each function returns an empty text if its formula does not give the value of the cell, as for a variant that computes
+it differently.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,25 +20,6 @@ TOLERANCE = 1e-3
 
 LARGE = 1e6
 """Absolute values from which a number is a masked score."""
-
-
-@dataclass(frozen=True)
-class CellExample:
-    """One cell of a matrix and its calculation."""
-
-    row: int
-    column: int
-    text: str
-
-    def line(self, rows: Sequence[str], columns: Sequence[str]) -> str:
-        """Return row and column of the cell, followed by the calculation.
-
-        Args:
-            rows: The token of each row.
-            columns: The label of each column; empty if columns are coordinates.
-        """
-        column = f"column “{columns[self.column]}”" if columns else f"column {self.column}"
-        return f"row “{rows[self.row]}”, {column}: {self.text}"
 
 
 def number(value: float) -> str:
@@ -60,79 +40,37 @@ def number(value: float) -> str:
     return shown.replace("-", "−") if float(shown) else shown.lstrip("-")
 
 
-def scaled(before: Array, factor: float, after: Array) -> CellExample | None:
-    """Return the product for the first cell."""
-    first = float(before[0, 0])
-    return _cell(0, 0, f"{number(first)} · {number(factor)}", first * factor, after[0, 0])
-
-
-def added(first: Array, second: Array, after: Array, row: int = 0) -> CellExample | None:
-    """Return the sum for a cell of the first column."""
-    left, right = float(first[row, 0]), float(second[row, 0])
-    return _cell(row, 0, f"{number(left)} {_signed(right)}", left + right, after[row, 0])
-
-
-def product(queries: Array, keys: Array, scale: float, scores: Array) -> CellExample | None:
+def product(queries: Array, keys: Array, scale: float, scores: Array) -> str:
     """Return the scaled dot product of the last query and the first key."""
-    row = len(queries) - 1
-    terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[row], keys[0], strict=True)]
-    value = float(queries[row] @ keys[0]) * scale
-    return _cell(row, 0, f"({_sum(terms)}) · {number(scale)}", value, scores[row, 0])
+    terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[-1], keys[0], strict=True)]
+    return _equation(f"({_sum(terms)}) · {number(scale)}", float(queries[-1] @ keys[0]) * scale, scores)
 
 
-def softmax_weight(scores: Array, weights: Array) -> CellExample | None:
+def softmax_weight(scores: Array, weights: Array) -> str:
     """Return the softmax for the first weight of the last row."""
-    row = len(scores) - 1
-    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
-    if not unmasked or not _is_unmasked(scores[row, 0]):
-        return None
+    unmasked = [float(value) for value in scores[-1] if _is_unmasked(value)]
+    if not unmasked or not _is_unmasked(scores[-1, 0]):
+        return ""
     powers = [f"e^{{{number(value)}}}" for value in unmasked]
     value = math.exp(unmasked[0] - float(np.logaddexp.reduce(unmasked)))
-    return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
+    return _equation(f"{powers[0]} / ({_sum(powers)})", value, weights)
 
 
-def weighted_sum(weights: Array, values: Array, out: Array) -> CellExample | None:
+def weighted_sum(weights: Array, values: Array, out: Array) -> str:
     """Return the weighted sum for the first coordinate of the last row."""
-    row = len(weights) - 1
-    terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[row], values[:, 0], strict=True)]
-    return _cell(row, 0, _sum(terms), float(weights[row] @ values[:, 0]), out[row, 0])
+    terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[-1], values[:, 0], strict=True)]
+    return _equation(_sum(terms), float(weights[-1] @ values[:, 0]), out)
 
 
-def layer_norm(before: Array, eps: float, after: Array) -> CellExample | None:
-    """Return the normalisation of the first cell to mean 0 and variance 1, before gain and bias."""
-    cells = before[0].astype(np.float64)
-    mean, variance = float(cells.mean()), float(cells.var())
-    value = (float(cells[0]) - mean) / math.sqrt(variance + eps)
-    top = f"{number(float(cells[0]))} {_signed(-mean)}"
-    text = f"({top}) / √({number(variance)} + {eps:g})".replace("e-0", "e−").replace("e-", "e−")
-    if _agree(value, float(after[0, 0])):
-        return _cell(0, 0, text, value, after[0, 0])
-    return CellExample(0, 0, f"{text} = {number(value)}, then · γ_0 + β_0 = {number(float(after[0, 0]))}")
-
-
-def relu(before: Array, after: Array) -> CellExample | None:
-    """Return max(0, x) for the first negative number."""
-    cells = np.argwhere(before < 0)
-    if not len(cells) or bool((after < 0).any()):
-        return None
-    row, column = (int(index) for index in cells[0])
-    text = f"max(0, {number(float(before[row, column]))})"
-    return _cell(row, column, text, 0.0, after[row, column])
-
-
-def _cell(row: int, column: int, text: str, value: float, cell: float) -> CellExample | None:
-    if not _agree(value, float(cell)):
-        return None
-    return CellExample(row, column, f"{text} = {number(float(cell))}")
+def _equation(text: str, value: float, matrix: Array) -> str:
+    cell = float(matrix[-1, 0])
+    agree = math.isclose(value, cell, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return f"{text} = {number(cell)}" if agree else ""
 
 
 def _is_unmasked(score: float) -> bool:
     """Return whether the key of a score is not masked."""
     return bool(np.isfinite(score)) and score > -LARGE
-
-
-def _agree(first: float, second: float) -> bool:
-    return math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _sum(terms: Sequence[str]) -> str:
@@ -145,7 +83,3 @@ def _sum(terms: Sequence[str]) -> str:
 def _bracket(value: float) -> str:
     shown = number(float(value))
     return f"({shown})" if shown.startswith("−") else shown
-
-
-def _signed(value: float) -> str:
-    return f"− {number(-value)}" if value < 0 else f"+ {number(value)}"

@@ -29,7 +29,7 @@ class TraceStep:
         columns: The label of each column; empty if columns are coordinates.
         formula: The formula, with ``_`` before subscripts and ``^`` before superscripts.
         meaning: The formula in words.
-        example: The calculation of one cell, or empty.
+        example: The calculation of a cell of scores, weights, outputs of heads or probabilities, or empty.
         remarks: A remark about each id.
         prominent: Indices of the columns that are shown if there is no space for all.
     """

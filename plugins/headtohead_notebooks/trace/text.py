@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.cells import cell_len
 
+from headtohead.cli.output import aligned
 from headtohead_notebooks.trace.examples import number
 from headtohead_notebooks.trace.steps import Trace, TraceStep
 
@@ -40,7 +40,7 @@ def _step(step: TraceStep) -> str:
     return "\n".join([*lines, ""])
 
 
-def _table(step: TraceStep) -> list[str]:
+def _table(step: TraceStep) -> Iterator[str]:
     is_list = step.values.ndim == 1
     columns = [] if is_list else step.shown_columns(MAX_COLUMNS)
     cells: list[list[str]] = []
@@ -48,26 +48,14 @@ def _table(step: TraceStep) -> list[str]:
         cells.append(["", *("…" if column is None else step.columns[column] for column in columns)])
     for row in step.shown_rows(MAX_ROWS):
         if row is None:
-            cells.append(["…"])
+            cells.append(["…", *("" for _ in columns or ("id", "remark"))])
         elif is_list:
             cells.append([step.rows[row], str(step.values[row]), step.remarks[row] if step.remarks else ""])
         else:
             values = ("…" if column is None else _number(step.values[row, column]) for column in columns)
             cells.append([step.rows[row], *values])
-    return _aligned(cells)
+    return aligned(cells, right=range(1, len(columns) + 3))
 
 
 def _number(value: Any) -> str:
     return str(int(value)) if isinstance(value, np.bool_) else number(float(value))
-
-
-def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    """Pad columns to equal widths, labels to the left and numbers to the right."""
-    count = max(len(row) for row in cells)
-    widths = [max(cell_len(row[column]) for row in cells if column < len(row)) for column in range(count)]
-    lines = []
-    for row in cells:
-        spaces = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=False)]
-        padded = [text + spaces[0] if not column else spaces[column] + text for column, text in enumerate(row)]
-        lines.append("  ".join(padded).rstrip())
-    return lines

@@ -69,11 +69,8 @@ class TracePart:
     @property
     def groups(self) -> list[tuple[bool, list[TraceStep | TracePart]]]:
         """The items in order, consecutive steps together; True marks a group of steps."""
-
-        def is_step(item: TraceStep | TracePart) -> bool:
-            return isinstance(item, TraceStep)
-
-        return [(steps, list(items)) for steps, items in groupby(self.items, is_step)]
+        groups = groupby(self.items, lambda item: isinstance(item, TraceStep))
+        return [(are_steps, list(items)) for are_steps, items in groups]
 
 
 def as_tree(trace: Trace) -> list[TracePart]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 
 from headtohead.errors import HeadToHeadError, nearest
+from headtohead.files import writing
 from headtohead.plugins.registry import Registry
 
 FAMILIES = {
@@ -54,12 +55,10 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' already exists; choose another name or --folder")
     texts = _package_files(family, name, registry)
-    try:
+    with writing(folder, "choose another --folder"):
         folder.mkdir(parents=True)
         for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise HeadToHeadError(f"cannot write '{folder}': {error.strerror}") from error
     return [folder / file for file in texts]
 
 
@@ -77,7 +76,7 @@ def _package_files(family: str, name: str, registry: Registry) -> dict[str, str]
         "module": module,
         "distribution": f"h2h-{name}",
         "class_name": class_name,
-        "contract": f"{family.title().replace('_', '')}Contract",
+        "contract": "DatasetContract" if is_dataset else "ComponentContract",
         "question": question.format(name),
         "data": f"dataset: {name}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{name}]",

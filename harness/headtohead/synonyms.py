@@ -175,7 +175,9 @@ _REASONS = {
     "float16 does not exist here; train.precision is float32, tf32, bfloat16 or float64": "16_mixed float16 fp16 half",
     "mixtures of experts do not exist here": "experts moe n_experts num_experts num_experts_per_tok num_local_experts",
     "one file holds the experiment: base has the shared settings, design what is compared, tune what is selected": ""
-    "defaults hydra method parameters sweeper",
+    "defaults hydra sweeper",
+    "a list is a pattern of layers: masking.decoder: [window, causal]": "attn_layer_pattern layer_pattern layer_types "
+    "no_rope_layers sliding_window_pattern",
     "merge keys do not exist; repeat the fields": "<<",
     "the file is an argument: h2h run FILE": "config config_file config_name config_path",
     "h2h -v prints a log; h2h run --launcher inline trains in one process, for debuggers": "debug pdb verbose",

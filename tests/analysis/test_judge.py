@@ -89,7 +89,7 @@ def test_lower_is_better_by_name_or_by_request() -> None:
 
 
 def test_a_direction_follows_from_a_name_or_is_needed() -> None:
-    lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb"]
+    lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb", "test/bits_per_byte"]
     higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
     assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
     for name in ("x", "entropy", "loss_accuracy", "glossary"):

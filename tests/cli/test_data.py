@@ -18,7 +18,7 @@ def stats(h2h):
 def test_stats_of_a_dataset_by_name(stats):
     shown = stats("toy-grammar", "--set", "size=1000")
     assert shown["pairs"] == "1000: train 900, valid 50, test 50"
-    assert shown["leak"].startswith("0.0% of test pairs")
+    assert shown["leak"].startswith("0.0 % of the test sources")
     assert 0.3 < float(shown["upper bound"].split()[0]) < 0.8
     assert shown["licence"] == "MIT"
 
@@ -28,7 +28,7 @@ def test_stats_of_a_file_list_dropped_pairs_and_measurements(stats, tmp_path):
     (tmp_path / "pairs.tsv").write_text(pairs)
     shown = stats("tatoeba", "--set", "file=pairs.tsv", "--set", "pair=eng-spa", "--set", "split=row")
     assert shown["dropped"] == "0 empty, 1 one-sided, 0 too-long"
-    assert shown["leak"].startswith("0.0%")
+    assert shown["leak"].startswith("0.0 %")
     assert shown["split"] == "row"
     assert shown["source"] == "words per sentence: mean 4.00, p50 4, p95 4, p99 4, max 4"
     assert "Tatoeba" in shown["citation"]

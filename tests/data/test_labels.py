@@ -219,3 +219,4 @@ def test_generate_prints_the_labels_of_the_words_in_brackets_or_of_the_last_word
     for text, own in zip(split.source_text, answers, strict=True):
         until_first = text[: text.index("]")].replace("[", "")
         assert loaded.label(until_first) == decode(own[:1])
+        assert loaded.label(f"{until_first} []") == loaded.label(f"{until_first} [?]")

@@ -74,7 +74,11 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     heads = files.read_json(path / "heads.json")["heads"]
     assert {head["role"] for head in heads} == {"decoder"}
     assert any(head["without-one"]["loss"] for head in heads)
-    assert "1 + 1 layers / 1 layer (decoder-only)" in compared.page()
+    reading = "1 layer (decoder-only: source and target as one sequence, loss on the target alone)"
+    assert f"1 + 1 layers / {reading}" in compared.page()
+    card = (compared.folder / "out" / "README.md").read_text()
+    assert reading in card
+    assert "translate(" in card
 
 
 def test_a_decoder_only_run_is_matched_and_the_start_of_another(compared: Study) -> None:
@@ -120,18 +124,29 @@ def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> 
 
 def test_a_text_run_continues_a_prompt(study: Study) -> None:
     (study.folder / "text.txt").write_text("abcdefgh\n" * 400, encoding="utf-8")
-    data = {"dataset": "text", "file": "text.txt", "block": 12}
+    data = {"dataset": "text", "file": "text.txt", "block": 12}  # the blocks of such a text are equal
     learning = {"train": {"steps": 150, "lr": 0.02}, "model": {"d_model": 16, "dropout": 0.0}}
     replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write(base=learning, probes=["cde"])
+    plan = study.h2h("plan", str(study.file)).stdout
+    assert "leaky split 'contiguous': 100.0 % of the test blocks are in training" in plan
     study.run()
     (path,) = study.directories()
-    done = study.h2h("generate", path.name, "--prompt", "cde", "--tokens", "20", "--temperature", "0")
-    assert done.stdout == ("abcdefgh\n" * 4)[2:25] + "\n"
+    study.h2h("export", path.name, "out")
+    for run in (path.name, "out"):
+        done = study.h2h("generate", run, "--prompt", "cde", "--tokens", "20", "--temperature", "0")
+        assert done.stdout == ("abcdefgh\n" * 4)[2:25] + "\n"
+    card = (study.folder / "out" / "README.md").read_text()
+    assert "1 layer (decoder-only)," in card
+    assert "test blocks of the dataset" in card
+    assert "continue_text(" in card
+    assert "translate" not in card
+    unknown = study.h2h("generate", path.name, "--prompt", "aéb", "--tokens", "1").stderr
+    assert unknown == "note: not in the vocabulary: é\n"
     (probe,) = files.read_json(path / "attention" / "probes.json")
     assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d"])  # the last token has no next token
     blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
     assert blank.stdout == "\nabc\n"
-    assert "sentence 1 is empty" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr
+    assert "prompt 1 is empty; run h2h generate" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr
     sampled = [study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout for seed in "112"]
     assert sampled[0] == sampled[1] != sampled[2]
     assert len(sampled[0]) == 202

@@ -155,7 +155,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_prepared(
     line = refusal(*command, H2H_CACHE="cache")
     assert line == "a file of dataset 'tatoeba' changed while it was read; run the command again"
     assert not (tmp_path / "cache").exists()
-    assert "leak        100.0%" in h2h_here(tmp_path, *command, H2H_CACHE="cache").stdout
+    assert "leak        100.0 %" in h2h_here(tmp_path, *command, H2H_CACHE="cache").stdout
 
 
 def flipped(path: Path) -> None:

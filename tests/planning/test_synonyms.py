@@ -58,6 +58,7 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ("data", {"dataset": "text", "block_size": 8}, "field 'block_size' of dataset 'text'; did you mean 'block'?"),
         ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
         ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
+        ("model.layers", [{"attention": "window"}], "a list is a pattern of layers: masking.decoder: [window, causal]"),
         ("train.lr", [0.1], "type design: [{product: {train.lr: [...]}}]; to select the best, tune: {train.lr: [...]}"),
     ],
 )
@@ -129,6 +130,7 @@ MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
         ("abc", ["abx", "c", "abx"], "; did you mean 'abx'?"),
         ("abcd", ["abxy"], "; known: abxy"),
         ("a", ["c", "b", "c"], "; known: b, c"),
+        ("method", ["type", "factor"], "; known: factor, type"),  # an option of a component, also a name of wandb
         ("a", [], ""),
         ("a", MANY, f"; known: {', '.join(MANY[:MAX_NAMES])} and 5 more"),
     ],

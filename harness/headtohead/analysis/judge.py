@@ -33,7 +33,7 @@ HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f
           "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
           "mfu", "per_second")  # fmt: skip
 LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
-         "nll", "mse", "mae", "rmse", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
+         "nll", "mse", "mae", "rmse", "bits_per_byte", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
 FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
 

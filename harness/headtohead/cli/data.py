@@ -62,11 +62,13 @@ def stats(target: str, overrides: tuple[str, ...]) -> None:
 
 def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tuple[str, str]]:
     """Return the lines that ``stats`` prints, as pairs of label and text; ``readable`` is that of the dataset."""
+    from headtohead.storage.experiment import examples_of, leaked_part
+
     record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
     counts = record["counts"]
     # With nothing-held-out, all splits contain the same pairs.
-    pairs = (max if record["split"] == "nothing-held-out" else sum)(counts.values())
+    total = (max if record["split"] == "nothing-held-out" else sum)(counts.values())
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
     has_sources, bound, labels = any(train.source_text), record["bag_of_words_upper_bound"], record.get("labels")
     order = "exact match on test for a model without word order"
@@ -74,10 +76,10 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
     example = (train.source_text[0], train.target_text[0]) if has_sources else (readable(train.target_text[0]),)
     return [
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
-        ("pairs", f"{pairs}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
+        (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
         ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
-        ("leak", f"{record['leak']:.1%} of test pairs have a {sides[0]} sentence that train has too"),
+        ("leak", leaked_part(record)),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
         ("vocabulary", f"source {sizes['source']}, target {sizes['target']}, with special tokens"),

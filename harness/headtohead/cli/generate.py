@@ -51,20 +51,26 @@ def command(
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.schema.run_config import BeamConfig
+    from headtohead.storage.experiment import examples_of
 
     load_plugins()
     sentences = [*text, *prompt] or [line.rstrip("\n") for line in sys.stdin]
     loaded = load(run, runs=runs)
-    has_sources = loaded.record.data.get("longest", {}).get("source", 1)
-    empty = [number for number, own in enumerate(sentences, 1) if not (own.strip() if has_sources else own)]
+    examples = examples_of(loaded.record.data)
+    is_text = examples == "blocks"
+    empty = [number for number, own in enumerate(sentences, 1) if not (own if is_text else own.strip())]
     if empty or not sentences:
-        problem = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
-        raise HeadToHeadError(f'{problem}; run h2h generate {run} "I love you"')
+        name, example = ("prompt", "--prompt 'Once upon a time'") if is_text else ("sentence", '"I love you"')
+        problem = f"{name} {empty[0]} is empty" if empty else f"no {name} was given"
+        raise HeadToHeadError(f"{problem}; run h2h generate {run} {example}")
     if length_penalty is not None and beam is None:
         raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
     beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
-    if "labels" in loaded.record.data:
+    for sentence in sentences:
+        if unknown := loaded.unknown_words(sentence):
+            echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
+    if examples == "sequences":
         if any(value is not None for value in (beam, tokens, temperature, seed)):
             raise HeadToHeadError(
                 "this run labels words of a sequence; leave out --beam, --tokens, --temperature, --seed"
@@ -74,7 +80,7 @@ def command(
         return
     sampling = {"temperature": temperature, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
-    if given or tokens is not None or not has_sources:
+    if given or tokens is not None or is_text:
         if beam is not None:
             raise HeadToHeadError("--beam is for translations; a text is continued by sampling")
         for sentence in sentences:
@@ -84,8 +90,5 @@ def command(
     translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
-    for sentence, translation in zip(sentences, translations, strict=True):
-        unknown = loaded.unknown_words(sentence)
-        if unknown:
-            echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
+    for translation in translations:
         echo(translation)

@@ -15,7 +15,7 @@ from headtohead.config.source_location import FieldPath, Source, SourceLocation,
 from headtohead.errors import nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
 from headtohead.schema.run_config import SECTIONS, RunConfig
-from headtohead.synonyms import synonyms
+from headtohead.synonyms import hint, synonyms
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -82,6 +82,8 @@ def suggest_lists(value: Any, field: str) -> str:
     """Return where lists of values belong if a list was given to a field of a configuration, else an empty text."""
     if not isinstance(value, list) or not field:
         return ""
+    if any(isinstance(each, dict) for each in value):
+        return f"; {hint('layer_types')}"
     tune = f"; to select the best, tune: {{{field}: [...]}}" if field.startswith("train.") else ""
     return f"; to compare values, type design: [{{product: {{{field}: [...]}}}}]{tune}"
 

@@ -327,13 +327,13 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=self._notes(parts, leaked),
+            notes=self._notes(parts),
         )
         if self.labelled:
             counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
             data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}
 
-    def _notes(self, parts: Mapping[str, Labels], leaked: float) -> list[str]:
+    def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config
         pairs = [(pair.source, pair.target) for pair in self.corpus.pairs]
         removed = {letter for letter in set().union(*map("".join, pairs)) if removes(self.normalise, letter)}
@@ -346,11 +346,6 @@ class _Preparation:
         if config.split == NOTHING_HELD_OUT:
             notes.append(
                 "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
-            )
-        elif leaked > 0:
-            notes.append(
-                f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence that is also in "
-                "train"
             )
         notes += [f"{n} {reason.replace('_', '-')} pairs were dropped" for reason, n in self.dropped.items() if n]
         largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))

@@ -67,7 +67,8 @@ def read_text(path: Path) -> str:
         raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
     if (position := content.find(b"\0")) >= 0:
         number = content.count(b"\n", 0, position) + 1
-        raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; use a UTF-8 file")
+        fix = "convert a pickle that you trust to JSON" if path.suffix == ".pkl" else "use a UTF-8 file"
+        raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; {fix}")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

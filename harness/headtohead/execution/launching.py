@@ -53,10 +53,10 @@ def refuse_precision(planned: Plan, device: str) -> None:
         chosen = variant.config.train.precision
         if chosen == "tf32":
             raise HeadToHeadError(
-                f"{variant.slug}: train.precision 'tf32' requires a CUDA device; use --set train.precision=float32"
+                f"{variant.slug}: train.precision 'tf32' requires a CUDA device; use train.precision: float32"
             )
         if chosen == "bfloat16" and precision.bfloat16_speed() < 1:
             raise HeadToHeadError(
                 f"{variant.slug}: train.precision 'bfloat16' is slower here: {precision.describe_bfloat16()} on this "
-                "processor; use --set train.precision=float32"
+                "processor; use train.precision: float32"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig, RunConfig
+from headtohead.storage.experiment import examples_of
 from headtohead.storage.run import CHECKPOINT, RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.training import checkpoint
@@ -220,8 +222,8 @@ class LoadedRun:
             sequence: Words separated by spaces, such as ``k1 v2 k3 v4 [k1]``, of a run on sequences with labels.
         """
         words = sequence.split()
-        chosen = [place for place, word in enumerate(words) if word[0] + word[-1] == "[]"] or [len(words) - 1]
-        plain = [word[1:-1] if word[0] + word[-1] == "[]" else word for word in words]
+        plain = [re.sub(r"^\[(.+)\]$", r"\1", word) for word in words]
+        chosen = [place for place, word in enumerate(words) if word != plain[place]] or [len(words) - 1]
         ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
         context = torch.tensor([[ids]])
         with matmul_precision(self.model):
@@ -250,7 +252,15 @@ class LoadedRun:
         return probe_maps(self.model, self.data, source, target, self.decoding_limit, "given")[0]
 
     def unknown_words(self, sentence: str) -> list[str]:
-        """Return the words of a sentence that the run's source vocabulary lacks, in order."""
+        """Return the words of a sentence, or the characters of a prompt, that the run's vocabulary lacks, in order."""
+        examples, vocabulary = examples_of(self.record.data), self.data.vocabulary("target")
+        if examples == "blocks":
+            tokens_of = current().dataset(self.config.data.dataset).tokens_of
+            return [
+                c for c in dict.fromkeys(sentence) if any(t not in vocabulary for t in tokens_of(c, vocabulary.words))
+            ]
+        if examples == "sequences":
+            return [word for word in sentence.replace("[", "").replace("]", "").split() if word not in vocabulary]
         words = self.data.tokenisers["source"].words(sentence)
         return [word for word in words if word not in self.data.source_vocabulary]
 

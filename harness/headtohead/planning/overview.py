@@ -11,9 +11,10 @@ from headtohead.planning.between import END, START
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
+from headtohead.schema.run_config import NOTHING_HELD_OUT
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
-from headtohead.storage.experiment import Pitfall, examples_of
+from headtohead.storage.experiment import Pitfall, examples_of, leaked_part
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
@@ -46,6 +47,8 @@ def overview(plan: Plan) -> Overview:
     if len(equal) > MAX_NAMES + 1:
         equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
+    data = plan.data.record
+    is_leaky = data["leaky"] and data["split"] != NOTHING_HELD_OUT
     sections = {
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
@@ -57,7 +60,7 @@ def overview(plan: Plan) -> Overview:
             if run.state in states.ABNORMAL
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
-        "data of the baseline": plan.data.record["notes"],
+        "data of the baseline": [*([f"leaky split '{data['split']}': {leaked_part(data)}"] * is_leaky), *data["notes"]],
         "notes": plan.notes,
     }
     if plan.power:

@@ -13,7 +13,8 @@ from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES, bucket_metric, bucket_scores
 from headtohead.report.section import Section, score, table
 from headtohead.schema.roles import roles_of
-from headtohead.storage.experiment import examples_of
+from headtohead.schema.run_config import ModelConfig
+from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.translations import Translation, translations_of
 
@@ -35,6 +36,20 @@ def data_section(report: Report) -> Section:
     return Section("Data", frame=table({"property": name, "value": value} for name, value in rows + sorted(found)))
 
 
+def corpus_text(data: Mapping[str, Any]) -> str:
+    """Return the dataset and its languages."""
+    languages = [language for language in data.get("languages") or () if language != "none"]
+    return ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
+
+
+def layers_text(model: ModelConfig, data: Mapping[str, Any]) -> str:
+    """Return the number of layers, and how a decoder-only model reads pairs."""
+    if model.architecture == "encoder-decoder":
+        return f"{model.encoder_layers} + {model.decoder_layers} layers"
+    reading = ": source and target as one sequence, loss on the target alone" * (examples_of(data) == "pairs")
+    return f"{counted(model.decoder_layers, 'layer')} (decoder-only{reading})"
+
+
 def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str]:
     """Return the properties of a dataset in a run's record, by name; those of sources only if there are any.
 
@@ -47,9 +62,7 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
     bound, leak = data.get("bag_of_words_upper_bound"), data.get("leak")
     split = data.get("split") or ""
     if split and leak is not None:
-        leaked = "sources" if has_sources else examples
-        text = f"LEAKY: {_percent(leak)} of the test {leaked} are in training" if data.get("leaky") else _percent(leak)
-        split += f", {text}" if data.get("leaky") else f", leak {text}"
+        split += f", LEAKY: {leaked_part(data)}" if data.get("leaky") else f", leak {_percent(leak)}"
     properties = {
         "dataset": ", ".join(
             filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])

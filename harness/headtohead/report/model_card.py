@@ -7,10 +7,11 @@ import math
 import yaml
 
 from headtohead.escaping import markdown_code, visible, visible_values
-from headtohead.report.data import data_properties
+from headtohead.report.data import corpus_text, data_properties, layers_text
 from headtohead.report.render import environment, markdown_table, tidy_markdown
 from headtohead.report.section import ends, table
 from headtohead.schema.roles import roles_of
+from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
 from headtohead.storage.results import ResultsRecord
@@ -60,6 +61,10 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         results=results,
         frames=frames,
         translates=translates,
+        examples=examples_of(record.data),
+        corpus=corpus_text(record.data),
+        layers=layers_text(record.config.model, record.data),
+        leaked=leaked_part(record.data) if record.data.get("leaky") else "",
         scores=markdown_table(table(rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
         signatures={readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())},

@@ -17,6 +17,7 @@ from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
+from headtohead.storage.experiment import leaked_part
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
 
@@ -110,10 +111,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     for leak in dict.fromkeys(leaks.values()):
         leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == leak])}"] = leak
     for of, leak in leaky.items():
-        yield (
-            f"LEAKY split{of}: the source of {100 * leak:.1f} % of the test pairs is also in the training set; scores "
-            "are too high."
-        )
+        yield f"LEAKY split{of}: {leaked_part({**frames.record.data, 'leak': leak})}; scores are too high."
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:

@@ -12,6 +12,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.report.content import MAX_ROWS, Report
+from headtohead.report.data import corpus_text, layers_text
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
@@ -62,24 +63,17 @@ def setup_line(analysis: Analysis) -> str:
     data, variants, values = analysis.frames.record.data, list(analysis.frames.by_slug.values()), _values(analysis)
     counts = data.get("counts", {})
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
-    languages = [language for language in data.get("languages") or () if language != "none"]
-    corpus = ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
     examples = examples_of(data)
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}"
-    layers = [
-        f"{counted(model.decoder_layers, 'layer')} (decoder-only)"
-        if model.architecture == "decoder-only"
-        else f"{model.encoder_layers} + {model.decoder_layers} layers"
-        for model in (found.config.model for found in variants)
-    ]
+    layers = [layers_text(found.config.model, data) for found in variants]
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
     trained = analysis.frames.trained_steps or [found.steps for found in variants]
     steps = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(trained), max(trained))))
     parts = [
-        corpus + f", {' and '.join(pairs)} {examples}" * bool(pairs),
+        corpus_text(data) + f", {' and '.join(pairs)} {examples}" * bool(pairs),
         f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {_text_of(layers)}, "
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",

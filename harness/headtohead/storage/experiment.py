@@ -73,6 +73,12 @@ def examples_of(data: Mapping[str, Any]) -> str:
     return "blocks" if (data.get("longest") or {}).get("source") == 0 else "pairs"
 
 
+def leaked_part(data: Mapping[str, Any]) -> str:
+    """Return the fraction of the test set that is in training, as a clause about sources, blocks or sequences."""
+    examples = examples_of(data)
+    return f"{100 * data['leak']:.1f} % of the test {'sources' if examples == 'pairs' else examples} are in training"
+
+
 class ModelCounts(Record):
     """Costs of a model, counted without training.
 

@@ -261,7 +261,7 @@ def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
 @pytest.mark.parametrize(("longest", "leaked"), [(9, "sources"), (0, "blocks")])
 def test_a_leaky_split_is_a_warning_beside_the_answer(written, longest, leaked):
     paths = written(data={"split": "row", "leaky": True, "leak": 0.317, "longest": {"source": longest, "target": 9}})
-    assert paths.cautions[0] == f"LEAKY split: 31.7 % of the test {leaked} are in training; scores are too high."
+    assert paths.cautions[0] == f"LEAKY split: 31.7 % of the test {leaked} are in training; scores are too good."
     assert f"LEAKY: 31.7 % of the test {leaked}" in written_text(paths)[0]
 
 

@@ -111,7 +111,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     for leak in dict.fromkeys(leaks.values()):
         leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == leak])}"] = leak
     for of, leak in leaky.items():
-        yield f"LEAKY split{of}: {leaked_part({**frames.record.data, 'leak': leak})}; scores are too high."
+        yield f"LEAKY split{of}: {leaked_part({**frames.record.data, 'leak': leak})}; scores are too good."
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:

@@ -18,11 +18,11 @@ from headtohead.plugins.registry import Registry, require_override
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
-from headtohead.testing.checks.examination import evaluate
+from headtohead.testing.checks.examination import OF_LOGITS, evaluate
 from headtohead.testing.tiny import changed
 
-QUICK = ("determinism", "members", "finite", "stacking")
-"""Names of the invariants that are checked; building the model checks the member axis of every tensor."""
+QUICK = (*OF_LOGITS, "determinism", "finite", "stacking")
+"""Names of the invariants whose violation makes scores wrong; building the model checks the member axis of tensors."""
 
 FOLDER = "checked-plugins"
 """Folder of the cache with a file for the external entries of each variant that passed."""
@@ -55,7 +55,7 @@ def check_plugins(
             continue
         # An entry may import others of its plugin, so that the sources of all of them count.
         sources = sorted(entry.source_sha256 for entry in plugins_of(config, registry) if not entry.is_built_in)
-        known = [versions()[name] for name in ("headtohead", "torch")]
+        known = [*QUICK, *(versions()[name] for name in ("headtohead", "torch"))]
         content = [[(entry.family, *use) for entry, *use in external], sources, known]
         path = cache / FOLDER / f"{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}.json"
         if path.is_file():

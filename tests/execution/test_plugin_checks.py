@@ -33,7 +33,7 @@ FAULTS = {
     "mixed members": (own("", "heads - heads.mean(0)"), "violates 'members'"),
     "overrides nothing": (plugin_file("", "attention"), "overrides no hook"),
     "a later token": (own("", "heads * x.roll(-1, 2).mean(-1)[:, :, None, :, None]"), "violates 'causality'"),
-    "the number of queries": (own("", "heads / x.shape[2]"), "violates 'cached-decoding'"),
+    "the number of queries": (own("", "heads / x.shape[2]"), "violates 'batch-of-one'"),
     "not finite": (own("", "heads.log()"), "violates 'finite'"),
     "a tensor that no scan finds": (
         own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),

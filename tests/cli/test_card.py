@@ -52,23 +52,29 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     Path("card-text.txt").write_text("to be or not to be, " * 40, encoding="utf-8")
     plugin = write("idea.py", "positional")
     name, text = card.experiment_of(plugin)
-    small = {"d_model: 64": "d_model: 8", "steps: 600": "steps: 3", "steps: 60": "steps: 1", "exact_match": "loss"}
+    small = {
+        "d_model: 64": "d_model: 8",
+        "steps: 600": "steps: 3",
+        "steps: 60": "steps: 1",
+        "test/exact_match": "valid/loss",
+    }
     for old, new in small.items():
         text = text.replace(old, new)
-    text = text.replace("report: [test/loss, ", "report: [")
+    text = text.replace("report: [test/loss, valid/loss]", "report: [test/loss]")
     Path(f"card-{name}.yaml").write_text(text, encoding="utf-8")
     code, output = h2h("card", plugin, "--seeds", 2)
     assert code == 0, output
     assert "card-my-idea.yaml exists and is used" in output
     page = Path("my-idea.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text |"))]
-    assert [row[0] for row in rows] == ["copy", "text"]
-    means = api.results("card-my-idea").groupby(["positional", "data"])["test/loss"].mean()
-    for task, _, *differences in rows:
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text ("))]
+    assert len(rows) == 2
+    for (task, own, *differences), metric in zip(rows, ("valid/loss", "test/loss"), strict=True):
+        means, task = api.results("card-my-idea").groupby(["positional", "data"])[metric].mean(), task.split()[0]
         (data,) = {data for _, data in means.index if data.startswith(task)}
         expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
+        assert float(own.split()[0]) == pytest.approx(means["my-idea", data], abs=5e-4)
         assert shown == pytest.approx(expected, abs=5e-4)
     assert "\nclass Own(Positional):\n" in page
     assert "Holm's correction over 6 contrasts" in page

@@ -43,7 +43,7 @@ def differences_section(report: Report) -> Section:
             str(variant.axes[DATA_AXIS]),
             {
                 "task": variant.config.data.dataset + f" ({readable(metric)})" * (metric != analysis.metric),
-                str(variant.axes[axis]): score(analysis.summaries[variant.slug], metric),
+                str(variant.axes[axis]): score(analysis.frames.summary(variant.slug, metric), metric),
             },
         )
         difference = show(contrast.paired.mean if contrast.paired else None, metric, signed=True)

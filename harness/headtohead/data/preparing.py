@@ -281,7 +281,7 @@ class _Preparation:
         arrays = {side: [np.array(ids[side][index], dtype=np.int32) for index in indices] for side in SIDES}
         text = {side: [self.text[side][rows[index]] for index in indices] for side in SIDES}
         references = [
-            (own, *(other for other in self.references[source] if source and other != own and part != "train"))
+            (own, *(other for other in (self.references[source] if source and part != "train" else ()) if other != own))
             for source, own in zip(text["source"], text["target"], strict=True)
         ]
         of_targets = None

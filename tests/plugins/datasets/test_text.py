@@ -3,6 +3,7 @@
 import hashlib
 import json
 import lzma
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -31,6 +32,18 @@ def file(tmp_path):
 
 def load(file=None, **options):
     return Text.load(Options(file=file and str(file), **options), "contiguous", cache_root())
+
+
+@pytest.mark.timed
+def test_the_time_of_preparing_a_text_grows_with_its_length(tmp_path):
+    path = tmp_path / "long.txt"
+    letters = np.random.default_rng(1).integers(97, 107, 400_000, dtype=np.uint8)
+    path.write_bytes(letters.tobytes())
+    raw = {"data": {"dataset": "text", "file": str(path), "block": 16}, "train": {"steps": 1}}
+    config = resolve(raw, current())
+    started = time.process_time()
+    assert len(prepare(config.data, cache_root()).splits["train"]) > 15_000
+    assert time.process_time() - started < 6
 
 
 def blocks_of(file, unit, **more):

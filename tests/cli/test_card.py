@@ -56,7 +56,7 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
         "d_model: 64": "d_model: 8",
         "steps: 600": "steps: 3",
         "steps: 60": "steps: 1",
-        "test/exact_match": "valid/loss",
+        "test/exact_match": "test/perplexity",
     }
     for old, new in small.items():
         text = text.replace(old, new)
@@ -68,14 +68,14 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     page = Path("my-idea.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text ("))]
     assert len(rows) == 2
-    for (task, own, *differences), metric in zip(rows, ("valid/loss", "test/loss"), strict=True):
+    for (task, own, *differences), metric in zip(rows, ("test/perplexity", "test/loss"), strict=True):
         means, task = api.results("card-my-idea").groupby(["positional", "data"])[metric].mean(), task.split()[0]
         (data,) = {data for _, data in means.index if data.startswith(task)}
         expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
-        assert float(own.split()[0]) == pytest.approx(means["my-idea", data], abs=5e-4)
-        assert shown == pytest.approx(expected, abs=5e-4)
+        assert float(own.split()[0]) == pytest.approx(means["my-idea", data], abs=6e-3)
+        assert shown == pytest.approx(expected, abs=6e-3)
     assert "\nclass Own(Positional):\n" in page
     assert "Holm's correction over 6 contrasts" in page
     assert "FLOPs per token" in page

@@ -232,7 +232,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_wandb_run_begins_again_in_the_same_process(
     make_experiment: MakeExperiment, offline: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, kind = make_experiment(axes=AXES), registry.current().logger("wandb")
+    folder, kind = make_experiment(axes=AXES), registry.registered("logger", "wandb")
 
     def fail(self: object, *arguments: object) -> None:
         raise OSError("lost the connection")
@@ -289,9 +289,9 @@ SLOW = """
 import os, signal, sys, time
 from pathlib import Path
 from headtohead.tracking.shipping import Shipper
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import registered
 
-kind = current().logger(sys.argv[3])
+kind = registered("logger", sys.argv[3])
 calls, original = 0, kind.log
 def log(self, *arguments):
     global calls

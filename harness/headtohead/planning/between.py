@@ -2,8 +2,8 @@
 
 A change is a difference between the two configurations as written, so that values which derive from others follow
 them, such as ``d_ff: 4x``. Each change is added to the first configuration and taken from the second. A change without
-an effect when added and with a large effect when taken works only together with others. Two configurations that differ
-in n changes need 2n + 2 variants.
+an effect when added and with a large effect when taken may work only together with others. Two configurations that
+differ in n changes need 2n + 2 variants.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def change_section(report: Report) -> Section | None:
     return Section(
         "Change by change",
         f"What each single change does to {report.metric}, paired by seed. All other settings are those of "
-        f"{start.title} or {end.title}, two families for Holm's correction. A change with an effect in only one of "
-        "them depends on other changes.",
+        f"{start.title} or {end.title}, two families for Holm's correction. If the two differences of a change differ, "
+        "the change may depend on others; this is not tested.",
         frame=contrast_table([*total, *tested], [{"change": "all changes", "in": "–"}, *names]),
     )
 

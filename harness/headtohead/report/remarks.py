@@ -224,6 +224,10 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             "Each seed has a new draw of the data, with its own split and vocabulary: intervals include seeds, draws "
             "of the data and test sentences."
         )
+    if analysis.families.added.contrasts:
+        (total,) = analysis.families.variants.contrasts
+        start, end = (frames.by_slug[slug].title for slug in (total.right, total.left))
+        yield f"“In {start}”: all other settings are those before the arrows; “in {end}”: those after them."
     if margin := frames.record.margins.get(metric):
         late = (
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"

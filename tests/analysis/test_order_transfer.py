@@ -54,6 +54,7 @@ def test_the_interval_resamples_seeds_with_all_their_variants():
 def test_variants_are_compared_with_the_baseline_of_their_size():
     found = design(FILE)
     assert found.axes == ("attention", "size")
+    assert {variant.axes["size"] for variant in found.variants} == {"d_model 16", "d_model 32"}
     widths = {variant.slug: (variant.config.model.d_model, variant.config.train.steps) for variant in found.variants}
     assert sorted(widths.values()) == [(16, 10)] * 3 + [(32, 20)] * 3
     contrasts = found.contrasts()

@@ -297,6 +297,14 @@ class Axes:
                 if size is first:
                     self.start.assign(tuple(name.split(".")), value, location.child(name))
 
+    def _size_label(self, size: Mapping[str, Any]) -> str:
+        """Return the first fields of a size with their values, as many as tell all sizes apart."""
+        sizes = [[*values[SIZE_AXIS][0].values()] for values in self.sizes]
+        counts = range(1, len(size))
+        most = next((count for count in counts if len({str(own[:count]) for own in sizes}) == len(sizes)), len(size))
+        shown_fields = [*size.items()][:most]
+        return ", ".join(f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in shown_fields)
+
     def _add(self, values: Values) -> str:
         """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
         builder = self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
@@ -325,7 +333,7 @@ class Axes:
             recipe = written or self.recipe
             return label_of_parts(*recipe, "name") if recipe else None
         if axis == SIZE_AXIS and written:
-            return ", ".join(f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in written[0].items())
+            return self._size_label(written[0])
         if axis == DATA_AXIS:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)

@@ -103,12 +103,12 @@ def exchanged(numbers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def family_numbers(
-    scores_of: Callable[[str, Any], Scores], family: Sequence[Mapping[str, Any]], margins: Sequence[float]
+    scores_of: Callable[..., Scores], family: Sequence[Mapping[str, Any]], margins: Sequence[float]
 ) -> list[dict[str, Any]]:
     """Return the recomputed fields of the contrasts of a family, of which contrasts of the same scores count once.
 
     Args:
-        scores_of: Returns the scores in a metric, for given source lengths.
+        scores_of: Returns the scores in a metric, for given source lengths, of variants with the size of another one.
         family: The contrasts as printed.
         margins: The margin of each contrast, or 0.
     """
@@ -121,7 +121,7 @@ def family_numbers(
             tested.append(paired_test(sides.to_numpy() @ np.array([*weights.values()])))
         else:
             by_slug = {slug: weight for (slug, _), weight in weights.items()}
-            tested.append(moderated_test(table_of(scores_of(*own)), by_slug))
+            tested.append(moderated_test(table_of(scores_of(*own, next(iter(by_slug)))), by_slug))
     keys = [{frozenset(weights_of(found, sign).items()) for sign in (1, -1)} for found in family]
     first = [keys.index(key) for key in keys]
     once = [index for index in range(len(family)) if first[index] == index and math.isfinite(tested[index]["p"])]
@@ -169,9 +169,12 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
         if f" and {title} are the same by construction" in note["text"]
     }
 
-    def scores_of(metric: str, lengths: Sequence[int] | None = None) -> Scores:
+    size = runs.reindex(columns=["data", "size"]).astype(str).sum(axis=1)
+
+    def scores_of(metric: str, lengths: Sequence[int] | None = None, like: str | None = None) -> Scores:
         column = "/".join([metric, *(["-".join(map(str, lengths))] if lengths else [])])
-        done = runs[runs[column].notna()] if column in runs else runs[:0]
+        same = runs if like is None else runs[size == size[runs["variant"] == like].iloc[0]]
+        done = same[same[column].notna()] if column in runs else runs[:0]
         return {str(slug): dict(zip(rows["seed"], rows[column], strict=True)) for slug, rows in done.groupby("variant")}
 
     for slug, printed in answer["scores"].items():
@@ -211,24 +214,21 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
             )
 
 
+def differs(printed: Any, value: Any) -> bool:
+    """Return whether a printed value is not the recomputed one."""
+    is_text = isinstance(printed, str)
+    return printed != value if is_text else not math.isclose(printed, value, rel_tol=1e-6, abs_tol=1e-9)
+
+
 def main(folders: Sequence[str]) -> int:
     """Print the number of compared values of each report, and every difference."""
     wrong = 0
     for folder in folders:
         rows = list(compared(Path(folder)))
-        skipped = [name for name, printed, _ in rows if printed is None]
-        different = [
-            (name, printed, value)
-            for name, printed, value in rows
-            if printed is not None
-            and (
-                printed != value
-                if isinstance(printed, str)
-                else not math.isclose(printed, value, rel_tol=1e-6, abs_tol=1e-9)
-            )
-        ]
-        number = len(rows) - len(skipped)
-        print(f"{folder}: {number} values recomputed, {len(different)} different, {len(skipped)} skipped")
+        checked = [row for row in rows if row[1] is not None]
+        different = [row for row in checked if differs(*row[1:])]
+        skipped = len(rows) - len(checked)
+        print(f"{folder}: {len(checked)} values recomputed, {len(different)} different, {skipped} skipped")
         for name, printed, value in different:
             print(f"  {name}: printed {printed}, recomputed {value}")
         wrong += len(different)

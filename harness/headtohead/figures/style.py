@@ -91,7 +91,7 @@ def to_svg(figure: Figure, salt: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = _NUMBERED.sub("", text)
+    text = re.sub(r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text))  # neither draws anything
     text = re.sub(r" font-family: [^;\"]+;", "", text).replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():

@@ -73,8 +73,8 @@ def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_pat
     assert code == 0
     assert out.count("\n") == 1
     assert err.splitlines() == [
-        "note: pitfalls of this run: nothing held out, words dropped",
         "note: not in the vocabulary: is",
+        "note: pitfalls of this run: nothing held out, words dropped",
     ]
     code, out, err = h2h("sync", "imported")
     assert code == 0, err

@@ -271,10 +271,11 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
         run_data=lambda axes, seed: {
             "languages": axes["data.pair"].split("-"),
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
+            "longest": {"source": 0 if axes["data.pair"] == "eng-fra" else 9, "target": 9},
         },
     )
     (warning,) = [remark for remark in remarks(analysis) if remark.severity == "warning"]
-    assert warning.text.startswith("LEAKY split of eng-fra: 31.7 % of the test sources")
+    assert warning.text.startswith("LEAKY split of eng-fra: 31.7 % of the test blocks")
 
 
 def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):

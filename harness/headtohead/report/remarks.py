@@ -105,13 +105,17 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     if suspect:
         bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
         yield f"Suspect: above {bound}: {_titles(frames, suspect)}."
-    leaky = {"": float(frames.record.data["leak"])} if frames.record.data.get("leaky") else {}
+    leaky = {"": leaked_part(frames.record.data)} if frames.record.data.get("leaky") else {}
     other_data = [slug for slug in frames.by_slug if not same_data_set(frames, slug, frames.baseline)]
-    leaks = {slug: leak for slug in other_data if (leak := _mean_leak(frames, slug))}
-    for leak in dict.fromkeys(leaks.values()):
-        leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == leak])}"] = leak
-    for of, leak in leaky.items():
-        yield f"LEAKY split{of}: {leaked_part({**frames.record.data, 'leak': leak})}; scores are too good."
+    leaks = {
+        slug: leaked_part({**frames.records[frames.rows(slug).index[0]].data, "leak": leak})
+        for slug in other_data
+        if (leak := _mean_leak(frames, slug))
+    }
+    for part in dict.fromkeys(leaks.values()):
+        leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == part])}"] = part
+    for of, part in leaky.items():
+        yield f"LEAKY split{of}: {part}; scores are too good."
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:

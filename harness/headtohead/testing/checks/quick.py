@@ -21,8 +21,17 @@ from headtohead.testing.checks.configurations import reduced
 from headtohead.testing.checks.examination import evaluate
 from headtohead.testing.tiny import changed
 
-QUICK = ("finite", "members", "determinism", "causality", "batch-of-one", "pad-columns", "pad-content",
-         "cached-decoding", "stacking")  # fmt: skip
+QUICK = (
+    "finite",
+    "members",
+    "determinism",
+    "causality",
+    "batch-of-one",
+    "pad-columns",
+    "pad-content",
+    "cached-decoding",
+    "stacking",
+)
 """Invariants whose violation makes scores wrong, in the order of the checks.
 
 Building the model checks the member axis of tensors.

@@ -55,7 +55,7 @@ def length(number: object) -> str:
 
 BLOCK = b"a\tb\n" * 16_000
 CASES = [
-    ("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the server"),
+    ("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the file"),
     ("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
     (
         "length",
@@ -169,7 +169,7 @@ def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, 
     assert fetched_sha256(url, tmp_path) == SUM
     assert fetch(url, tmp_path) == path
     assert server.requests == 1
-    with pytest.raises(HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or delete the fi"):
+    with pytest.raises(HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or repl"):
         fetch(url, tmp_path, sha256="00")
     path.write_bytes(ROWS[:-1] + b"!")
     assert fetched_sha256(url, tmp_path) is None

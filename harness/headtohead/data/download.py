@@ -15,7 +15,7 @@ from typing import Any
 from filelock import FileLock
 
 from headtohead import files
-from headtohead.data.reading import MAX_DATA_BYTES, file_sha256, max_data_bytes, unpack
+from headtohead.data.reading import RAISE_LIMIT, file_sha256, max_data_bytes, unpack
 from headtohead.data.store import SET_CACHE
 from headtohead.errors import HeadToHeadError
 
@@ -29,8 +29,7 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
     """Return the local copy of a file; download it if there is none, or if it has changed since its download.
 
     Raises:
-        HeadToHeadError: If the download fails, the file is damaged, is too large or has another ``sha256``, or the
-            folder cannot be written.
+        HeadToHeadError: If the file cannot be downloaded or written, is damaged or too large, or has another sha256.
     """
     if not re.fullmatch("https?://[!-~]{1,2000}", url):
         raise HeadToHeadError(f"malformed URL {url[:200]!a}; expected http://host/file or https://host/file")
@@ -38,12 +37,9 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
     with files.writing(folder, SET_CACHE):
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock"):
-            found = fetched_sha256(url, folder) or _download(url, file)
-    if sha256 and found != sha256.lower():
-        raise HeadToHeadError(
-            f"'{file}' has sha256 {found}, expected {sha256.lower()}; correct data.sha256, or delete the file to "
-            "download it again"
-        )
+            if fetched_sha256(url, folder) is None:
+                _download(url, file)
+    file_sha256(file, expected=sha256)
     return file
 
 
@@ -51,8 +47,7 @@ def fetched_sha256(url: str, folder: Path) -> str | None:
     """Return the sha256 of the intact local copy, or None if there is none."""
     file = _local(url, folder)
     try:
-        recorded = str(files.read_json(Path(f"{file}.json"))["sha256"])
-        return recorded if file_sha256(file) == recorded else None
+        return file_sha256(file, expected=str(files.read_json(Path(f"{file}.json"))["sha256"]))
     except (FileNotFoundError, HeadToHeadError, LookupError, TypeError):
         return None
 
@@ -63,8 +58,8 @@ def _local(url: str, folder: Path) -> Path:
     return folder / f"{hashlib.sha256(url.encode()).hexdigest()[:12]}-{name}"
 
 
-def _download(url: str, file: Path) -> str:
-    """Download and test a file; return its sha256. A file that fails the test never enters the cache."""
+def _download(url: str, file: Path) -> None:
+    """Download and test a file. A file that fails the test never enters the cache."""
     log.info("downloading %s", url)
     part = file.with_name(f"part-{file.name}")
     try:
@@ -82,9 +77,7 @@ def _download(url: str, file: Path) -> str:
         raise HeadToHeadError(f"download of {url} failed: {reason}") from error
     finally:
         part.unlink(missing_ok=True)
-    found = file_sha256(file)
-    files.write_json(Path(f"{file}.json"), {"url": url, "sha256": found})
-    return found
+    files.write_json(Path(f"{file}.json"), {"url": url, "sha256": file_sha256(file)})
 
 
 def _blocks(url: str) -> Iterator[bytes]:
@@ -102,9 +95,7 @@ def _blocks(url: str) -> Iterator[bytes]:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise HeadToHeadError(f"{reason}; without a network, set data.file to a file of your own") from error
     if max(received, stated) > limit:
-        raise HeadToHeadError(
-            f"it has more than {limit / 1e6:,g} MB; if you trust the server, set {MAX_DATA_BYTES} to more bytes"
-        )
+        raise HeadToHeadError(f"it has more than {limit / 1e6:,g} MB; {RAISE_LIMIT}")
     if received < stated:
         raise HeadToHeadError(f"{received} of {stated} bytes were received; run the command again")
 

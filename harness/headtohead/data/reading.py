@@ -35,7 +35,7 @@ MAGIC = {
 TEXT_SUFFIXES = (".txt", ".tsv", ".csv")
 BLOCK_BYTES = 1 << 20
 
-_RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
+RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
 _DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -106,8 +106,7 @@ def unpack(path: Path) -> Iterator[bytes]:
                 unpacked += len(block)
                 if unpacked > limit:
                     raise HeadToHeadError(
-                        f"file '{path}' unpacks from {_megabytes(size)} to more than {_megabytes(limit)}; "
-                        f"{_RAISE_LIMIT}"
+                        f"file '{path}' unpacks from {_megabytes(size)} to more than {_megabytes(limit)}; {RAISE_LIMIT}"
                     )
                 yield block
         except _DAMAGE as error:
@@ -134,7 +133,7 @@ def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
         limit = limit or max_data_bytes()
         if status.st_size > limit:
             raise HeadToHeadError(
-                f"file '{path}' has {_megabytes(status.st_size)}, more than {_megabytes(limit)}; {_RAISE_LIMIT}"
+                f"file '{path}' has {_megabytes(status.st_size)}, more than {_megabytes(limit)}; {RAISE_LIMIT}"
             )
         return path.open("rb")
     except FileNotFoundError as error:
@@ -143,17 +142,23 @@ def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
         raise _unreadable(path, error) from error
 
 
-def file_sha256(path: Path) -> str:
+def file_sha256(path: Path, expected: str | None = None) -> str:
     """Return the sha256 of a file in hexadecimal digits.
 
     Raises:
-        HeadToHeadError: As `open_file`.
+        HeadToHeadError: As `open_file`, and if another sha256 is expected.
     """
     with open_file(path) as file:
         try:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(path, error) from error
+    if expected and found != expected.lower():
+        raise HeadToHeadError(
+            f"file '{path}' has sha256 {found}, expected {expected.lower()}; correct data.sha256, or replace the file "
+            "(a deleted download is repeated)"
+        )
+    return found
 
 
 def max_data_bytes() -> int:

@@ -11,7 +11,7 @@ import torch
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_plugins.positional import alibi
+from headtohead_plugins.positional import alibi, hard_alibi
 from headtohead_plugins.positional.t5_relative import find_buckets
 from made import case_table
 
@@ -30,6 +30,12 @@ def test_biases_fall_with_distance_in_both_directions():
     found = alibi.biases(positions, positions, 2)
     assert found.shape == (1, 1, 2, 4, 4)
     same(found[0, 0].double(), range(4), range(4), lambda head, i, j: -(2 ** -(4 + 4 * head)) * abs(i - j))
+
+
+def test_head_n_of_the_windows_of_hard_alibi_has_n_keys_on_each_side_and_other_heads_have_no_positions():
+    positions = torch.arange(5).unsqueeze(0)
+    found = hard_alibi.biases(positions, positions, heads=4, windows=3)[0, 0]
+    same(found, range(5), range(5), lambda head, i, j: -1e6 if head < 3 and abs(i - j) > head else 0.0)
 
 
 # -- rotary ------------------------------------------------------------------------------------------

@@ -63,6 +63,11 @@ WRONG = [
         "contrasts[0].against_lengths",
         "test/loss_unpadded has no score by source length",
     ),
+    (
+        declared("exclude:\n  - {when: {positional: rotary}, reason: it is late}\n"),
+        "contrasts[0].variant",
+        "rotary is excluded: it is late",
+    ),
     (declared("  - variant: {positional: rotary}\n"), "contrasts[1]", "the same two variants as contrasts[0]"),
 ]
 

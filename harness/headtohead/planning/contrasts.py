@@ -14,6 +14,7 @@ from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
+from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
 FindCondition = Callable[[Mapping[str, Any], SourceLocation], Callable[[Variant], bool]]
@@ -154,13 +155,18 @@ def _fixed_axes(factorial: Factorial, axis: Axis, labels: Labels, baseline: str)
 
 
 def declared_contrasts(
-    loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, condition: FindCondition
+    loaded: LoadedExperiment,
+    variants: Sequence[Variant],
+    excluded: Sequence[ExcludedRecord],
+    baseline: str,
+    condition: FindCondition,
 ) -> tuple[DeclaredContrast, ...]:
     """Return the contrasts that the file declares.
 
     Args:
         loaded: The experiment file.
         variants: Variants of the design that are not excluded.
+        excluded: The others, which a message names.
         baseline: Slug of the baseline.
         condition: Converts axis values to a predicate, as in ``exclude``.
 
@@ -169,6 +175,7 @@ def declared_contrasts(
             data, for a repeated contrast and for lengths without scores; with the location in the file.
     """
     base = next(variant for variant in variants if variant.slug == baseline)
+    others = "".join(f"; {variant.title} is excluded: {variant.reason}" for variant in excluded[:3])
     primary = reported_metrics(loaded, base.config).primary
     scores = "metric", "against_metric", "lengths", "against_lengths"
     contrasts: list[DeclaredContrast] = []
@@ -177,7 +184,7 @@ def declared_contrasts(
         for field in ("metric", "against_metric"):
             check_metric(getattr(declared, field), base.config, location.child(field), of_heads_too=True)
         variant, against = (
-            _select(getattr(declared, side), variants, base, condition, location.child(side))
+            _select(getattr(declared, side), variants, others, base, condition, location.child(side))
             for side in ("variant", "against")
         )
         contrast = DeclaredContrast(
@@ -209,6 +216,7 @@ def declared_contrasts(
 def _select(
     when: Mapping[str, Any] | None,
     variants: Sequence[Variant],
+    others: str,
     baseline: Variant,
     condition: FindCondition,
     location: SourceLocation,
@@ -225,7 +233,7 @@ def _select(
         titles = "; ".join(variant.title for variant in (matching or variants)[:6])
         count = f"{len(matching)} variants have" if matching else "no variant of the design has"
         written = ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
-        raise location.error(f"{count} {written}; expected one of: {titles}")
+        raise location.error(f"{count} {written}; expected one of: {titles}{others}")
     return matching[0]
 
 

@@ -210,7 +210,7 @@ class Axes:
             ),
             notes=incompatibilities.notes(),
             labels={slugs[key]: axes for key, axes in labels.items()},
-            declared=declared_contrasts(self.loaded, variants, found[0].slug, incompatibilities.condition),
+            declared=declared_contrasts(self.loaded, variants, excluded, found[0].slug, incompatibilities.condition),
         )
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:

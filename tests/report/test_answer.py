@@ -88,7 +88,7 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
 
 def test_the_intervals_of_a_single_contrast_have_their_level(analysed):
     analysis = analysed(primary="test/loss", axes={"positional": ["sinusoidal", "none"]})
-    assert answer(analysis) == "Worse in loss: positional none against sinusoidal."
+    assert answer(analysis) == "Worse in test loss (nats per token): positional none against sinusoidal."
     (row,) = differences(analysis)
     assert row["difference"].startswith("+0.40")
     assert row["direction"].startswith("worse\n95 %: 0.")

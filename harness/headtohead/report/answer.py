@@ -15,7 +15,7 @@ from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
 from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNDETECTED, WITHIN
-from headtohead.storage.metrics import counted, higher_is_better, readable, show
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, with_unit
 from headtohead.storage.states import RESULTS
 
 MAX_ROWS = 12
@@ -58,7 +58,7 @@ def answer(analysis: Analysis) -> str:
             dependence = dependence.partition(":")[0]
         name = contrast_name(analysis, contrast) + f" ({dependence})" * bool(dependence)
         groups.setdefault((word.capitalize(), size + expected), []).append(name)
-    unit = f" in {readable(contrasts[0].metric)}" * (len(metrics) == 1)
+    unit = f" in {with_unit(contrasts[0].metric)}" * (len(metrics) == 1)
     sentences = [
         f"{word}{unit * (number == 0)}{notes}: {_names(names)}."
         for number, ((word, notes), names) in enumerate(groups.items())

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.metric import HEAD_EFFECTS, HOST, LOSS, PERPLEXITY, UNPADDED, Metric, leaf
+from headtohead.schema.metric import HEAD_EFFECTS, HOST, LOSS, PERPLEXITY, TEACHER_FORCED, UNPADDED, Metric, leaf
 
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
-SPLITS = {"test": "", "valid": "validation "}
+SPLITS = {"test": "test ", "valid": "validation "}
 
 TASK = ("valid/", "test/", "heads/")
 """Beginnings of the names of metrics that a dataset can declare."""
@@ -123,7 +123,7 @@ def unpadded(metric: str) -> str:
 
 
 def readable(metric: str) -> str:
-    """Return the readable name of a metric, for example ``validation loss`` for ``valid/loss``."""
+    """Return the readable name of a metric, for example ``validation loss``; only the test has an ``exact match``."""
     split, _, name = metric.rpartition("/")
     known = find(metric)
     words = known.readable if known else name.replace("_", " ")
@@ -132,7 +132,15 @@ def readable(metric: str) -> str:
     if split.startswith("heads/"):
         _, role, effect = split.split("/")
         return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLES[role]}"
+    if split == "test" and known not in TEACHER_FORCED:
+        return words
     return f"{SPLITS.get(split, split + ' ' if split else '')}{words}"
+
+
+def with_unit(metric: str) -> str:
+    """Return the readable name of a metric and its unit, for example ``test loss (nats per token)``."""
+    known = find(metric)
+    return readable(metric) + (f" ({known.unit})" if known and known.unit else "")
 
 
 def decimals(metric: str) -> int:

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import is_loss, readable, stored
+from headtohead.storage.metrics import is_loss, readable, stored, with_unit
 from headtohead.storage.palette import Palette
 from headtohead.storage.states import DIVERGED
 
@@ -40,7 +40,7 @@ def curves_figure(analysis: Analysis) -> Figure | None:
                 axes.tick_params(axis="y", which="minor", labelsize=9)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         figure.supxlabel("step", fontsize=9)
-        figure.supylabel(readable(metric), fontsize=9)
+        figure.supylabel(with_unit(metric), fontsize=9)
     return figure
 
 

@@ -11,7 +11,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import readable, show, stored
+from headtohead.storage.metrics import show, stored, with_unit
 from headtohead.storage.palette import Palette
 
 MAX_ROWS = 48
@@ -21,7 +21,7 @@ MAX_ROWS = 48
 def forest_figure(analysis: Analysis) -> Figure | None:
     """Draw the main contrasts, or return None without any."""
     rows = forest_rows(analysis)
-    return difference_figure(rows, f"difference in {readable(analysis.metric)}, paired by seed") if rows else None
+    return difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed") if rows else None
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
@@ -71,7 +71,7 @@ def strip_figure(analysis: Analysis) -> Figure:
                 is_baseline=slug == baseline,
             )
         )
-    figure, (axes,) = row_figure(rows, readable(metric))
+    figure, (axes,) = row_figure(rows, with_unit(metric))
     summary = analysis.summaries[baseline]
     if math.isfinite(summary.mean) and baseline not in analysis.unranked:
         axes.axvline(summary.mean, color=style.MUTED, linewidth=0.9, zorder=1)

@@ -74,6 +74,16 @@ def study(tmp_path: Path, h2h_here: Command, monkeypatch: pytest.MonkeyPatch) ->
     return made
 
 
+def test_a_worker_refuses_data_that_are_not_those_of_the_plan(study: Study) -> None:
+    other = DATASET.replace("itertools\n", "itertools\nimport os\n", 1).replace(
+        "upper(), ", "upper() + f' {os.getpid()}', "
+    )
+    (study.folder / "more" / "letters.py").write_text(other)
+    done = study.run(file=Path("near.yaml"), code=2)
+    assert "the data of dataset 'letters' has changed since the run was planned" in error_line(done)
+    assert not list(study.experiment.glob("*/results.json"))
+
+
 @pytest.mark.slow
 def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> None:
     file = Path("near.yaml")  # relative, as are the recorded names of plugins

@@ -8,7 +8,7 @@ from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import ComputedDataset, Example, LabelledDataset, LengthOptions, SizeOptions, Task
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
-from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
+from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
 from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
@@ -45,6 +45,7 @@ __all__ = [
     "open_file",
     "prepare",
     "prepare_corpus",
+    "prepare_recorded",
     "read_corpus",
     "read_lines",
     "read_text",

@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,21 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     return data
 
 
+def prepare_recorded(config: DataConfig, cache: Path, recorded: str) -> PreparedData:
+    """Return the prepared data of a run; ``recorded`` is the data_hash of its record.
+
+    Raises:
+        HeadToHeadError: As ``prepare``, and if the data has changed since the run was planned.
+    """
+    data = prepare(config, cache)
+    if data.data_hash != recorded:
+        raise HeadToHeadError(
+            f"the data of dataset '{config.dataset}' has changed since the run was planned (data_hash {recorded[:8]}, "
+            f"now {data.data_hash[:8]}); restore its files, or run the experiment again with the new data"
+        )
+    return data
+
+
 def prepare_and_save(
     corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str
 ) -> None:
@@ -159,11 +175,12 @@ class _Preparation:
         else:
             sides = [self.text["source"]] * corpus.has_sources + [self.text["target"]] * corpus.targets_join
             self.labels = components(*sides, groups)
-        translations: dict[str, dict[str, None]] = {}
-        for source, target in zip(self.text["source"], self.text["target"], strict=True):
-            translations.setdefault(source, {})[target] = None
-        self.references = {source: list(targets) for source, targets in translations.items()}
-        """All distinct translations of each source sentence, in order of appearance."""
+        self.asked = list(zip(self.text["source"], self.labelled or repeat(()), strict=False))
+        """What each pair asks: its source, and the labelled words of a sequence."""
+        self.references: dict[tuple[str, tuple[int, ...]], dict[str, None]] = {}
+        """All distinct answers to what a pair asks, in order of appearance."""
+        for asked, target in zip(self.asked, self.text["target"], strict=True):
+            self.references.setdefault(asked, {})[target] = None
 
     def data(self) -> PreparedData:
         """Return the prepared data."""
@@ -280,9 +297,10 @@ class _Preparation:
             )
         arrays = {side: [np.array(ids[side][index], dtype=np.int32) for index in indices] for side in SIDES}
         text = {side: [self.text[side][rows[index]] for index in indices] for side in SIDES}
+        asked = [self.asked[rows[index]] for index in indices]
         references = [
-            (own, *(other for other in (self.references[source] if source and part != "train" else ()) if other != own))
-            for source, own in zip(text["source"], text["target"], strict=True)
+            (own, *(other for other in (self.references[key] if key[0] and part != "train" else ()) if other != own))
+            for key, own in zip(asked, text["target"], strict=True)
         ]
         of_targets = None
         if labels is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headtohead.config.entries import parsed_options
 from headtohead.config.project import runs_folder
-from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare
+from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare_recorded
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import CONFIG, WEIGHTS, read_exported
 from headtohead.model.decoding import Ends, translate_each
@@ -99,14 +99,7 @@ class LoadedRun:
         Raises:
             HeadToHeadError: If the data has changed since the training.
         """
-        data = prepare(config.data, cache_root())
-        recorded = record.data["data_hash"]
-        if recorded != data.data_hash:
-            raise HeadToHeadError(
-                f"the data of run '{run.path.name}' has changed (data_hash {recorded[:8]}, now {data.data_hash[:8]}); "
-                "restore the file it was trained on"
-            )
-        return data
+        return prepare_recorded(config.data, cache_root(), record.data["data_hash"])
 
     @property
     def decoding_limit(self) -> int:

@@ -20,7 +20,7 @@ import torch
 
 from headtohead import files
 from headtohead.config.entries import parsed_options
-from headtohead.data import prepare
+from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
@@ -137,7 +137,8 @@ class Worker:
         self.config = configs[members[0].variant]
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
-        self.data = prepare(self.config.data, Path(self.record.cache))
+        recorded = self.runs[0].record.data["data_hash"]
+        self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
         self.training = StackTraining(
             self.config,
             [member.seed for member in members],

@@ -80,7 +80,7 @@ def test_a_worker_refuses_data_that_are_not_those_of_the_plan(study: Study) -> N
     )
     (study.folder / "more" / "letters.py").write_text(other)
     done = study.run(file=Path("near.yaml"), code=2)
-    assert "the data of dataset 'letters' has changed since the run was planned" in error_line(done)
+    assert "the data of dataset 'letters' has changed since the run was planned" in done.stderr
     assert not list(study.experiment.glob("*/results.json"))
 
 

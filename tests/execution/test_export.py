@@ -90,9 +90,9 @@ def test_the_model_card_has_data_scores_limits_and_use(run: Path, model: Path) -
     assert metadata["datasets"] == ["toy-grammar"]
     (result,) = metadata["model-index"][0]["results"]
     scores = {metric["type"]: metric["value"] for metric in result["metrics"]}
-    assert (scores["exact_match"], scores["test loss"]) == (results[0]["test/exact_match"], results[0]["test/loss"])
+    assert (scores["exact_match"], scores["loss"]) == (results[0]["test/exact_match"], results[0]["test/loss"])
     mean = sum(metrics["test/loss"] for metrics in results) / 2
-    row = next(line for line in body.splitlines() if line.startswith("| loss |"))
+    row = next(line for line in body.splitlines() if line.startswith("| test loss |"))
     assert row.split("|")[2:4] == [f" {results[0]['test/loss']:.3f} ", f" {mean:.3f} "]
     assert json.loads((run / "run.json").read_text(encoding="utf-8"))["run_hash"] in body
 

@@ -122,7 +122,7 @@ def test_a_row_has_the_scores_on_own_and_on_common_data(tmp_path: Path, write: W
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
     assert "guessing among 117 words gives 4.76" in row
     assert re.search(r"\d+ of \d+ translations correct", row)
-    assert re.search(r"exact match 0\.\d+ \([^)]*\), token accuracy 0\.", row)
+    assert re.search(r"exact match 0\.\d+ \([^)]*\), test token accuracy 0\.", row)
     third = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
     assert "as written: exact match" in third
     assert "with positions by time: exact match" in third

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import resource
 import shutil
 from pathlib import Path
 
@@ -104,6 +105,18 @@ def test_an_export_has_no_absolute_paths(run: Path, tmp_path: Path) -> None:
     (study / run.name / "run.json").write_text(json.dumps(record), encoding="utf-8")
     headtohead.export(study / run.name, tmp_path / "model")
     assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text(encoding="utf-8")
+
+
+def test_an_export_that_cannot_be_written_keeps_the_earlier_model(run: Path, tmp_path: Path) -> None:
+    headtohead.export(run, tmp_path / "model")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(HeadToHeadError, match="cannot write"):
+            headtohead.export(run, tmp_path / "model", force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert headtohead.load(tmp_path / "model").translate(SENTENCES)
 
 
 def test_wrong_arguments_are_one_line(finished: Study) -> None:

@@ -102,13 +102,14 @@ def write_exported(
         texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     with files.writing(folder, "free space, or choose another folder"):
-        ownership.remove(folder, ownership.owned(folder))
         ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
         files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
         for name, text in texts.items():
             files.write_text(folder / name, text)
         hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}
         files.write_text(folder / MANIFEST, _json(ManifestRecord(files=hashes)))
+        # An earlier model stays until the new one is written, whose largest file is written first.
+        ownership.remove(folder, ownership.owned(folder) - {WEIGHTS, *texts, MANIFEST})
     return [folder / name for name in (WEIGHTS, *texts, MANIFEST)]
 
 

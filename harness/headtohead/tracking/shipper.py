@@ -85,7 +85,7 @@ class ShipperProcess:
         last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
         reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
         if self.process.poll() is None:
-            reason = "stopped early"
+            reason = "stopped early" if reason == "no message" else reason
             self.process.terminate()
             if not self._ended(STOPPING_SECONDS):
                 self.process.kill()

@@ -82,9 +82,8 @@ def test_the_cache_returns_the_labels(tmp_path):
 def test_answers_to_other_labelled_words_of_a_sequence_are_no_references():
     pairs = [Pair(f"a b {row} c", str(place), f"{row}{place}", None, (place,)) for row in range(40) for place in (0, 1)]
     config = DataConfig(dataset="invented", split="row", **{"normalise": "none"} | SETTINGS)
-    test = prepare_corpus(Corpus(pairs, "MIT", "invented", ("words", "places"), targets_join=False), config).splits[
-        "test"
-    ]
+    corpus = Corpus(pairs, "MIT", "invented", ("words", "places"), targets_join=False)
+    test = prepare_corpus(corpus, config).splits["test"]
     assert test.references == [(target,) for target in test.target_text]
 
 

@@ -1,7 +1,8 @@
 """Tiny trained studies."""
 
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,12 @@ def finished(study: Study, undisturbed: Study) -> Study:
     """A study whose runs are copies of those of the undisturbed study."""
     shutil.copytree(undisturbed.runs, study.runs, ignore=shutil.ignore_patterns(".reproduced"))
     return study
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Limit files of this process to 4 KiB; Python ignores the signal of the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

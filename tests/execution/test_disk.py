@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -89,15 +88,6 @@ def test_a_runs_folder_that_cannot_be_created_is_one_line(study: Study) -> None:
     (study.folder / "file").touch()
     for runs in ("file", "/proc/nowhere/runs"):
         assert study.run("--runs", runs, code=2).stderr.splitlines()[-1].startswith("h2h: ")
-
-
-@pytest.fixture
-def small_files() -> Iterator[None]:
-    """Limit files of this process to 4 KiB; Python ignores the signal of the limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.usefixtures("small_files")

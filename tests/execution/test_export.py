@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import resource
 import shutil
 from pathlib import Path
 
@@ -107,15 +106,13 @@ def test_an_export_has_no_absolute_paths(run: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "model" / "config.json").read_text(encoding="utf-8")
 
 
-def test_an_export_that_cannot_be_written_keeps_the_earlier_model(run: Path, tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_written_keeps_the_earlier_model(
+    run: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     headtohead.export(run, tmp_path / "model")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(HeadToHeadError, match="cannot write"):
-            headtohead.export(run, tmp_path / "model", force=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    request.getfixturevalue("small_files")
+    with pytest.raises(HeadToHeadError, match="cannot write"):
+        headtohead.export(run, tmp_path / "model", force=True)
     assert headtohead.load(tmp_path / "model").translate(SENTENCES)
 
 

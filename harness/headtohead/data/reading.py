@@ -155,8 +155,8 @@ def file_sha256(path: Path, expected: str | None = None) -> str:
             raise _unreadable(path, error) from error
     if expected and found != expected.lower():
         raise HeadToHeadError(
-            f"file '{path}' has sha256 {found}, expected {expected.lower()}; correct data.sha256, or replace the file "
-            "(a deleted download is repeated)"
+            f"file '{path}' has sha256 {found}, expected {expected.lower()}; correct data.sha256, or replace the file; "
+            "if it is a download, delete it and run the command again"
         )
     return found
 

@@ -108,7 +108,7 @@ def write_exported(
             files.write_text(folder / name, text)
         hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}
         files.write_text(folder / MANIFEST, _json(ManifestRecord(files=hashes)))
-        # An earlier model stays until the new one is written, whose largest file is written first.
+        # Old files are deleted last, and the largest file is written first: a full disk leaves the earlier model.
         ownership.remove(folder, ownership.owned(folder) - {WEIGHTS, *texts, MANIFEST})
     return [folder / name for name in (WEIGHTS, *texts, MANIFEST)]
 

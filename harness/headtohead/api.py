@@ -279,7 +279,10 @@ def run(
         complete = set(outcome.states) <= states.RESULTS
         if report and (complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
-            written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
+            from headtohead.report import writing
+
+            file = planned.loaded.path  # which may have changed since it was read
+            written = writing.write_report(planned.directory, session.reports, allow_partial=allow_partial, file=file)
             for line in written.lines:
                 log(line)
             log(f"report: {written.html}")

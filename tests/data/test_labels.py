@@ -38,9 +38,16 @@ def corpus_of(rows=40):
     return Corpus(pairs, "MIT", "invented", ("letters", "first letters"), targets_join=False)
 
 
-def prepared(**fields):
+def prepared(corpus=None, **fields):
     config = DataConfig(dataset="invented", split="row", **{"normalise": "none"} | SETTINGS | fields)
-    return prepare_corpus(corpus_of(), config)
+    return prepare_corpus(corpus or corpus_of(), config)
+
+
+def test_a_sequence_with_other_labelled_words_leaks():
+    rows = [Pair(f"a b {n}", "a", str(n), part, (2,)) for part in ("train", "valid") for n in range(9)]
+    rows += [Pair(f"a b {n}", "a", str(n), "test", (1,)) for n in range(9, 6, -1)]
+    data = prepared(Corpus(rows, "MIT", "invented", ("a", "b")))
+    assert data.record["leak"] == 2 / 3
 
 
 @pytest.mark.parametrize("boundaries", ["eos", "sos-eos"])

@@ -104,9 +104,12 @@ def test_references_include_pairs_beyond_the_limit(make_corpus: Callable) -> Non
 
 def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> None:
     rows = [(f"a{n // 4}", f"b{n}") for n in range(40)]
-    record = prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record
+    record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
+    in_train, in_test = (note for note in other_notes(record) if "of the validation examples are also in" in note)
+    assert in_train.endswith("train, so the validation loss measures memorisation")
+    assert in_test.endswith("test, so the validation loss selects checkpoints on test examples")
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
 

@@ -160,7 +160,7 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
                 answer(self)
             self.close_connection = True
 
-        do_POST = do_GET
+        do_POST = do_PUT = do_GET
 
         def log_message(self, *arguments: object) -> None:
             """Log nothing."""
@@ -170,9 +170,11 @@ def serving(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
         listening.handle_error = lambda request, address: None  # type: ignore[method-assign]
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listening.server_port}"
+        finally:
+            listening.shutdown()
+            thread.join()
 
 
 def moved(model: Any, scale: float = 0.3) -> Any:

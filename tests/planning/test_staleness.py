@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from headtohead.api import plan
 from headtohead.plugins.registry import load_registry
-from headtohead.plugins.sources import module_file, source_file, source_name
+from headtohead.plugins.sources import module_file, source_file, source_name, source_sha256
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.staleness import stale_changes
 from made.fake_study import Study, edit, write_study
@@ -80,6 +81,46 @@ def test_a_changed_plugin_file_is_named(study: Any, tmp_path: Path, absolute: bo
     assert stale_changes(experiment) == ()
     file.write_bytes(b"new")
     assert stale_changes(experiment) == ("positional 'near' has changed",)
+
+
+IMPORTS = {
+    "import near_layers": "near_layers.py",
+    "from . import near_layers": "near_layers.py",
+    "from .near_layers import scale": "near_layers.py",
+    "def late():\n    from near_parts.near_layers import scale": "near_parts/near_layers.py",
+    "import near_layers, os\nimport torch, pluggy": "near_layers.py",
+}
+
+
+@pytest.mark.parametrize("line", IMPORTS)
+def test_a_changed_module_that_a_plugin_imports_is_named(study: Any, tmp_path: Path, line: str) -> None:
+    file, helper = tmp_path / "near.py", tmp_path / IMPORTS[line]
+    file.write_text(line)
+    helper.parent.mkdir(exist_ok=True)
+    helper.write_text("from deeper import scale")
+    (tmp_path / "deeper.py").write_text("scale = 1")
+    (helper.parent / "deeper.py").write_text("scale = 1")
+    experiment = study(plugin("./near.py", b"") | {"source_sha256": source_sha256(file)})
+    assert stale_changes(experiment) == ()
+    (helper.parent / "deeper.py").write_text("scale = 2")
+    assert stale_changes(experiment) == ("positional 'near' has changed",)
+
+
+def test_a_changed_data_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").touch()
+    Path("mine.tsv").write_text("".join(f"a b {n}\tc {n}\n" for n in range(30)))
+    Path("study.yaml").write_text(
+        "question: Does it matter?\nbase: {train.steps: 4, data: {dataset: pairs, file: mine.tsv, valid: 3, test: 3}}\n"
+    )
+    record = plan("study.yaml").record()
+    write_study(tmp_path / "runs", Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
+    folder = next((tmp_path / "runs").iterdir())
+    edit(folder, data_files=record.data_files)
+    experiment = ExperimentDirectory.read(folder)
+    assert stale_changes(experiment) == ()
+    Path("mine.tsv").write_text("a\tb\n" * 30)
+    assert stale_changes(experiment) == ("data file 'mine.tsv' has changed",)
 
 
 def test_a_changed_installed_module_is_named(study: Any) -> None:

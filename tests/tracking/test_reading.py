@@ -10,7 +10,9 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from headtohead.tracking.shipper import follow
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.store import DeniedError, open_store
 from made import free_port
+from made import serving as answering
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary"]}
@@ -43,9 +46,28 @@ def test_a_study_is_shipped_to_a_server(make_experiment: MakeExperiment, tmp_pat
     folder = make_experiment(axes=AXES)
     # As on a remote server, artifacts are uploaded to the server instead of written directly.
     options = ("--default-artifact-root", "mlflow-artifacts:/", "--artifacts-destination", str(tmp_path / "artifacts"))
-    with server(store_uri, port, *options):
-        assert ship(folder, address).shipped == 1
-        assert ship(folder, address).unchanged == 1
+    created: list[str] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        """Answer as the server, except that the first answers to requests for a new run are lost."""
+        body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as behind:
+            behind.request(request.command, request.path, body, dict(request.headers))
+            reply = behind.getresponse()
+            content = reply.read()
+        if request.path.endswith("/runs/create"):
+            created.append(request.path)
+            if len(created) <= 2:
+                return
+        request.send_response(reply.status)
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)
+
+    with server(store_uri, port, *options), answering(answer) as proxy:
+        assert follow(Shipper(folder, uri=proxy), ENDED)
+        assert len(created) == 2  # the study's own run and the training run
+        assert ship(folder, proxy).unchanged == 1
         client = MlflowClient(address)
         experiment = client.get_experiment_by_name("quickstart")
         assert experiment.artifact_location.startswith("mlflow-artifacts:")

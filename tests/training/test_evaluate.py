@@ -1,15 +1,20 @@
 """Evaluation against loops, torch and direct calls of sacreBLEU."""
 
+import math
+
 import pytest
 import torch
 
 from headtohead.data.vocabulary import EOS, PAD
+from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import peak_flops
 from headtohead.model.transformer import Transformer
+from headtohead.schema.metric import Metric
 from headtohead.schema.run_config import EvaluateConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
     TeacherForced,
+    Translations,
     collect,
     distinct_sources,
     teacher_forced,
@@ -75,6 +80,13 @@ def test_translations_are_matched_with_their_rows(data, split):
         assert not {PAD, EOS} & set(written[row])
 
 
+@pytest.mark.parametrize("counts", [[[1.0], [math.nan]], [[1.0]], [1.0, 1.0]])
+def test_a_metric_must_count_every_output(counts):
+    metric = Metric("own", per_example=lambda outputs, references: counts)
+    with pytest.raises(HeadToHeadError, match=r"per_example of metric 'own' .* return a row of finite counts"):
+        Translations(("a", "b"), (("a",), ("b",)), ("a", "c")).counts([metric])
+
+
 def test_distinct_sources_are_taken_once_in_order(data):
     raw = data.splits["train"]
     rows = distinct_sources(raw, None)
@@ -82,7 +94,10 @@ def test_distinct_sources_are_taken_once_in_order(data):
     assert len(set(texts)) == len(texts)
     assert set(texts) == set(raw.source_text)
     assert rows == sorted(rows)
-    assert distinct_sources(raw, 3) == rows[:3]
+    some = distinct_sources(raw, 3)
+    assert some == distinct_sources(raw, 3) != rows[:3], "the first rows of a sorted file are its shortest"
+    assert len({*some} & {*rows}) == 3
+    assert distinct_sources(raw, len(rows) + 1) == rows
 
 
 def test_length_buckets_are_intervals_between_adjacent_bounds():

@@ -35,7 +35,7 @@ from headtohead.schema.run_config import (
     PerSide,
     RunConfig,
 )
-from headtohead.schema.sections import FilePath
+from headtohead.schema.sections import is_path
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -331,11 +331,11 @@ class ConfigBuilder:
         model: type[BaseModel] | None = DataConfig
         if is_dataset_option(path):
             model = self.registry.dataset(self.dataset).Options
-        markers: list[Any] = []
+        info = None
         for part in path[2:] if is_dataset_option(path) else path[1:]:
             info = model.model_fields.get(part) if model else None
-            model, markers = (section_of(info.annotation), info.metadata) if info else (None, [])
-        return any(isinstance(marker, FilePath) for marker in markers)
+            model = section_of(info.annotation) if info else None
+        return info is not None and is_path(info)
 
 
 def assignment_order(key: str) -> tuple[int, bool]:

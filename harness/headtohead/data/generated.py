@@ -207,8 +207,13 @@ class ComputedDataset(Dataset):
         return generate_corpus(cls.task(options, split), options, split)
 
     @classmethod
-    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
-        """Return a hash of the generator; the options and the source of the entry are part of the cache's name."""
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
+        """Return a hash of the generator; None for a task of another package, which may read files or other modules.
+
+        The options and the source of the entry are part of the cache's name.
+        """
+        if not cls.__module__.startswith("headtohead_plugins."):
+            return None
         return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -318,9 +318,8 @@ class _Preparation:
         """Write the ``data`` block of run records."""
         config, corpus, splits = self.config, self.corpus, data.splits
         train, test = splits["train"], splits["test"]
-        # Without differences between the sources, the targets decide.
-        side = "target_text" if len({*train.source_text, *test.source_text}) == 1 else "source_text"
-        leaked = leak(getattr(train, side), getattr(test, side))
+        texts = self._inputs(splits, parts)
+        leaked = leak(texts["train"], texts["test"])
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -345,11 +344,26 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=self._notes(parts),
+            notes=[*self._notes(parts), *self._leaks_of_valid(texts)],
         )
         if self.labelled:
             counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
             data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}
+
+    def _inputs(self, splits: Mapping[str, Split], parts: Mapping[str, Labels]) -> dict[str, list[str]]:
+        """Return the sources of each part, sequences without their labels; the targets where no source differs."""
+        if self.labelled:
+            return {part: [self.text["source"][row] for row in rows.tolist()] for part, rows in parts.items()}
+        sources = {part: split.source_text for part, split in splits.items()}
+        if len(set().union(*sources.values())) > 1:
+            return sources
+        return {part: split.target_text for part, split in splits.items()}
+
+    def _leaks_of_valid(self, texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """Yield a note for validation examples that are also in train or test, if these are separate parts."""
+        for part, effect in (("train", "measures memorisation"), ("test", "selects checkpoints on test examples")):
+            if self.config.split != NOTHING_HELD_OUT and (leaked := leak(texts[part], texts["valid"])):
+                yield f"{leaked:.1%} of the validation examples are also in {part}, so the validation loss {effect}"
 
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config

@@ -18,6 +18,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import versions
 from headtohead.data import PreparedData
+from headtohead.data.reading import file_sha256
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.design import Design
@@ -325,9 +326,16 @@ class Plan:
             probes=self.probes,
             notes=self.notes,
             data=self.data.record,
+            data_files=self._data_files(),
             runs=self.runs,
             versions=versions(self.loaded.path),
         )
+
+    def _data_files(self) -> dict[str, str]:
+        """Return the sha256 of each data file of the variants."""
+        names = sorted({name for variant in self.variants for name in variant.config.data.files})
+        files = [path for name in names if (path := Path(name).expanduser()).is_file()]
+        return {in_project(path, self.runs_root): file_sha256(path) for path in files}
 
     def _compared_entries(self) -> tuple[EntryRecord, ...]:
         """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""

@@ -29,7 +29,7 @@ import pluggy
 
 from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
-from headtohead.plugins.sources import MODULE
+from headtohead.plugins.sources import MODULE, source_sha256
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
 
@@ -359,10 +359,10 @@ def require_override(registered: Registered) -> None:
 
 
 def source_hash(entry: type) -> str:
-    """Return the sha256 of the file or notebook cell that defines ``entry``, else of its name."""
+    """Return the `source_sha256` of the file that defines ``entry``, else a hash of its notebook cell or its name."""
     path = getattr(sys.modules.get(entry.__module__), "__file__", None)
     if path and Path(path).is_file():
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return source_sha256(Path(path))
     name = f"{entry.__module__}.{entry.__qualname__}"
     return hashlib.sha256(f"{name}\n{_cell(entry)}".encode()).hexdigest()
 

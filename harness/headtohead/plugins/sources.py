@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib.util
 import re
+import site
 import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from headtohead import files
+
+OWN = ("headtohead", "headtohead_plugins", "headtohead_notebooks")
+"""The packages of headtohead."""
 
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -33,6 +43,71 @@ def source_file(name: str, project: Path) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
+def source_sha256(file: Path) -> str:
+    """Return the sha256 of a plugin file and of the modules of its project that it imports, also inside functions.
+
+    A module belongs to the project if it is in the package of the file or not installed. The modules of headtohead
+    count by its version. A file that imports no module of its project has the sha256 of its content.
+    """
+    file = file.resolve()
+    package = _package(file)
+    if package is not None and package.name in OWN:
+        return files.sha256(file)
+    found: dict[Path, str] = {}
+    waiting = [file]
+    while waiting:
+        if (path := waiting.pop()) not in found:
+            content = path.read_bytes()
+            found[path] = hashlib.sha256(content).hexdigest()
+            others = [other.resolve() for name in _imports(content) if (other := _imported(name, path))]
+            waiting += [other for other in others if not _is_installed(other) or package in other.parents]
+    first, *rest = found.values()
+    return hashlib.sha256(" ".join([first, *sorted(rest)]).encode()).hexdigest() if rest else first
+
+
+def _package(file: Path) -> Path | None:
+    """Return the folder of the top-level package of a file, if it has one."""
+    packages = [folder for folder in file.parents if (folder / "__init__.py").is_file()]
+    return packages[-1] if packages else None
+
+
+def _is_installed(file: Path) -> bool:
+    """Return whether a file is in a folder of installed packages or of the standard library."""
+    folders = {*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()}
+    return any(file.is_relative_to(Path(folder).resolve()) for folder in folders)
+
+
+def _imported(name: str, file: Path) -> Path | None:
+    """Return the file of a module that a file imports, or None if it is headtohead's or there is none."""
+    own = name.lstrip(".")
+    if level := len(name) - len(own):
+        return _module_in(file.parents[level - 1], own.split("."))
+    if own.partition(".")[0] in OWN:
+        return None
+    return _module_in(file.parent, own.split(".")) or module_file(own)
+
+
+def _module_in(folder: Path, parts: Sequence[str]) -> Path | None:
+    """Return the file of a module of a folder, or None if there is none."""
+    paths = Path(folder, *parts[:-1], f"{parts[-1]}.py"), Path(folder, *parts, "__init__.py")
+    return next(filter(Path.is_file, paths), None)
+
+
+def _imports(content: bytes) -> Iterator[str]:
+    """Yield the names of the modules that a file imports; those of relative imports begin with a dot."""
+    try:
+        nodes = [*ast.walk(ast.parse(content))]
+    except (SyntaxError, ValueError):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield module
+            yield from (f"{module}{'.' if node.module else ''}{alias.name}" for alias in node.names)
+
+
 def module_file(name: str) -> Path | None:
     """Return the file of a module without importing it or its packages; None if it is not installed."""
     package, *parts = name.split(".")
@@ -42,9 +117,5 @@ def module_file(name: str) -> Path | None:
         return None
     if spec is None or not parts:
         return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
-    *folders, module = parts
-    for location in spec.submodule_search_locations or ():
-        for path in (Path(location, *folders, f"{module}.py"), Path(location, *parts, "__init__.py")):
-            if path.is_file():
-                return path
-    return None
+    found = (_module_in(Path(location), parts) for location in spec.submodule_search_locations or ())
+    return next(filter(None, found), None)

@@ -16,7 +16,7 @@ from headtohead.analysis.contrasts import sides
 from headtohead.analysis.study import Analysis
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import replace, write_text, writing
+from headtohead.files import remove_leftovers, replace, write_text, writing
 from headtohead.ownership import claim, owned, remove
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
@@ -124,6 +124,7 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
         files |= {f"figures/{name}.{form}": style.to_bytes(figure, form, name) for name, figure in figures.items()}
     sections = report_sections(report, svgs)
     with writing(folder, "choose another folder with --reports"):
+        remove_leftovers(folder)
         remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
         claim(folder, files)
         (folder / "figures").mkdir(exist_ok=True)

@@ -25,6 +25,7 @@ from headtohead.schema.sections import (
     ParsedOptions,
     RecordedOptions,
     VariesInStack,
+    is_path,
 )
 
 NOTHING_HELD_OUT = "nothing-held-out"
@@ -153,6 +154,17 @@ class DataConfig(ConfigSection):
         "digits kept, punctuation to spaces; ascii-fold: as notebook 3, á é í ó ú folded and "
         "everything outside a-z to a space; default: the dataset's",
     )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths of all files that hold the data, and of a tokenizer file."""
+        paths = [
+            getattr(section, name) or ()
+            for section in (self.options, self.vocabulary)
+            for name, field in type(section).model_fields.items()
+            if is_path(field)
+        ]
+        return tuple(path for value in paths for path in ([value] if isinstance(value, str) else value))
 
 
 class ModelConfig(OmittingSection):
@@ -402,7 +414,7 @@ class EvaluateConfig(ConfigSection):
         (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without <eos>"
     )
     test_limit: int | None = Field(
-        None, ge=1, le=10**9, description="number of test sentences to translate; default: all"
+        None, ge=1, le=10**9, description="number of test sentences to translate, chosen at random; default: all"
     )
     unpadded: bool = Field(True, description="compute the scores a second time without padding (batches of one)")
     decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(

@@ -14,6 +14,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     model_serializer,
 )
+from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class FilePath(NotHashed):
     In an experiment file the path is relative to that file, on the command line to the working
     directory. Results depend on the content of the files, not on their paths.
     """
+
+
+def is_path(field: FieldInfo) -> bool:
+    """Return whether a field holds one or more paths."""
+    return any(isinstance(marker, FilePath) for marker in field.metadata)
 
 
 class ConfigSection(BaseModel):

@@ -27,6 +27,7 @@ from headtohead.storage.record import (
     Number,
     Record,
     Seed,
+    Sha256,
     Sides,
     Versions,
     read_record,
@@ -291,6 +292,7 @@ class ExperimentRecord(Record):
     probes: tuple[ProbeSentence, ...]
     notes: tuple[str, ...]
     data: DataRecord
+    data_files: Mapping[str, Sha256] = {}
     runs: Annotated[tuple[PlannedRunRecord, ...], Field(min_length=1)]
     versions: Versions
 
@@ -340,7 +342,7 @@ class ExperimentDirectory:
 
 
 class ReferenceScores(Record):
-    """Scores of translations that need no training, on the first ``test_limit`` sentences of the test data."""
+    """Scores of translations that need no training, on the test sentences that runs with this ``test_limit`` translate."""
 
     data_hash: str
     test_limit: Count | None

@@ -1,4 +1,4 @@
-"""Changes since the runs of an experiment were trained: fields of its file, and sources of its plugins."""
+"""Changes since the runs of an experiment were trained: fields of its file, data files, and sources of its plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headtohead import files
 from headtohead.config.source_location import shown
 from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.sources import source_file
+from headtohead.plugins.sources import source_file, source_sha256
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import observe
@@ -37,10 +37,15 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
         for plugin in _plugins(experiment)
         if plugin.source is not None
         and (path := source_file(plugin.source, project)) is not None
-        and files.sha256(path) != plugin.source_sha256
+        and source_sha256(path) != plugin.source_sha256
     }
     fields = _changed_fields(experiment.record.text, file or project / (experiment.record.file or ""))
-    return (*fields, *sorted(plugins))
+    data = [
+        f"data file '{name}' has changed"
+        for name, sha256 in experiment.record.data_files.items()
+        if (path := project / name).is_file() and files.sha256(path) != sha256
+    ]
+    return (*fields, *data, *sorted(plugins))
 
 
 def _changed_fields(recorded: str, file: Path) -> Iterator[str]:

@@ -61,7 +61,7 @@ class MlflowLogger(Logger):
             tags = {RUN_HASH_TAG: self.run.run_hash, "mlflow.parentRunId": self.to.parent}
             tags["mlflow.user"] = run_page.user()
             start = milliseconds(self.directory.status.started or self.directory.record.created)
-            self.mlflow_run = client.create_run(self.to.experiment_id, start_time=start, run_name=name, tags=tags)
+            self.mlflow_run = self.to.store.create_run(self.to.experiment_id, start, name, tags)
             self.run_id = self.to.run_ids[self.run.run_hash] = self.mlflow_run.info.run_id
         if self.mlflow_run.info.status != "RUNNING":
             client.update_run(self.run_id, "RUNNING", name)

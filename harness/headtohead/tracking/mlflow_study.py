@@ -116,7 +116,7 @@ class MlflowStudy(StudyLogger):
             tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": run_page.user()}
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
-            known = [store.client.create_run(index, start_time=started, run_name=self.study.name, tags=tags)]
+            known = [store.create_run(index, started, self.study.name, tags)]
         self.to, to.parent = to, known[0].info.run_id
         self.sent = dict(known[0].data.metrics)
         experiment_tags = {

@@ -14,7 +14,7 @@ import re
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     # With MLflow's defaults, a call blocks for four minutes if the server is down.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    RETRIES: "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -97,6 +98,15 @@ class Store:
             token = page.token
             if not token:
                 return
+
+    def create_run(self, experiment_id: str, start_time: int | None, name: str, tags: Mapping[str, str]) -> Run:
+        """Create a run with a single request: a server may have handled a request whose answer is lost or late."""
+        before = os.environ[RETRIES]
+        os.environ[RETRIES] = "0"
+        try:
+            return self.client.create_run(experiment_id, start_time, dict(tags), name)
+        finally:
+            os.environ[RETRIES] = before
 
     def analyze(self) -> None:
         """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""

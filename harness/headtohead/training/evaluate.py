@@ -12,7 +12,8 @@ from torch import Tensor
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.data.metrics import Counts, References
-from headtohead.errors import UndefinedError
+from headtohead.data.splits import shuffled
+from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
 from headtohead.model.decoding import Ends, translate
@@ -222,12 +223,23 @@ class Translations:
         return [own in references for own, references in zip(self.hypotheses, self.references, strict=True)]
 
     def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
-        """Return the counts ``[sentence, count]`` of the metrics that are computed from translations."""
-        return {
+        """Return the counts ``[sentence, count]`` of the metrics that are computed from translations.
+
+        Raises:
+            HeadToHeadError: If a metric of a dataset returns other counts.
+        """
+        counts = {
             metric.name: np.asarray(metric.per_example(self.hypotheses, self.references))
             for metric in metrics
             if metric.per_example
         }
+        for name, found in counts.items():
+            if found.ndim != 2 or len(found) != len(self.hypotheses) or not np.isfinite(found).all():
+                raise HeadToHeadError(
+                    f"per_example of metric '{name}' returned counts of shape {found.shape}, or NaN, for "
+                    f"{len(self.hypotheses)} outputs; return a row of finite counts for each output"
+                )
+        return counts
 
     def scores(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """Return the scores of all sentences."""
@@ -242,11 +254,15 @@ def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> 
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:
-    """Return the first row of each distinct source, or every row without a source, in order, at most ``limit`` rows."""
+    """Return the first row of each distinct source, or every row without a source, in order.
+
+    With a ``limit``, return a random sample of them, always the same: the first rows of a sorted file are its shortest.
+    """
     first: dict[str | int, int] = {}
     for row, text in enumerate(split.source_text):
         first.setdefault(text or row, row)
-    return list(first.values())[:limit]
+    rows = list(first.values())
+    return rows if limit is None else [rows[index] for index in sorted(shuffled(len(rows), 0)[:limit])]
 
 
 def collect(data: PreparedData, split: Split, rows: Sequence[int], translations: dict[int, list[int]]) -> Translations:

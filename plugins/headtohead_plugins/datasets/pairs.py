@@ -194,8 +194,9 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     if wrong and not options.skip_malformed:
         raise HeadToHeadError(
             f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
-            f"{form}; wrong lines: {len(wrong)} of {len(pairs) + len(wrong)}; correct the file, data.format or "
-            "data.columns, or set data.skip_malformed: true"
+            f"{form}{', or has more fields than line 1' if form == 'csv' else ''}; wrong lines: {len(wrong)} of "
+            f"{len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set data.skip_malformed: "
+            "true"
         )
     if wrong:
         notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {wrong[0]}")
@@ -220,8 +221,10 @@ def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:
         csv.field_size_limit(sys.maxsize)
         reader = csv.reader((f"{line}\n" for line in lines), strict=True)
         try:
+            width = 0
             for row in reader:
-                yield reader.line_num, row or [""]
+                width = width or len(row)
+                yield reader.line_num, (row or [""]) if len(row) <= width else None  # a comma without quotes
         except csv.Error as error:
             raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
         return

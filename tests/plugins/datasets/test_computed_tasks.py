@@ -217,3 +217,9 @@ def test_impossible_options_are_refused_in_one_line(
     name: str, split: str, options: dict[str, Any], message: str, read: Read
 ) -> None:
     assert message in refused(read, name, split, **options)
+
+
+def test_a_task_of_another_package_is_generated_again_because_it_may_read_files(tmp_path):
+    own = type("Own", (current().dataset("copy"),), {"__module__": "mine"})
+    keys = [dataset.cache_key(own.Options(), "iid", tmp_path) for dataset in (own, current().dataset("copy"))]
+    assert [key is None for key in keys] == [True, False]

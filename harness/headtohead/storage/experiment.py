@@ -342,7 +342,7 @@ class ExperimentDirectory:
 
 
 class ReferenceScores(Record):
-    """Scores of translations that need no training, on the test sentences that runs with this ``test_limit`` translate."""
+    """Scores of translations that need no training, on the sentences that runs with this ``test_limit`` translate."""
 
     data_hash: str
     test_limit: Count | None

@@ -1,11 +1,8 @@
 """Correctness and speed of training on a GPU, in three parts of at most ten minutes each.
 
-    python benchmarks/gpu.py --dry
     python benchmarks/gpu.py --part 1
     python benchmarks/gpu.py --part 2 --out gpu.md
     python benchmarks/gpu.py --part 3
-
-``--dry`` prints the operations and bytes of a training step, without a GPU (budget.py).
 
 1. Correctness: dropout, attention without keys, steps and translations on the GPU against the CPU in float64, for
    several shapes, unlike members, backends and precisions. A fallback to eager is a failure; the exit code is 1.
@@ -29,7 +26,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import budget
 import torch
 from plain import Size
 from stacks import SIZES, machine, stack_training, step_of, synchronise
@@ -84,13 +80,10 @@ STACKS: dict[str, list[dict[str, Any]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dry", action="store_true", help="count the operations of a step; needs no GPU")
     parser.add_argument("--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, help="file of the result")
     options = parser.parse_args()
-    if options.dry:
-        return written(budget.table(), options.out)
     device = torch.device(options.device)
     if device.type == "cuda":
         if not torch.cuda.is_available():

@@ -1,0 +1,132 @@
+"""Recompute every figure of ``docs/judged/records.md`` from clones of the two repositories, with other code.
+
+    python benchmarks/recompute_records.py docs/judged/records.md PARAMETER_GOLF MODDED_NANOGPT
+
+Nothing of headtohead and of `records.py` is imported. Exit code 1 if a figure differs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from recompute import stepwise
+from scipy import stats
+
+
+def golf_scores(clone: Path) -> list[tuple[str, list[float], int]]:
+    """Return the published score, the stored scores and 0 for every record of parameter-golf."""
+    stored = []
+    for file in (clone / "records" / "track_10min_16mb").glob("*/submission*.json"):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        seeds = record.get("seed_results", record.get("seeds"))
+        if isinstance(seeds, dict):
+            stored.append([run["val_bpb"] for run in seeds.values()])
+        elif "val_bpb" in record:
+            stored.append(record.get("seed_scores", [record["val_bpb"]]))
+    table = (clone / "README.md").read_text(encoding="utf-8").split("## Leaderboard")[1].split("#### Unlimited")[0]
+    cells = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("|")][2:]
+    chain: list[tuple[str, list[float], int]] = []
+    for _, score in sorted((row[5], -float(row[2])) for row in cells):
+        if not chain or -score < float(chain[-1][0]):
+            gap = [abs(np.mean(scores) + score) for scores in stored]
+            chain.append((str(-score), stored[int(np.argmin(gap))] if min(gap) < 0.0003 else [], 0))
+    return chain
+
+
+def track_scores(clone: Path) -> list[tuple[str, list[float], int]]:
+    """Return the published loss, the stored losses and the steps of every record of track 3 of modded-nanogpt."""
+    folder, chain = clone / "records" / "track_3_optimization", []
+    for line in (folder / "README.md").read_text(encoding="utf-8").splitlines():
+        cells = line.split(" | ")
+        if len(cells) > 1 and cells[1].endswith("(!)"):
+            steps, published = cells[1][:-3], cells[2].split()[0]
+            log = folder / line.split("[log](")[1].split(")")[0]
+            files = [log] if log.parent.name == "results" else log.parent.rglob("*.txt")
+            lines = {found for file in files for found in file.read_text(encoding="utf-8").splitlines()
+                     if found.startswith(f"step:{steps}/") and " val_loss:" in found}  # fmt: skip
+            runs = pd.DataFrame([dict(part.split(":", 1) for part in found.split()) for found in lines])
+            losses = [runs[name].astype(float) for name in runs if name.startswith("val")]
+            best = min(losses, key=lambda column: abs(column.mean() - float(published)))
+            chain.append((published, list(best), int(steps)))
+    return chain
+
+
+def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a name, the printed and the recomputed value of every cell of the two tables."""
+    parts = page.read_text(encoding="utf-8").replace("−", "-").split("<!-- end -->")
+    for part, chain in zip(parts, (golf_scores(clones[0]), track_scores(clones[1])), strict=False):
+        table = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+        rows = [dict(zip(table[0], line, strict=True)) for line in table[2:]]
+        several = [scores for _, scores, _ in chain if len(scores) > 1]
+        left = sum(map(len, several)) - len(several)
+        sd = math.sqrt(sum(((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several) / left)
+        printed = re.findall(r"\d[.\d]*\d|\d", part.split("Of ")[-1].split("| record")[0].replace("5 %", ""))
+        tests, met = [], 0
+        for (old, before, long), (new, now, short), row in zip(chain, chain[1:], rows, strict=False):
+            price = 0.0045 * (long - short) / 100
+            claimed = float(new) - float(old) - price
+            values: dict[str, Any] = {"published difference": claimed}
+            values["stored seeds"] = ", ".join(str(len(side)) if side else "–" for side in (before, now))
+            values["seeds needed"] = "–"
+            if claimed < 0:
+                for n in range(2, 1001):
+                    noncentrality, critical = -claimed / sd * math.sqrt(n / 2), stats.t.isf(0.025, 2 * n - 2)
+                    ends = [stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)]
+                    if np.nansum(ends) >= 0.8:
+                        values["seeds needed"] = str(n)
+                        break
+            if short:
+                scale = math.sqrt(1 / len(before) + 1 / len(now))
+                value = (np.mean(before) + price - np.mean(now)) / scale
+                values["rule of track 3"] = f"{value:.4f}, {'met' if value >= 0.004 else 'not met'}"
+            if len(before) > 1 and len(now) > 1:
+                found = stats.ttest_ind(now, np.array(before) + price, equal_var=False)
+                ends = found.confidence_interval(0.95)
+                values["difference of the seeds"] = np.mean(now) - np.mean(before) - price
+                values["95 % interval"] = f"{ends.low:+.5f} to {ends.high:+.5f}"
+                error = sd * math.sqrt(1 / len(before) + 1 / len(now))
+                same = 2 * stats.t.sf(abs(values["difference of the seeds"]) / error, left)
+                tests.append((row, values, found.pvalue, same))
+            yield from ((f"{row['record']}: {name}", row[name], value) for name, value in values.items())
+            met += values.get("rule of track 3", "").endswith(", met")
+        names = ("Holm p", "Holm p, one deviation")
+        adjusted = [stepwise([test[index] for test in tests]) for index in (2, 3)]
+        improved = [values["difference of the seeds"] < 0 for _, values, *_ in tests]
+        holm_counts = [sum(np.array(improved) & (np.array(part)[:, 0] <= 0.05)) for part in adjusted]
+        counts = [
+            len(chain) - 1,
+            len(tests),
+            *holm_counts,
+            sum(b and test[2] <= 0.05 for b, test in zip(improved, tests, strict=True)),
+        ]
+        counts += [met, len(rows)] if chain[0][2] else []
+        yield "numbers of the summary", printed, [*map(str, counts), f"{sd:.2g}"]
+        for (row, values, p, _), *holms in zip(tests, *adjusted, strict=True):
+            is_better = holms[0][0] <= 0.05 and values["difference of the seeds"] < 0
+            yield f"{row['record']}: p", row["p"], f"{p:.2g}"
+            yield f"{row['record']}: supported", row["supported"], "**yes**" if is_better else "no"
+            for name, (holm_p, _) in zip(names, holms, strict=True):
+                yield f"{row['record']}: {name}", row[name], f"{holm_p:.2g}"
+
+
+def main(page: str, *clones: str) -> int:
+    """Print the number of recomputed cells of the page, and every difference."""
+    cells = list(recomputed_records(Path(page), [*map(Path, clones)]))
+    shown = [(name, printed, f"{value:+.5f}" if isinstance(value, float) else value) for name, printed, value in cells]
+    different = [cell for cell in shown if cell[1] != cell[2]]
+    print(f"{page}: {len(shown)} values recomputed, {len(different)} different")
+    for name, printed, value in different:
+        print(f"  {name}: printed {printed}, recomputed {value}")
+    return int(bool(different))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,8 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(
     assert len(loads) == 2
     assert first.data_hash == second.data_hash
     assert len(list((tmp_path / "prepared").glob("[!.]*"))) == 1
+    monkeypatch.setattr(dataset, "load", lambda *arguments: replace(load(*arguments), licence="CC0"))
+    assert prepare(config, tmp_path).record["licence"] == "CC0", "the same pairs with another field"
 
 
 def test_an_unwritable_cache_and_a_full_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,8 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
         return data
     log.info("loading dataset %s, split %s", config.dataset, split)
     corpus = dataset.load(options, split, downloads)
-    key = dataset.cache_key(options, split, downloads) or corpus.data_hash
+    others = {name: value for name, value in vars(corpus).items() if name != "pairs"}  # for which data_hash stands
+    key = dataset.cache_key(options, split, downloads) or str(others)
     if early_key not in (None, key):
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None

@@ -155,6 +155,6 @@ class Dataset(Entry):
 
         Prepared data is read from the cache as long as the key, the options and the plugin's source
         are the same. Examples: size and modification time of a file, checksum of a download. None,
-        the default, calls ``load`` every time, and the hash of its pairs is the key.
+        the default, calls ``load`` every time, and every field of the corpus counts.
         """
         return None

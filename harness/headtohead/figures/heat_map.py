@@ -77,9 +77,11 @@ def heat_map(axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequen
     axes.spines[["top", "right"]].set_visible(True)
     axes.tick_params(length=0)
     height, width = values.shape
-    lines: dict[str, Any] = {"color": PAPER, "linewidth": 0.9}
-    axes.vlines(np.arange(1, width) - 0.5, -0.5, height - 0.5, **lines)
-    axes.hlines(np.arange(1, height) - 0.5, -0.5, width - 0.5, **lines)
+    # All lines between cells are one path, with NaN between them.
+    columns_at, rows_at = (np.repeat(np.arange(1, size) - 0.5, 3) for size in (width, height))
+    down, right = (np.tile([-0.5, size - 0.5, np.nan], other - 1) for size, other in ((height, width), (width, height)))
+    x, y = np.concatenate([columns_at, right]), np.concatenate([down, rows_at])
+    axes.plot(x, y, color=PAPER, linewidth=0.9, scalex=False, scaley=False)
     axes.set_xticks(*_ticks(columns), rotation=90 if _is_rotated(columns) else 0)
     axes.set_yticks(*_ticks(rows))
     for spine in axes.spines.values():

@@ -29,6 +29,7 @@ _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
     r'FillBetweenPolyCollection|LineCollection)_\d+"'
 )
+_GROUP_OF_ONE = re.compile(r"<g ?>\s*(<(\w+)\b[^<>]*(?:/>|>[^<]*</\2>))\s*</g>")
 """Numbered ids by matplotlib without a reference; they would be ambiguous with several figures on a page."""
 
 _RC: Any = {
@@ -92,6 +93,7 @@ def to_svg(figure: Figure, salt: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text))  # neither draws anything
+    text = _GROUP_OF_ONE.sub(r"\1", _GROUP_OF_ONE.sub(r"\1", re.sub(r"\n +", "\n", text)))
     text = re.sub(r" font-family: [^;\"]+;", "", text).replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():

@@ -45,8 +45,8 @@ def table(**means: float) -> pd.DataFrame:
 
 
 def decide(ledger: Ledger, scores: pd.DataFrame, baseline: str | None = None) -> Ledger:
-    completed = ledger.completed(scores, None, "variant", "seed")
-    return ledger.append(ledger.decide(judge(completed, baseline=baseline or ledger.incumbent, metric="score")))
+    judged = judge(scores, baseline=baseline or ledger.incumbent, metric="score", stored=ledger.scores)
+    return ledger.append(ledger.decide(judged))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def ledger(tmp_path: Path) -> Ledger:
     """A ledger with a kept and a refused change."""
     empty = Ledger.read(tmp_path / "ledger.jsonl")
     assert empty.incumbent is None
-    return decide(decide(empty, table(main=0, good=3), "main"), table(noise=3))
+    return decide(decide(empty, table(main=0, good=3), "main"), table(noise=3).assign(step="9", other="1"))
 
 
 def test_a_kept_change_is_the_incumbent_of_the_next_decision_with_its_stored_scores(ledger: Ledger) -> None:

@@ -108,7 +108,6 @@ def test_a_changed_module_that_a_plugin_imports_is_named(study: Any, tmp_path: P
 
 def test_a_changed_data_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("pyproject.toml").touch()
     Path("mine.tsv").write_text("".join(f"a b {n}\tc {n}\n" for n in range(30)))
     Path("study.yaml").write_text(
         "question: Does it matter?\nbase: {train.steps: 4, data: {dataset: pairs, file: mine.tsv, valid: 3, test: 3}}\n"

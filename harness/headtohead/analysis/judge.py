@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -149,6 +150,7 @@ def judge(
     seed_column: str = "seed",
     candidates: Sequence[str] = (),
     sd: float | None = None,
+    stored: Mapping[str, float] = MappingProxyType({}),
 ) -> Judged:
     """Judge every variant of a table, or the candidates, against the baseline.
 
@@ -166,6 +168,7 @@ def judge(
         candidates: Names of the variants to judge; by default all but the baseline.
         sd: Standard deviation between seeds, if known. With a single seed per variant, the error then has the number
             of seeds that a decision needs; by default from the variants with several seeds.
+        stored: Scores of the baseline by seed, used if the table has none of them.
 
     Raises:
         HeadToHeadError: If the table does not permit the comparison.
@@ -176,9 +179,11 @@ def judge(
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
     chosen = {baseline, *candidates} if candidates else None
-    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, chosen)
+    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, chosen, candidates)
     if baseline is None:
         raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
+    if stored:
+        scores.setdefault(baseline, {**stored})
     if baseline not in scores:
         raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
     if len(scores) < 2:
@@ -325,6 +330,7 @@ def _scores(
     variant_columns: Sequence[str],
     seed_column: str,
     chosen: Collection[str | None] | None,
+    candidates: Sequence[str],
 ) -> tuple[dict[str, dict[str, float]], str, list[str]]:
     """Return the score by chosen variant and seed, the name of the metric, and a warning if runs differ in length."""
     for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
@@ -342,8 +348,8 @@ def _scores(
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
     variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
     known = {" · ".join(parts) for parts in variants}
-    for variant in chosen or ():
-        if variant is not None and variant not in known:
+    for variant in candidates:
+        if variant not in known:
             raise HeadToHeadError(f"no variant '{variant}'{nearest(variant, known)}")
     step_column = next((name for name in STEPS if name in table.columns), None)
     steps = _texts(table[step_column]) if step_column else [""] * len(table)

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 from scipy.special import fdtrc
 
 from headtohead import files
@@ -77,7 +76,8 @@ class Ledger:
             HeadToHeadError: If a line is damaged, or its level is not that of the lines before it.
         """
         ledger = cls(path, ())
-        for number, line in enumerate(files.read_text(path).splitlines() if path.exists() else [], 1):
+        lines = enumerate(files.read_text(path).splitlines() if path.exists() else [], 1)
+        for number, line in ((number, line) for number, line in lines if line.strip()):
             decision = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
             if not math.isclose(decision.level, ledger.level) or decision.kept != (decision.p <= decision.level):
                 raise HeadToHeadError(
@@ -122,21 +122,6 @@ class Ledger:
         """The sum of the levels that remain if no further change is kept."""
         return online.wealth(len(self.decisions), self.kept)
 
-    def completed(self, table: pd.DataFrame, metric: str | None, variant: str, seed: str) -> pd.DataFrame:
-        """Return the table with the stored scores of the incumbent, if it has none of them.
-
-        Args:
-            table: A row per variant and seed.
-            metric: Column of the scores; None is the metric of the ledger.
-            variant: Column of the variant.
-            seed: Column of the seed.
-        """
-        if not self.decisions or variant not in table or (table[variant].astype(str) == self.incumbent).any():
-            return table
-        name = metric or self.decisions[-1].metric
-        rows = [{variant: self.incumbent, seed: number, name: repr(score)} for number, score in self.scores.items()]
-        return pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-
     def decide(self, judged: Judged) -> Decision:
         """Return the decision on the only variant of a judged table.
 
@@ -161,7 +146,10 @@ class Ledger:
                     "decided once: further seeds or another name would be a second look"
                 )
             if (earlier.metric, earlier.higher_is_better) != (judged.metric, judged.higher_is_better):
-                raise HeadToHeadError(f"{where} is about {earlier.metric}, not {judged.metric}; start another ledger")
+                better = "higher" if earlier.higher_is_better else "lower"
+                raise HeadToHeadError(
+                    f"{where} is about {earlier.metric}, {better} is better; give scores of it, or start another ledger"
+                )
         difference, p = found.difference, self.p(found.difference, judged.higher_is_better)
         scores, against = ({**by_seed} for by_seed in (found.scores, judged.scores))
         return Decision(

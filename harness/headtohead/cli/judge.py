@@ -157,12 +157,13 @@ def command(
         return
     if source is None:
         raise HeadToHeadError("FILE with the scores is missing")
+    if ledger is not None and ledger.decisions:
+        known = {"baseline": ledger.incumbent, "metric": ledger.decisions[-1].metric}
+        options |= {name: options[name] or value for name, value in known.items()}
+        options["stored"] = ledger.scores if options["baseline"] == ledger.incumbent else {}
+    if ledger is not None and (unpaired or planned or margin):
+        raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
     table = _table(source, experiment, options["metric"])
-    if ledger is not None:
-        if unpaired or planned or margin:
-            raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
-        options["baseline"] = options["baseline"] or ledger.incumbent
-        table = ledger.completed(table, options["metric"], options["variant_columns"][0], options["seed_column"])
     judged = judge(table, is_paired=not unpaired, looks=planned, **options)
     accept = tuple(verdict.replace(",", ", ") for verdict in accept)
     code = judged.exit_code(accept)
@@ -217,7 +218,7 @@ def _show_status(ledger: Ledger, form: str) -> None:
         echo_json(record)
         return
     held = ledger.incumbent and f"{ledger.incumbent}, with scores of {len(ledger.scores)} seeds"
-    echo(f"incumbent: {held or 'none; the first decision names it with --baseline'}")
+    echo(f"incumbent: {held or f'none; {ledger.path} has no decision, and the first names it with --baseline'}")
     echo(f"decisions: {len(ledger.decisions)}, {len(ledger.kept)} kept")
     echo(f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}")
     for effect, number in seeds.items():

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from headtohead.statistics.block_model import expected_degrees
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect
+from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect, seeds_needed
 from headtohead.storage.metrics import counted, show
 
 MAX_NAMES = 6
@@ -44,13 +44,17 @@ class Power:
         """The number of contrasts in ``metric``."""
         return len(self.names)
 
+    @property
+    def level(self) -> float:
+        """The level of the first step of Holm's procedure."""
+        level = ALPHA / (self.tested or self.contrasts)
+        return self.looks.level(level) if self.looks else level
+
     @cached_property
     def effect(self) -> float:
         """The minimum detectable effect (MDE) in standard deviations of the paired difference."""
-        level = ALPHA / (self.tested or self.contrasts)
-        level = self.looks.level(level) if self.looks else level
         degrees = expected_degrees(self.variants, self.seeds)
-        return minimum_detectable_effect(1.0, self.seeds, level=level, degrees=degrees)
+        return minimum_detectable_effect(1.0, self.seeds, level=self.level, degrees=degrees)
 
     @property
     def difference(self) -> float | None:
@@ -81,8 +85,11 @@ class Power:
         other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)
         found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} s"
         if self.margin:
+            sd = self.sd or 2 * self.margin / self.effect
+            seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
             most = self.margin / self.effect_in_runs
-            found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}"
+            found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}; "
+            found += f"{'it' if self.sd else 'twice this s'} needs {seeds or 'more than 1,000'} seeds"
         if self.difference is not None:
             found += f", {show(self.difference, self.metric)} for the median contrast of the finished runs"
         return f"{found} ({listed})"

@@ -20,6 +20,7 @@ import click
 from api import api_page, attributes, described, markdown
 from experiment_file import experiment_schema_text, filled
 from headtohead.config.reference import option_rows
+from judged import write
 
 CATALOGUE = ("positional", "attention", "masking", "dataset")
 """Families with pages of their own."""
@@ -216,6 +217,7 @@ def main(folder: Path) -> None:
     """Write the files into a folder, and the list of judged components beside it."""
     judged = folder.parent / "judged"
     if judged.is_dir():
+        write(judged)
         (judged / "README.md").write_text(judged_index(judged), encoding="utf-8")
     for name, make in PAGES.items():
         (folder / name).write_text(make(), encoding="utf-8")

@@ -111,7 +111,7 @@ def page(name: str) -> str:
     more = [f"{100 * (costs.loc[own, column] / costs.loc[base, column] - 1):+.1f} %" for column in costs]
     summary = current().find(*component.entry).entry.summary()
     family, entry = component.entry
-    address = f"plugins.md#{entry}" if family == "feed_forward" else f"catalogue/{family}.md#{entry}"
+    address = f"plugins.md#{family}{entry}" if family == "feed_forward" else f"catalogue/{family}.md#{entry}"
     commands = "\n".join(f"h2h run experiments/contested/{file}.yaml" for file in files)
     table = "\n".join(rows)
     return f"""# {component.title}: does it lower the loss of a small character model?

@@ -48,6 +48,8 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     from headtohead.errors import HeadToHeadError
 
     registry = load_plugins()
+    if Path(dataset).is_file():
+        raise HeadToHeadError(f"'{dataset}' is a file; type h2h new-experiment text {dataset}, or pairs {dataset}")
     entry = registry.dataset(dataset)
     options = entry.Options.model_fields
     given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))

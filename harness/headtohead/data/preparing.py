@@ -222,7 +222,7 @@ class _Preparation:
             counts = ", ".join(f"{n} {reason.replace('_', '-')}" for reason, n in self.dropped.items() if n)
             raise HeadToHeadError(
                 f"{self.config.dataset} has no usable pair with data.normalise: {self.config.normalise} "
-                f"(dropped: {counts or 'none'}); check the file and data.max_words"
+                f"(dropped: {counts or 'none'}); check the file and data.max_words; a text is data.dataset: text"
             )
 
     def _check_labelled(self, pairs: int) -> None:

@@ -196,7 +196,7 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
             f"{form}{', or has more fields than line 1' if form == 'csv' else ''}; wrong lines: {len(wrong)} of "
             f"{len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set data.skip_malformed: "
-            "true"
+            f"true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
         )
     if wrong:
         notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {wrong[0]}")

@@ -108,7 +108,7 @@ def page(name: str) -> str:
     costs = runs.groupby("variant")[["parameters/non_embedding", "flops_per_token"]].first()
     own = next(slug for slug in costs.index if components_of(slug) == {name})
     base = next(slug for slug in costs.index if not components_of(slug))
-    more = [f"{100 * (costs.loc[own, column] / costs.loc[base, column] - 1):+.1f} %" for column in costs]
+    more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
     summary = current().find(*component.entry).entry.summary()
     family, entry = component.entry
     address = f"plugins.md#{family}{entry}" if family == "feed_forward" else f"catalogue/{family}.md#{entry}"

@@ -87,7 +87,7 @@ def test_the_simulated_chains_have_the_decisions_of_a_ledger(simulation: ModuleT
             rows = [(names[each], str(seed), repr(float(scores[chain, each, seed])))
                     for each in ((0, 1) if change == 1 else (change,)) for seed in range(8)]  # fmt: skip
             table = pd.DataFrame(rows, columns=["variant", "seed", "score"])
-            judged = judge(ledger.completed(table, None, "variant", "seed"), baseline=ledger.incumbent or "main")
+            judged = judge(table, baseline=ledger.incumbent or "main", stored=ledger.scores)
             ledger = Ledger(ledger.path, (*ledger.decisions, ledger.decide(judged)))
         assert [decision.kept for decision in ledger.decisions] == kept[chain].tolist()
         assert ratio[chain] == pytest.approx([decision.p / decision.level for decision in ledger.decisions])

@@ -89,7 +89,7 @@ class Power:
             seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
             most = self.margin / self.effect_in_runs
             found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}; "
-            found += f"{'it' if self.sd else 'twice this s'} needs {seeds or 'more than 1,000'} seeds"
+            found += f"{'the margin' if self.sd else 'twice this s'} needs {seeds or 'more than 1,000'} seeds"
         if self.difference is not None:
             found += f", {show(self.difference, self.metric)} for the median contrast of the finished runs"
         return f"{found} ({listed})"

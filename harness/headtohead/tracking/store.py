@@ -100,7 +100,7 @@ class Store:
                 return
 
     def create_run(self, experiment_id: str, start_time: int | None, name: str, tags: Mapping[str, str]) -> Run:
-        """Create a run with a single request: a server may have handled a request whose answer is lost or late."""
+        """Create a run without repeating the request: the server may have created the run although its answer was lost."""
         before = os.environ[RETRIES]
         os.environ[RETRIES] = "0"
         try:

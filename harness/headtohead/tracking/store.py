@@ -100,7 +100,7 @@ class Store:
                 return
 
     def create_run(self, experiment_id: str, start_time: int | None, name: str, tags: Mapping[str, str]) -> Run:
-        """Create a run without repeating the request: the server may have created the run although its answer was lost."""
+        """Create a run without repeating the request: a server whose answer was lost may have created the run."""
         before = os.environ[RETRIES]
         os.environ[RETRIES] = "0"
         try:

@@ -1,14 +1,15 @@
-"""Correctness and speed of training on a GPU, in three parts of at most ten minutes each.
+"""Correctness and speed of training on a GPU, in four parts.
 
-    python benchmarks/gpu.py --part 1
-    python benchmarks/gpu.py --part 2 --out gpu.md
-    python benchmarks/gpu.py --part 3
+    python benchmarks/gpu.py --part 1 --part 2
+    python benchmarks/gpu.py --part 3 --out gpu.md
+    python benchmarks/gpu.py --part 4
 
 1. Correctness: dropout, attention without keys, steps and translations on the GPU against the CPU in float64, for
    several shapes, unlike members, backends and precisions. A fallback to eager is a failure; the exit code is 1.
-2. Runs per second of stacks of 1 to 1,024 members against single runs, and model FLOP/s as a share of the measured rate
+2. The same for steps of every entry in both architectures.
+3. Runs per second of stacks of 1 to 1,024 members against single runs, and model FLOP/s as a share of the measured rate
    of a large product. Goals: 90 times at 256 members of notebook 1, 20 times at 128/4/2/512.
-3. The same against 2, 4 and 8 processes that share the GPU, each with a single run.
+4. The same against 2, 4 and 8 processes that share the GPU, each with a single run.
 
 ``--device cpu`` executes everything at small sizes, as a test of this script.
 """
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import statistics
 import sys
@@ -28,14 +30,17 @@ from typing import Any
 
 import torch
 from plain import Size
-from stacks import SIZES, machine, stack_training, step_of, synchronise
+from stacks import SIZES, machine, plain_step, stack_training, step_of, synchronise
 from torch.nn import functional
 
 from headtohead.model.counting import count
 from headtohead.model.cuda import cuda_layout
 from headtohead.model.decoding import Ends, translate
 from headtohead.model.dropout import Dropout, DropoutRNG
-from headtohead.schema.run_config import BeamConfig
+from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import BeamConfig, RunConfig
+from headtohead.testing import Subject, tiny_config
 from headtohead.training.cuda import configure
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory
@@ -80,7 +85,7 @@ STACKS: dict[str, list[dict[str, Any]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts")
+    parser.add_argument("--part", type=int, choices=(1, 2, 3, 4), action="append", help="default: all parts")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, help="file of the result")
     options = parser.parse_args()
@@ -91,7 +96,7 @@ def main() -> int:
             return 2
         configure()
     backends = ("eager", "cuda-graphs") if device.type == "cuda" else ("eager",)
-    return written(report(device, options.part or [1, 2, 3], backends), options.out)
+    return written(report(device, options.part or [1, 2, 3, 4], backends), options.out)
 
 
 def written(lines: Iterator[str], out: Path | None) -> int:
@@ -118,14 +123,16 @@ def report(device: torch.device, parts: Sequence[int], backends: Sequence[str]) 
         yield from steps(device, backends)
         yield from translations(device)
     if 2 in parts:
-        yield from curve(device, backends[-1], small)
+        yield from entries(device)
     if 3 in parts:
+        yield from curve(device, backends[-1], small)
+    if 4 in parts:
         yield from shared(device, backends[-1], small)
     yield ""
     yield f"{time.monotonic() - began:.0f} s"
 
 
-# -- part 1: correctness ---------------------------------------------------------------------------
+# -- parts 1 and 2: correctness ---------------------------------------------------------------------------
 
 
 def verdict(right: bool) -> str:
@@ -159,7 +166,7 @@ def steps(device: torch.device, backends: Sequence[str]) -> Iterator[str]:
     for size in (NOTEBOOK, ODD, large) if device.type == "cuda" else (NOTEBOOK, ODD):
         for name, overrides in STACKS.items():
             reference = trained(size, torch.device("cpu"), overrides, {"precision": "float64", "backend": "eager"})
-            for precision, limit in PRECISIONS.items():
+            for precision in PRECISIONS:
                 if device.type == "cpu" and precision in ("tf32", "bfloat16"):
                     continue
                 for backend in backends:
@@ -171,17 +178,66 @@ def steps(device: torch.device, backends: Sequence[str]) -> Iterator[str]:
                     except Exception as error:  # the other comparisons are still worth their time
                         yield f"- {size.name}, {name}, {precision}, {backend}: WRONG: {type(error).__name__}: {error}"
                         continue
-                    losses = float((other.loss_sums.cpu() - reference.loss_sums).abs().max()) / STEPS
-                    weights = max(
-                        float((a.detach().double().cpu() - b.detach()).norm() / b.detach().norm().clamp(min=1e-12))
-                        for a, b in zip(other.parameters, reference.parameters, strict=True)
-                        if b.abs().max() > 0.05
-                    )
-                    right = losses <= limit and not fallbacks and (precision != "float64" or weights <= limit)
+                    right, differences = compared(other, reference, precision)
                     yield (
-                        f"- {size.name}, {name}, {precision}, {backend}: loss differs by {losses:.2g}, weights by "
-                        f"{weights:.2g}: {verdict(right)}{''.join(f'; {reason}' for reason in fallbacks)}"
+                        f"- {size.name}, {name}, {precision}, {backend}: {differences}: "
+                        f"{verdict(right and not fallbacks)}{''.join(f'; {reason}' for reason in fallbacks)}"
                     )
+
+
+def compared(other: StackTraining, reference: StackTraining, precision: str) -> tuple[bool, str]:
+    """Return whether two trainings agree, in float64 also in their weights, and their differences in words."""
+    losses = float((other.loss_sums.cpu() - reference.loss_sums).abs().max()) / STEPS
+    weights = max(
+        float((a.detach().double().cpu() - b.detach()).norm() / b.detach().norm().clamp(min=1e-12))
+        for a, b in zip(other.parameters, reference.parameters, strict=True)
+        if b.abs().max() > 0.05
+    )
+    limit = PRECISIONS[precision]
+    right = losses <= limit and (precision != "float64" or weights <= limit)
+    return right, f"loss differs by {losses:.2g}, weights by {weights:.2g}"
+
+
+def entries(device: torch.device) -> Iterator[str]:
+    """Compare steps of each entry and optimizer in both architectures with those of the CPU in float64."""
+    families = ("positional", "attention", "masking", "feed_forward", "norm")
+    choices = [{family: name} for family in families for name in current().entries[family]]
+    choices += [{"train": {"optimizer": "muon"}}, {"train": {"schedule": "wsd", "z_loss": 1e-4}}]
+    number = replayed = 0
+    for architecture, own in itertools.product(("encoder-decoder", "decoder-only"), choices):
+        chosen = {name: value for name, value in own.items() if name != "train"}
+        train = {"batch_size": 48, "steps": 60, **own.get("train", {})}
+        config = tiny_config(**chosen, train=train, architecture=architecture, dropout=0.1)
+        if find_incompatibility(config, {}, current()) is not None:
+            continue
+        reference = tiny_training(config, torch.device("cpu"), {})
+        for precision, backend in (("float64", "eager"), *((name, "auto") for name in PRECISIONS if name != "tf32")):
+            if device.type == "cpu" and (precision == "bfloat16" or backend == "auto"):
+                continue
+            fallbacks: list[str] = []
+            try:
+                with layout(first=False):
+                    train = {"precision": precision, "backend": backend}
+                    other = tiny_training(config, device, train, fallbacks.append)
+                right, differences = compared(other, reference, precision)
+                replayed += other.backend is not None
+            except Exception as error:  # the other comparisons are still worth their time
+                right, differences = False, f"{type(error).__name__}: {error}"
+            number += 1
+            if not right or fallbacks:
+                yield f"- {architecture}, {own}, {precision}, {backend}: WRONG: {differences}; {'; '.join(fallbacks)}"
+    yield f"- steps of every entry in both architectures: {number} comparisons, {replayed} with CUDA graphs"
+
+
+def tiny_training(
+    config: RunConfig, device: torch.device, train: dict[str, Any], on_fall_back: Callable[[str], None] = print
+) -> StackTraining:
+    """Return a stack of two runs of a small configuration after ``STEPS`` steps."""
+    config = config.model_copy(update={"train": config.train.model_copy(update=train)})
+    training = StackTraining(config, [1, 2], Subject(config).data, device, on_fall_back=on_fall_back)
+    for batch in itertools.islice(training._batches(), STEPS):
+        training._step(batch)
+    return training
 
 
 def trained(
@@ -221,7 +277,7 @@ def translations(device: torch.device) -> Iterator[str]:
         yield f"- {name} in float64: {verdict(torch.equal(*ids))}"
 
 
-# -- parts 2 and 3: speed --------------------------------------------------------------------------
+# -- parts 3 and 4: speed --------------------------------------------------------------------------
 
 
 def product_rate(device: torch.device, precision: str, side: int) -> float:
@@ -248,18 +304,19 @@ def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
         for precision in precisions:
             eager = alone = 0.0
             for members in numbers:
-                kinds = ("eager", backend) if members == 1 else (backend,)
+                alone_kinds = (*(["plain modules"] if precision == "float32" else []), "eager", backend)
+                kinds = alone_kinds if members == 1 else (backend,)
                 for kind in dict.fromkeys(kinds):
                     seconds = step_seconds(size, members, device, precision, kind)
                     if seconds is None:
                         yield f"| {size.name} | {precision} | {members} | out of memory | | | | | {kind} |"
                         continue
-                    eager = eager or seconds
-                    alone = seconds if members == 1 else alone
+                    if members == 1:
+                        alone, eager = seconds, seconds if kind == "eager" else eager
                     rate = flops(size) * members / seconds
                     yield (
                         f"| {size.name} | {precision} | {members} | {seconds * 1000:.3f} | "
-                        f"{members * alone / seconds:.1f} | {members * eager / seconds:.1f} | {rate / 1e12:.2f} | "
+                        f"{members * alone / seconds:.1f} | {members * eager / seconds:.2g} | {rate / 1e12:.2f} | "
                         f"{rate / rates[precision]:.1%} | {kind} |"
                     )
 
@@ -276,7 +333,9 @@ def step_seconds(size: Size, members: int, device: torch.device, precision: str,
     train = {"precision": precision, "backend": backend}
     seconds = None
     try:
-        seconds = timed(step_of(stack_training(size, members, device, train=train), size), device, 20)
+        plain = backend == "plain modules"
+        step = plain_step(size, device) if plain else step_of(stack_training(size, members, device, train=train), size)
+        seconds = timed(step, device, 20)
     except Exception as error:
         if not is_out_of_memory(error):
             raise

@@ -9,6 +9,9 @@
 Two processes with one thread each measure at the same time. In each, three sides alternate, and medians of processor
 time are compared: a stack; a single run of the other project's model in its own loop (nanoGPT, Zoology, plain.py);
 torch.vmap over that model with the weights of all runs, with fused AdamW. The losses are those of the first run.
+
+With ``--device cuda``, a single process measures wall-clock time. In bfloat16, the other sides use autocast, as
+nanoGPT's train.py does; ``--compile`` compiles nanoGPT's model, its default on a GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from typing import Any
 
 import torch
 from plain import PlainTraining
-from stacks import SIZES, batch_spec, stack_training
+from stacks import SIZES, batch_spec, stack_training, synchronise
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, stack_module_state
 from torch.nn import functional
@@ -46,14 +49,14 @@ from headtohead.training.memory import keep_freed_memory
 
 PROCESSES, PARTS = 2, 5
 GPT = """
-data: {{dataset: text, file: "{text}", block: 64}}
-positional: {{name: learned, max_length: 64}}
+data: {{dataset: text, file: "{text}", block: {block}}}
+positional: {{name: learned, max_length: {block}}}
 masking: causal
 feed_forward: gelu
 model: {{layers: {layers}, heads: {heads}, d_model: {width}, d_ff: 4x, dropout: 0.0, bias: false,
   tie_embeddings: output, embedding_scale: one}}
-train: {{steps: 2000, batch_size: 12, lr: 1.0e-3, final_lr: 1.0e-4, warmup_steps: 100, betas: [0.9, 0.99], eps: 1.0e-8,
-  weight_decay: 0.1, clip_norm: 1.0, precision: {precision}}}
+train: {{steps: 2000, batch_size: {batch}, lr: 1.0e-3, final_lr: 1.0e-4, warmup_steps: 100, betas: [0.9, 0.99],
+  eps: 1.0e-8, weight_decay: 0.1, clip_norm: 1.0, precision: {precision}}}
 """
 MQAR = """
 data: {{dataset: mqar, levels: [64x4], alphabet: 8192, size: 10000, valid: 100, test: 100}}
@@ -80,13 +83,13 @@ class Peer:
     no_label: int = -100
 
 
-def nanogpt(folder: Path, training: StackTraining) -> Peer:
+def nanogpt(options: argparse.Namespace, training: StackTraining) -> Peer:
     """Return nanoGPT's model and the loop of its train.py."""
-    sys.path.insert(0, str(folder))
+    sys.path.insert(0, str(options.nanogpt))
     from model import GPT, GPTConfig  # type: ignore[import-not-found]
 
     own, train = training.config.model, training.train
-    shape = {"n_layer": own.decoder_layers, "n_head": own.heads, "n_embd": own.d_model, "block_size": 64}
+    shape = {"n_layer": own.decoder_layers, "n_head": own.heads, "n_embd": own.d_model, "block_size": options.block}
     config = GPTConfig(**shape, vocab_size=training.model.vocab_sizes.target, dropout=0.0, bias=False)
 
     def loss(model: Any, batch: Batch) -> Tensor:
@@ -94,20 +97,22 @@ def nanogpt(folder: Path, training: StackTraining) -> Peer:
 
     def loop(model: Any) -> Callable[[Sequence[Batch]], list[float]]:
         steps = count(1)
-        optimizer = model.configure_optimizers(train.weight_decay, train.lr, train.betas, "cpu")
+        optimizer = model.configure_optimizers(train.weight_decay, train.lr, train.betas, training.device.type)
+        compiled = torch.compile(model) if options.compile else model
 
-        def step(batch: Batch) -> float:
+        def step(batch: Batch) -> Tensor:
             rate = learning_rate(train, next(steps), training.steps)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            value = loss(model, batch)
+            with autocast(training):
+                value = loss(compiled, batch)
             value.backward()
             nn.utils.clip_grad_norm_(model.parameters(), train.clip_norm or 0.0)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            return value.item()
+            return value.detach()
 
-        return lambda batches: list(map(step, batches))
+        return lambda batches: torch.stack(list(map(step, batches))).tolist()  # type: ignore[no-any-return]
 
     names = {r"decoder\.": "transformer.h.", "decoder_norm": "transformer.ln_f", "target_embedding": "transformer.wte"}
     names |= {r"positionals.*": "transformer.wpe.weight", r"attention\.queries_keys_values": "attn.c_attn"}
@@ -167,24 +172,31 @@ def zoology(folder: Path, training: StackTraining) -> Peer:
 
 def plain(training: StackTraining) -> Peer:
     """Return the model and loop of plain.py at notebook 1's size."""
-    its = PlainTraining(SIZES[0], torch.device("cpu"))
+    its = PlainTraining(SIZES[0], training.device)
 
     def loss(model: Any, batch: Batch) -> Tensor:
         return its.loss(model(*batch[:2]).flatten(0, 1), batch[2].flatten())  # type: ignore[no-any-return]
 
     def loop(model: nn.Module) -> Callable[[Sequence[Batch]], list[float]]:
         its.model.load_state_dict(model.state_dict())
-        return lambda batches: [
-            its.step(source, torch.cat([inputs[:, :1], labels], 1)).item() for source, inputs, labels in batches
-        ]
+        return (
+            lambda batches: torch.stack(  # type: ignore[no-any-return]
+                [its.step(source, torch.cat([inputs[:, :1], labels], 1)) for source, inputs, labels in batches]
+            ).tolist()
+        )
 
-    return Peer(lambda: PlainTraining(SIZES[0], torch.device("cpu")).model, loss, loop, {r"_branch\.norm": "_norm"}, 0)
+    return Peer(lambda: PlainTraining(SIZES[0], training.device).model, loss, loop, {r"_branch\.norm": "_norm"}, 0)
+
+
+def autocast(training: StackTraining) -> torch.autocast:
+    """Return the context in which the other sides compute."""
+    return torch.autocast(training.device.type, torch.bfloat16, enabled=training.train.precision == "bfloat16")
 
 
 @torch.no_grad()
 def copy_weights(ours: StackTraining, member: int, peer: Peer) -> nn.Module:
     """Return a model of the peer with the weights of a member."""
-    model = peer.build()
+    model = peer.build().to(ours.device)
     theirs = dict(model.named_parameters())
     for name, parameter in ours.model.named_parameters():
         if not parameter.requires_grad:
@@ -212,7 +224,7 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
 
     def step(batch: Batch) -> Tensor:
         # vmap computes the other kernels run by run; without no_grad, torch stores a graph of the gradients.
-        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        with torch.no_grad(), autocast(training), sdpa_kernel(SDPBackend.MATH):
             gradients, losses = compute(parameters, batch)
         if train.clip_norm:
             norms = torch.stack([own.flatten(1).norm(dim=1) for own in gradients.values()]).norm(dim=0)
@@ -232,16 +244,17 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     """Return for each side the seconds of a step per run, and the mean loss of the first run."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    seeds, length = range(1, 1 + options.runs), options.steps // PARTS
+    seeds, length, device = range(1, 1 + options.runs), options.steps // PARTS, torch.device(options.device)
+    clock = time.process_time if options.device == "cpu" else time.perf_counter
     if options.task == "notebook-1":
-        training = stack_training(SIZES[0], options.runs, torch.device("cpu"), train={"precision": options.precision})
+        training = stack_training(SIZES[0], options.runs, device, train={"precision": options.precision})
         peer = plain(training)
         specs = [batch_spec(training, SIZES[0])] * options.steps
     else:
         text = (MQAR if options.task == "mqar" else GPT).format(**vars(options))
         settings = resolve(parse(text, "recipe")[0], current())
-        training = StackTraining(settings, seeds, prepare(settings.data, cache_root()), torch.device("cpu"))
-        peer = zoology(options.zoology, training) if options.zoology else nanogpt(options.nanogpt, training)
+        training = StackTraining(settings, seeds, prepare(settings.data, cache_root()), device)
+        peer = zoology(options.zoology, training) if options.zoology else nanogpt(options, training)
         specs = [spec for spec, _ in zip(training._batches(), range(options.steps), strict=False)]
     models = [copy_weights(training, member, peer) for member in range(options.runs)]
     own = [training.splits["train"].batch(rows, *shape[1:3]) for rows, shape in specs]
@@ -258,16 +271,17 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     sides: dict[str, Callable[[slice], list[float]]] = {
         "stack": stack,
         "alone": lambda part: loop(first[part]),  # type: ignore[arg-type]
-        "vmap": lambda part: [vmap(batch)[0].item() for batch in batches[part]],
+        "vmap": lambda part: torch.stack([vmap(batch)[0] for batch in batches[part]]).tolist(),
     }
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     losses: dict[str, list[float]] = {side: [] for side in sides}
     for start in range(0, PARTS * length, length):
         for side, train in sides.items():
-            started = time.process_time()
+            synchronise(device)
+            started = clock()
             losses[side] += train(slice(start, start + length))
             runs = 1 if side == "alone" else options.runs
-            seconds[side].append((time.process_time() - started) / length / runs)
+            seconds[side].append((clock() - started) / length / runs)
     return {side: (statistics.median(seconds[side]), statistics.fmean(losses[side])) for side in sides}
 
 
@@ -278,19 +292,23 @@ def main() -> None:
     parser.add_argument("--nanogpt", type=Path, help="checkout of nanoGPT")
     parser.add_argument("--zoology", type=Path, help="checkout of Zoology")
     parser.add_argument("--text", type=Path, help="tiny Shakespeare")
-    for name, default in {"runs": 3, "steps": 50, "width": 128, "heads": 4, "layers": 4}.items():
+    sizes = {"runs": 3, "steps": 50, "width": 128, "heads": 4, "layers": 4, "block": 64, "batch": 12}
+    for name, default in sizes.items():
         parser.add_argument(
             f"--{name}", type=int, default=default, help="in each of the two processes, or of the model"
         )
     parser.add_argument("--precision", default="float32", help="of headtohead; the other sides train in float32")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compile", action="store_true", help="compile nanoGPT's model")
     options = parser.parse_args()
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        found = pool.map(measure, [options] * PROCESSES, chunksize=1)
+    processes = PROCESSES if options.device == "cpu" else 1
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        found = pool.map(measure, [options] * processes, chunksize=1)
     mean = {side: statistics.fmean(own[side][0] for own in found) for side in found[0]}
     print(f"load {os.getloadavg()[0]:.1f}, torch {torch.__version__}; {options}")
     for side, seconds in mean.items():
         print(
-            f"{side}: {1000 * seconds:.2f} ms per step of a run, {PROCESSES * 3600 / seconds / 2000:.0f} runs of 2,000 "
+            f"{side}: {1000 * seconds:.2f} ms per step of a run, {processes * 3600 / seconds / 2000:.0f} runs of 2,000 "
             f"steps per hour, loss {found[0][side][1]:.4f}; the stack is {seconds / mean['stack']:.2f} times as fast"
         )
 

@@ -38,7 +38,7 @@ def wait(device: torch.device) -> None:
 def copied(rows: Tensor, device: torch.device) -> Tensor:
     """Return rows on the device, without waiting for it."""
     if device.type == "cuda":
-        rows = rows.pin_memory()  # otherwise the copy waits for the device
+        rows = rows.contiguous().pin_memory()  # otherwise the copy waits for the device
     return rows.to(device, non_blocking=True)
 
 

@@ -53,8 +53,14 @@ ODD = Size("odd", 24, 3, 2, 20, 43, 51, 6, 13, 11)
 CURVES = ((NOTEBOOK, (1, 4, 16, 64, 256, 1024)), (LARGE, (1, 2, 4, 8, 16, 32, 64)))
 SMALL_CURVES = ((NOTEBOOK, (1, 4)), (ODD, (1, 2)))
 PROCESSES = (2, 4, 8)
+RATES = (2**-11, 2**-10, 2**-9)
+"""Learning rates that float32 represents exactly: on a GPU, torch's fused update takes its rate in float32."""
+
 PRECISIONS = {"float64": 1e-8, "float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 """Largest difference of the mean loss by precision."""
+
+ENTRY_PROCESSES = 8
+"""Processes that compare entries at the same time."""
 
 STEPS = 8
 SECONDS = 4.0
@@ -67,7 +73,7 @@ UNLIKE = [
         "masking": masking,
         "model": {"mask_value": mask_value, "dropout": lr * 100},
     }
-    for lr in (5e-4, 1e-3, 2e-3)
+    for lr in RATES
     for positional in ("sinusoidal", "rotary", "alibi")
     for masking in ("padding-causal", {"decoder": "causal", "encoder": "none", "cross": "padding"})
     for mask_value in ("-inf", "-1e9")
@@ -75,7 +81,7 @@ UNLIKE = [
 """Runs of equal shape with different rates, encodings, masks, mask values, dropout and label smoothing."""
 
 STACKS: dict[str, list[dict[str, Any]]] = {
-    "without dropout": [{}, {"train": {"lr": 2e-3}}, {"positional": "alibi"}],
+    "without dropout": [{}, {"train": {"lr": RATES[2]}}, {"positional": "alibi"}],
     "with dropout": [{"model": {"dropout": 0.1}}, {"model": {"dropout": 0.2, "mask_value": "-1e9"}}],
     "learned biases": [{"positional": "t5-relative", "model": {"dropout": 0.1}}] * 2,
     "tied": [{"model": {"tie_embeddings": "output"}, "train": {"label_smoothing": 0.1}}] * 2,
@@ -203,30 +209,40 @@ def entries(device: torch.device) -> Iterator[str]:
     families = ("positional", "attention", "masking", "feed_forward", "norm")
     choices = [{family: name} for family in families for name in current().entries[family]]
     choices += [{"train": {"optimizer": "muon"}}, {"train": {"schedule": "wsd", "z_loss": 1e-4}}]
-    number = replayed = 0
-    for architecture, own in itertools.product(("encoder-decoder", "decoder-only"), choices):
-        chosen = {name: value for name, value in own.items() if name != "train"}
-        train = {"batch_size": 48, "steps": 60, **own.get("train", {})}
-        config = tiny_config(**chosen, train=train, architecture=architecture, dropout=0.1)
-        if find_incompatibility(config, {}, current()) is not None:
-            continue
-        reference = tiny_training(config, torch.device("cpu"), {})
-        for precision, backend in (("float64", "eager"), *((name, "auto") for name in PRECISIONS if name != "tf32")):
-            if device.type == "cpu" and (precision == "bfloat16" or backend == "auto"):
-                continue
-            fallbacks: list[str] = []
-            try:
-                with layout(first=False):
-                    train = {"precision": precision, "backend": backend}
-                    other = tiny_training(config, device, train, fallbacks.append)
-                right, differences = compared(other, reference, precision)
-                replayed += other.backend is not None
-            except Exception as error:  # the other comparisons are still worth their time
-                right, differences = False, f"{type(error).__name__}: {error}"
-            number += 1
-            if not right or fallbacks:
-                yield f"- {architecture}, {own}, {precision}, {backend}: WRONG: {differences}; {'; '.join(fallbacks)}"
+    jobs = [(str(device), *job) for job in itertools.product(("encoder-decoder", "decoder-only"), choices)]
+    with multiprocessing.get_context("spawn").Pool(ENTRY_PROCESSES) as pool:
+        found = pool.starmap(entry, jobs, chunksize=1)
+    yield from (line for lines, _, _ in found for line in lines)
+    number, replayed = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
     yield f"- steps of every entry in both architectures: {number} comparisons, {replayed} with CUDA graphs"
+
+
+def entry(name: str, architecture: str, own: dict[str, Any]) -> tuple[list[str], int, int]:
+    """Return a line for each wrong comparison of an entry, and the numbers of comparisons and of captured trainings."""
+    torch.set_num_threads(1)
+    device, lines, number, replayed = torch.device(name), [], 0, 0
+    chosen = {family: value for family, value in own.items() if family != "train"}
+    train = {"lr": RATES[1], "batch_size": 48, "steps": 60, **own.get("train", {})}
+    config = tiny_config(**chosen, train=train, architecture=architecture, dropout=0.1)
+    if find_incompatibility(config, {}, current()) is not None:
+        return [], 0, 0
+    reference = tiny_training(config, torch.device("cpu"), {})
+    for precision, backend in (("float64", "eager"), *((name, "auto") for name in PRECISIONS if name != "tf32")):
+        if device.type == "cpu" and (precision == "bfloat16" or backend == "auto"):
+            continue
+        fallbacks: list[str] = []
+        try:
+            with layout(first=False):
+                train = {"precision": precision, "backend": backend}
+                other = tiny_training(config, device, train, fallbacks.append)
+            right, differences = compared(other, reference, precision)
+            replayed += other.backend is not None
+        except Exception as error:  # the other comparisons are still worth their time
+            right, differences = False, f"{type(error).__name__}: {error}"
+        number += 1
+        if not right or fallbacks:
+            lines.append(f"- {architecture}, {own}, {precision}, {backend}: WRONG: {differences}; {fallbacks}")
+    return lines, number, replayed
 
 
 def tiny_training(
@@ -248,6 +264,7 @@ def trained(
     on_fall_back: Callable[[str], None] = lambda reason: None,
 ) -> StackTraining:
     """Return a stack after ``STEPS`` steps."""
+    train = {"lr": RATES[1], **train}
     training = stack_training(size, len(overrides), device, overrides, train=train, on_fall_back=on_fall_back)
     step = step_of(training, size)
     for _ in range(STEPS):

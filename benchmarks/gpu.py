@@ -1,15 +1,13 @@
-"""Correctness and speed of training on a GPU, in four parts.
+"""Correctness and speed of training on a GPU, in three parts.
 
     python benchmarks/gpu.py --part 1 --part 2
-    python benchmarks/gpu.py --part 3 --out gpu.md
-    python benchmarks/gpu.py --part 4
+    python benchmarks/gpu.py --part 3 > gpu.md
 
 1. Correctness: dropout, attention without keys, steps and translations on the GPU against the CPU in float64, for
    several shapes, unlike members, backends and precisions. A fallback to eager is a failure; the exit code is 1.
 2. The same for steps of every entry in both architectures.
 3. Runs per second of stacks of 1 to 1,024 members against single runs, and model FLOP/s as a share of the measured rate
    of a large product. Goals: 90 times at 256 members of notebook 1, 20 times at 128/4/2/512.
-4. The same against 2, 4 and 8 processes that share the GPU, each with a single run.
 
 ``--device cpu`` executes everything at small sizes, as a test of this script.
 """
@@ -23,9 +21,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,20 +49,13 @@ ODD = Size("odd", 24, 3, 2, 20, 43, 51, 6, 13, 11)
 
 CURVES = ((NOTEBOOK, (1, 4, 16, 64, 256, 1024)), (LARGE, (1, 2, 4, 8, 16, 32, 64)))
 SMALL_CURVES = ((NOTEBOOK, (1, 4)), (ODD, (1, 2)))
-PROCESSES = (2, 4, 8)
 RATES = (2**-11, 2**-10, 2**-9)
 """Learning rates that float32 represents exactly: on a GPU, torch's fused update takes its rate in float32."""
 
 PRECISIONS = {"float64": 1e-8, "float32": 1e-3, "tf32": 1e-2, "bfloat16": 5e-2}
 """Largest difference of the mean loss by precision."""
 
-ENTRY_PROCESSES = 8
-"""Processes that compare entries at the same time."""
-
 STEPS = 8
-SECONDS = 4.0
-"""Duration of the measurement of processes that share the GPU."""
-
 UNLIKE = [
     {
         "train": {"lr": lr, "label_smoothing": lr * 100},
@@ -91,9 +81,8 @@ STACKS: dict[str, list[dict[str, Any]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", type=int, choices=(1, 2, 3, 4), action="append", help="default: all parts")
+    parser.add_argument("--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path, help="file of the result")
     options = parser.parse_args()
     device = torch.device(options.device)
     if device.type == "cuda":
@@ -102,20 +91,10 @@ def main() -> int:
             return 2
         configure()
     backends = ("eager", "cuda-graphs") if device.type == "cuda" else ("eager",)
-    return written(report(device, options.part or [1, 2, 3, 4], backends), options.out)
-
-
-def written(lines: Iterator[str], out: Path | None) -> int:
-    """Print and write lines as they are computed, and return 1 if one reports an error."""
     wrong = 0
-    text = ""
-    for line in lines:
+    for line in report(device, options.part or [1, 2, 3], backends):
         print(line, flush=True)
-        text += line + "\n"
         wrong |= "WRONG" in line
-        if out:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(text)
     return wrong
 
 
@@ -132,13 +111,11 @@ def report(device: torch.device, parts: Sequence[int], backends: Sequence[str]) 
         yield from entries(device)
     if 3 in parts:
         yield from curve(device, backends[-1], small)
-    if 4 in parts:
-        yield from shared(device, backends[-1], small)
     yield ""
     yield f"{time.monotonic() - began:.0f} s"
 
 
-# -- parts 1 and 2: correctness ---------------------------------------------------------------------------
+# -- parts 1 and 2: correctness --------------------------------------------------------------------
 
 
 def verdict(right: bool) -> str:
@@ -179,7 +156,7 @@ def steps(device: torch.device, backends: Sequence[str]) -> Iterator[str]:
                     fallbacks: list[str] = []
                     train = {"precision": precision, "backend": backend}
                     try:
-                        with layout(first=False):
+                        with cuda_layout():
                             other = trained(size, device, overrides, train, fallbacks.append)
                     except Exception as error:  # the other comparisons are still worth their time
                         yield f"- {size.name}, {name}, {precision}, {backend}: WRONG: {type(error).__name__}: {error}"
@@ -210,7 +187,7 @@ def entries(device: torch.device) -> Iterator[str]:
     choices = [{family: name} for family in families for name in current().entries[family]]
     choices += [{"train": {"optimizer": "muon"}}, {"train": {"schedule": "wsd", "z_loss": 1e-4}}]
     jobs = [(str(device), *job) for job in itertools.product(("encoder-decoder", "decoder-only"), choices)]
-    with multiprocessing.get_context("spawn").Pool(ENTRY_PROCESSES) as pool:
+    with multiprocessing.get_context("spawn").Pool(8) as pool:
         found = pool.starmap(entry, jobs, chunksize=1)
     yield from (line for lines, _, _ in found for line in lines)
     number, replayed = (sum(counts) for counts in list(zip(*found, strict=True))[1:])
@@ -232,7 +209,7 @@ def entry(name: str, architecture: str, own: dict[str, Any]) -> tuple[list[str],
             continue
         fallbacks: list[str] = []
         try:
-            with layout(first=False):
+            with cuda_layout():
                 train = {"precision": precision, "backend": backend}
                 other = tiny_training(config, device, train, fallbacks.append)
             right, differences = compared(other, reference, precision)
@@ -272,18 +249,13 @@ def trained(
     return training
 
 
-def layout(first: bool) -> AbstractContextManager[None]:
-    """Return the context of the reference (first) or of the other side, which has the layout of CUDA on a CPU too."""
-    return nullcontext() if first else cuda_layout()
-
-
 def translations(device: torch.device) -> Iterator[str]:
     """Compare greedy and beam translations in float64."""
     train = {"precision": "float64", "backend": "eager"}
     for beam in (None, BeamConfig(size=4, length_penalty=0.6)):
         ids = []
         for first, where in ((True, torch.device("cpu")), (False, device)):
-            with layout(first):
+            with nullcontext() if first else cuda_layout():
                 training = trained(ODD, where, STACKS["with dropout"], train)
                 split, rows = training.splits["train"], torch.arange(ODD.rows).expand(2, -1)
                 batch = split.batch(rows.to(where), ODD.source_time, ODD.target_time)
@@ -294,7 +266,7 @@ def translations(device: torch.device) -> Iterator[str]:
         yield f"- {name} in float64: {verdict(torch.equal(*ids))}"
 
 
-# -- parts 3 and 4: speed --------------------------------------------------------------------------
+# -- part 3: speed ---------------------------------------------------------------------------------
 
 
 def product_rate(device: torch.device, precision: str, side: int) -> float:
@@ -320,22 +292,20 @@ def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
     for size, numbers in SMALL_CURVES if small else CURVES:
         for precision in precisions:
             eager = alone = 0.0
-            for members in numbers:
-                alone_kinds = (*(["plain modules"] if precision == "float32" else []), "eager", backend)
-                kinds = alone_kinds if members == 1 else (backend,)
-                for kind in dict.fromkeys(kinds):
-                    seconds = step_seconds(size, members, device, precision, kind)
-                    if seconds is None:
-                        yield f"| {size.name} | {precision} | {members} | out of memory | | | | | {kind} |"
-                        continue
-                    if members == 1:
-                        alone, eager = seconds, seconds if kind == "eager" else eager
-                    rate = flops(size) * members / seconds
-                    yield (
-                        f"| {size.name} | {precision} | {members} | {seconds * 1000:.3f} | "
-                        f"{members * alone / seconds:.1f} | {members * eager / seconds:.2g} | {rate / 1e12:.2f} | "
-                        f"{rate / rates[precision]:.1%} | {kind} |"
-                    )
+            single = [(1, "plain modules")] * (precision == "float32") + [(1, "eager")]
+            for members, kind in dict.fromkeys([*single, *((members, backend) for members in numbers)]):
+                seconds = step_seconds(size, members, device, precision, kind)
+                if seconds is None:
+                    yield f"| {size.name} | {precision} | {members} | out of memory | | | | | {kind} |"
+                    continue
+                if members == 1:
+                    alone, eager = seconds, seconds if kind == "eager" else eager
+                rate = flops(size) * members / seconds
+                ratios = f"{members * alone / seconds:.1f} | {members * eager / seconds:.2g}"
+                yield (
+                    f"| {size.name} | {precision} | {members} | {seconds * 1000:.3f} | {ratios} | {rate / 1e12:.2f} | "
+                    f"{rate / rates[precision]:.1%} | {kind} |"
+                )
 
 
 def flops(size: Size) -> float:
@@ -359,53 +329,6 @@ def step_seconds(size: Size, members: int, device: torch.device, precision: str,
     if device.type == "cuda":
         torch.cuda.empty_cache()
     return seconds
-
-
-def shared(device: torch.device, backend: str, small: bool) -> Iterator[str]:
-    """Yield steps of single runs per second: in sequence, in processes that share the GPU, and stacked."""
-    for size, numbers in SMALL_CURVES if small else CURVES:
-        stacked = numbers[1:] if small else (16, 256) if size is NOTEBOOK else (8, 32)
-        yield ""
-        yield f"{size.name} in float32, steps of single runs per second:"
-        yield ""
-        yield f"| arrangement | {backend} |"
-        yield "|---|---:|"
-        for processes in (1, *(PROCESSES[:1] if small else PROCESSES)):
-            name = "in sequence" if processes == 1 else f"{processes} processes share the GPU"
-            yield f"| {name} | {in_processes(processes, size, device, backend, SECONDS / (8 if small else 1)):.0f} |"
-        for members in stacked:
-            seconds = step_seconds(size, members, device, "float32", backend)
-            yield f"| stack of {members} | {'out of memory' if seconds is None else f'{members / seconds:.0f}'} |"
-
-
-def in_processes(number: int, size: Size, device: torch.device, backend: str, seconds: float) -> float:
-    """Return the steps per second of all processes together, each with a single run."""
-    context = multiprocessing.get_context("spawn")
-    ready, rates = context.Barrier(number), context.Queue()
-    arguments = (size, str(device), backend, seconds, ready, rates)
-    processes = [context.Process(target=single_run, args=arguments) for _ in range(number)]
-    for process in processes:
-        process.start()
-    total = sum(rates.get(timeout=300) for _ in processes)
-    for process in processes:
-        process.join()
-    return total
-
-
-def single_run(size: Size, name: str, backend: str, seconds: float, ready: Any, rates: Any) -> None:
-    device = torch.device(name)
-    step = step_of(stack_training(size, 1, device, train={"precision": "float32", "backend": backend}), size)
-    for _ in range(10):
-        step()
-    synchronise(device)
-    ready.wait()
-    number, began = 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        for _ in range(20):
-            step()
-        synchronise(device)
-        number += 20
-    rates.put(number / (time.perf_counter() - began))
 
 
 def timed(work: Callable[[], Any], device: torch.device, repeats: int) -> float:

@@ -46,15 +46,11 @@ SIZES = [
     Size("128/4/2/512", 128, 4, 2, 512, 8000, 8000, 128, 10, 10),
 ]
 
-
 MAX_COST_OF_ONE = 1.4
-"""Limit of the step time of a stack of one over plain modules; measured: 1.02 to 1.21, the latter on
-a busy machine."""
+"""Limit of the step time of a stack of one over plain modules; measured: 1.02 to 1.21."""
 
 MIN_GAIN_OF_SIXTEEN = 3.0
 """Limit of the runs per second of 16 stacked runs over 16 runs in sequence; measured: 4.7 to 6."""
-
-
 MAX_FORMULA_LOSS = 0.10
 """Limit of the runs per second that the formula loses against the fastest measured stack size."""
 
@@ -77,20 +73,17 @@ def main() -> None:
     sizes = [size for size in SIZES if options.size is None or size.name in options.size]
     if options.formula:
         sys.exit(check_formula(sizes, device, options.rounds))
-    lines = [
-        f"{machine(device)}; torch {torch.__version__}, {options.threads} thread(s), float32; "
-        f"median of {options.rounds} alternating rounds; "
-        f"`python benchmarks/stacks.py --device {options.device}`",
-        "",
-        "| size | plain modules, ms a step | stack of one / plain | "
-        + " | ".join(f"{n} runs: stacked / in sequence" for n in options.members)
-        + f" | {len(UNLIKE)} unlike / alike, step |",
-        "|---|---:|---:|" + "---:|" * (len(options.members) + 1),
-    ]
+    print(
+        f"{machine(device)}; torch {torch.__version__}, {options.threads} thread(s), float32; median of "
+        f"{options.rounds} alternating rounds; `python benchmarks/stacks.py --device {options.device}`\n"
+    )
+    stacked = " | ".join(f"{n} runs: stacked / in sequence" for n in options.members)
+    print(
+        f"| size | plain modules, ms a step | stack of one / plain | {stacked} | {len(UNLIKE)} unlike / alike, step |"
+    )
+    print("|---|---:|---:|" + "---:|" * (len(options.members) + 1))
     for size in sizes:
-        lines.append(row(size, device, options.rounds, options.members))
-        print(lines[-1], flush=True)
-    print("\n".join(lines))
+        print(row(size, device, options.rounds, options.members), flush=True)
 
 
 def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> str:

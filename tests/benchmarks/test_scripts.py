@@ -18,7 +18,7 @@ def test_kills_lose_nothing(benchmark, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_stack_a_single_run_and_vmap_have_equal_losses(benchmark):
-    options = Namespace(task="notebook-1", runs=2, steps=20, precision="float32")
+    options = Namespace(task="notebook-1", runs=2, steps=20, precision="float32", device="cpu")
     stack, alone, vmap = (loss for _, loss in benchmark("runs_per_hour").measure(options).values())
     assert alone == pytest.approx(stack, abs=1e-5)
     assert vmap == pytest.approx(stack, abs=1e-5)

@@ -15,7 +15,7 @@ from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, Per
 
 Scalar = str | int | float | bool | None
 
-NAMED_AXES = (*FAMILIES, "recipe", "data")
+NAMED_AXES = (*FAMILIES, "recipe", "data", "size")
 """Axes whose values are names, so that a slug does not repeat the axis."""
 
 MAX_SLUG = 120
@@ -120,7 +120,8 @@ def title_part(axis: str, value: Scalar) -> str:
 def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
     """Return a title for each variant: what differs from the first, the baseline, such as ``rotary + gated``.
 
-    The baseline has its own values. Values of the axes in ``groups`` follow. Names of options, such as that of
+    The first has its own values, and the same variant in another group is ``baseline``. Values of the axes in
+    ``groups`` follow. Names of options, such as that of
     ``attention.first``, have no field. Equal titles are replaced by those with all axes.
 
     >>> titles_of([{"attention.first": "a", "model.heads": 2}, {"attention.first": "b", "model.heads": 2}], ())
@@ -136,7 +137,8 @@ def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str])
         own = {axis: value for axis, value in axes.items() if axis not in groups}
         changed = " + ".join(part(axis, value) for axis, value in own.items() if value != baseline[axis])
         ends = [title_part(axis, axes[axis]) for axis in axes if axis in groups]
-        starts = [changed] if changed else [*dict.fromkeys(part(axis, value) for axis, value in own.items())]
+        values = ["baseline"] if axes != baseline else dict.fromkeys(part(axis, value) for axis, value in own.items())
+        starts = [changed] if changed else [*values]
         return " · ".join([*starts, *ends]) or "baseline"
 
     baseline = variants[0]

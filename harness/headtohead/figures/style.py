@@ -93,6 +93,7 @@ def to_svg(figure: Figure, salt: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text))  # neither draws anything
+    text = re.sub(r'(\.\d\d)\d{4}(?=[ ",)\n])', r"\1", text)  # hundredths of a point
     text = _GROUP_OF_ONE.sub(r"\1", _GROUP_OF_ONE.sub(r"\1", re.sub(r"\n +", "\n", text)))
     text = re.sub(r" font-family: [^;\"]+;", "", text).replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     tips: Mapping[str, str] = getattr(figure, "tips", {})

@@ -17,7 +17,7 @@ from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mea
 
 MAX_BYTES = 1_500_000
 """Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
-MAX_VARIANTS = 24
+MAX_VARIANTS = 12
 
 
 @dataclass(frozen=True)

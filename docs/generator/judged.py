@@ -19,9 +19,9 @@ SETTINGS = {
     ("equal-parameters", ""): "equal parameters, width 64",
     ("equal-time", ""): "equal time, width 64",
     ("tatoeba", ""): "English sentences, width 64",
-    ("sizes", "size-d_model-32"): "one rate for all, width 32",
-    ("sizes", "size-d_model-64"): "one rate for all, width 64",
-    ("sizes", "size-d_model-128"): "one rate for all, width 128",
+    ("sizes", "d_model-32"): "one rate for all, width 32",
+    ("sizes", "d_model-64"): "one rate for all, width 64",
+    ("sizes", "d_model-128"): "one rate for all, width 128",
 }
 """Reports, with the end of the names of their variants, and what they hold equal."""
 

@@ -8,8 +8,6 @@ from headtohead.testing.dataset_invariants import DATASET_INVARIANTS
 from made import plugin_file
 
 NAMES = [invariant.name for invariant in INVARIANTS]
-
-
 RAISING = plugin_file("""
     def embed(self, positions, role):
         raise ValueError("to be done")
@@ -108,6 +106,7 @@ def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it
 
 @pytest.mark.slow
 def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
+    assert h2h("check", "recipe/by-hand-en-fr")[0] == 0
     code, output = h2h("check", "recipe/slides-en-fr")
     found = rows(output)
     assert code == 0
@@ -162,19 +161,26 @@ def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
     assert named in output
 
 
-def test_an_entry_is_checked_in_a_pattern_of_layers(h2h, plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault: later layers use the bias of the first layer."""
-    body = """
-        properties = frozenset({"relative", "mirror-invariant"})
+PER_LAYER = """
+        if layer == 0:
+            distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+            self.kept = -distance.double()[None, :, None]
+        return self.kept
+"""
+TABLE = """
+        return self.table[(query_positions[:, :, None] - key_positions[:, None, :]).abs()][None, :, None]
 
-        def bias(self, query_positions, key_positions, role, layer):
-            if layer == 0:
-                distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
-                self.kept = -distance.double()[None, :, None]
-            return self.kept
-    """
+    table = torch.arange(9).double()
+"""
+
+
+@pytest.mark.parametrize(("body", "error"), [(PER_LAYER, "no attribute 'kept'"), (TABLE, "out of bounds")])
+def test_an_entry_is_checked_in_a_pattern_of_layers_and_in_decoder_only_models(h2h, plugin, monkeypatch, body, error):
+    """Faults: later layers use the bias of the first layer; distances are limited to those of a sentence."""
+    head = 'properties = frozenset({"relative", "mirror-invariant"})\n\n    def bias('
+    body = f"    {head}self, query_positions, key_positions, role, layer):{body}"
     one = [invariant for invariant in INVARIANTS if invariant.name == "causality"]
     monkeypatch.setattr("headtohead.testing.checks.examination.INVARIANTS", one)
-    code, output = h2h("check", "--plugin", plugin(plugin_file(body)))
+    code, output = h2h("check", "--plugin", plugin("import torch\n" + plugin_file(body)))
     assert code == 1, output
-    assert "'Own' object has no attribute 'kept'" in output
+    assert error in output

@@ -26,8 +26,9 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> No
     Without NAME, all entries except datasets are checked.
 
     With --plugin and without NAME, the entries of the plugin file are checked. The outcome of an invariant is
-    "holds", "violated" with the deviation and an example, or "does not apply" with the reason. Checks run in float64
-    on the CPU. Recipes are checked at small sizes. Nothing is downloaded.
+    "holds", "violated" with the deviation and an example, or "does not apply" with the reason. Entries are checked in
+    encoder-decoders and decoder-only models, in float64 on the CPU. Recipes are checked at small sizes. Nothing is
+    downloaded.
 
     Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
     violations, or an entry that cannot be checked.

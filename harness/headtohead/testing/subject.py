@@ -95,8 +95,8 @@ class Subject:
     def data(self) -> PreparedData:
         """Data for training stacks."""
         shared = self.config.data.vocabulary.shared
-        # Two boundary tokens are added to a target, and the last token is not a decoder input.
-        target_words = None if self.only_length is None else self.only_length - 1
+        # Two boundary tokens are added to a target, and the last token of a shifted target is not a decoder input.
+        target_words = self.only_length and self.only_length - 2 + self.config.quirks.shift_targets
         return self._data or tiny_data(shared, target_words)
 
     @cached_property

@@ -35,16 +35,17 @@ MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
 def check_configurations(entry: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
     """Yield every small configuration that is compatible with an entry, after its description.
 
-    The entry is used in the roles selected by its bare name, in all roles, in each role alone, and in a pattern of
-    decoder layers.
+    The entry is used in the roles selected by its bare name, in both architectures; in an encoder-decoder also in all
+    roles, in each role alone, and in a pattern of decoder layers.
     """
-    choices: list[tuple[str, dict[str, Any]]] = [(DEFAULTS, {entry.family: entry.name})]
+    own: dict[str, Any] = {entry.family: entry.name}
+    choices = [(DEFAULTS, own), ("all layers in a decoder-only model", {**own, "architecture": "decoder-only"})]
     choices += [
         (f"{entry.family} in {where}", {entry.family: roles})
         for where, roles in role_variants(entry.family, entry.name, registry)
     ]
     choices += [
-        (f"{family} {name}", {entry.family: entry.name, family: name})
+        (f"{family} {name}", {**own, family: name})
         for family in FAMILIES
         if family != entry.family and (family in TOKENWISE) == (entry.family in TOKENWISE)
         for name in sorted(registry.entries[family])

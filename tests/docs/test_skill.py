@@ -33,10 +33,14 @@ def test_every_command_of_the_skill_works_in_its_order(tmp_path: Path, monkeypat
             assert done.exit_code == 0, (line, done.output)
             if "json" in arguments:
                 answers.append(json.loads(done.stdout))
-    judged, before, decided, after, plan, status, answer, listed = answers
+    judged, before, decided, after, plan, status, answer, listed, checked = answers
     assert judged["contrasts"][0]["direction"] == "better"
     assert (before["incumbent"], decided["decision"]["kept"], after["incumbent"]) == (None, True, "gate")
-    assert plan
-    assert status
-    assert answer["answer"]
-    assert listed
+    run = CliRunner().invoke(main, ["show", f"runs/order/{status['runs'][0]['directory']}", "--format", "json"])
+    found = {"plan": plan, "status": status, "show": json.loads(run.stdout), "report": answer}
+    found |= {"list": listed, "check": checked}
+    for command, fields in re.findall(r"^\| `h2h (\w+) ?\w*` \| (.*) \|$", shown.output, re.MULTILINE):
+        for path in re.findall(r"`([\w.]+)`", fields):
+            value = found.get(command)
+            for name in path.split("."):
+                value = (value[0] if isinstance(value, list) else value)[name]

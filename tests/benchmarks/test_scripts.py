@@ -1,4 +1,4 @@
-"""The soak test, the comparison of runs per hour, speed ratios of variants, and the benchmark of a GPU on a CPU."""
+"""The soak test, the comparison of runs per hour, speed ratios, and the benchmark of a GPU on a CPU."""
 
 import re
 from argparse import Namespace
@@ -40,6 +40,12 @@ def test_a_deeper_variant_gets_fewer_steps_in_equal_time(benchmark, cache, monke
 
 
 @pytest.mark.slow
+def test_stacks_of_one_and_of_sixteen_runs_reach_the_recorded_speed(benchmark):
+    check = benchmark("stacks").check
+    assert any(check(torch.device("cpu"), 15) == 0 for _ in range(3))  # other processes slow one side of a ratio
+
+
+@pytest.mark.slow
 def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, monkeypatch):
     gpu, cpu = benchmark("gpu"), torch.device("cpu")
     monkeypatch.setattr(gpu, "STACKS", {name: gpu.STACKS[name] for name in ("with dropout", "tied")})
@@ -58,3 +64,7 @@ def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, 
     steps = list(gpu.steps(cpu, ("eager",)))
     assert len(steps) == 4
     assert all("WRONG" in line for line in steps)
+    own, tiny = {"attention": "gated"}, gpu.tiny_training
+    assert gpu.entry("cpu", "decoder-only", own) == ([], 1, 0)
+    monkeypatch.setattr(gpu, "tiny_training", lambda *now: tiny(*now[:2], now[2] and {**now[2], "lr": 3e-3}, *now[3:]))
+    assert "WRONG" in gpu.entry("cpu", "decoder-only", own)[0][0]

@@ -48,6 +48,12 @@ def test_a_server_that_is_down_fails(diagnose, monkeypatch):
     assert (code, found["mlflow"][0]) == (1, "fail")
 
 
+def test_a_missing_package_fails(diagnose, monkeypatch):
+    monkeypatch.setattr("headtohead.cli.doctor.PACKAGES", ("torch", "not-installed"))
+    code, found = diagnose()
+    assert (code, found["packages"][0]) == (1, "fail")
+
+
 @pytest.mark.parametrize(("free", "code", "level"), [(500 * 1024**2, 0, "warn"), (1024**2, 1, "fail")])
 def test_a_nearly_full_disk_is_reported(diagnose, monkeypatch, free, code, level):
     usage = shutil.disk_usage("/")

@@ -47,7 +47,10 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
     from headtohead.plugins.launcher import cpu_cores
 
     yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    yield OK, "packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
+    installed = {own.name: own.version for own in metadata.distributions()}
+    yield OK, "packages", ", ".join(f"{name} {installed[name]}" for name in PACKAGES if name in installed)
+    if missing := ", ".join(name for name in PACKAGES if name not in installed):
+        yield FAIL, "packages", f"not installed: {missing}; install headtohead with its dependencies"
     yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
     yield OK, "precision", f"{describe_bfloat16()} on this processor"
     if not torch.cuda.is_available():

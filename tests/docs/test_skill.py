@@ -17,7 +17,6 @@ def test_every_command_of_the_skill_works_in_its_order(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     shown = CliRunner().invoke(main, ["skill"])
-    assert shown.exit_code == 0
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", shown.output, re.DOTALL | re.MULTILINE)
     written = {"csv": "scores.csv", "yaml": "order.yaml"}
     answers = []

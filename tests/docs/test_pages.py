@@ -240,7 +240,7 @@ def test_scores_and_intervals_are_those_of_the_report(row: tuple[str, ...]) -> N
         assert printed == [f"{number:.1f}" for number in (values.mean(), low, high)]
     text = (ROOT / "reports" / name / "report.md").read_text(encoding="utf-8")
     own_row = f"| nearest neighbour | 0.000 | {neighbour} |"  # of the baseline's test set
-    assert (own_row if split == "grouped" else f"nearest-neighbour translation ({neighbour} BLEU)") in text
+    assert (own_row if split == "grouped" else f"nearest-neighbour retrieval ({neighbour} BLEU)") in text
     assert (float(leak) == 0) == (split == "grouped")
 
 

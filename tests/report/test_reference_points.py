@@ -107,7 +107,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
 @pytest.mark.usefixtures("without_figures")
 def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
     paths = write_report(study(POINTS), tmp_path / "reports")
-    line = next(line for line in paths.lines if line.startswith("Not better than nearest-neighbour translation (0.450"))
+    line = next(line for line in paths.lines if line.startswith("Not better than nearest-neighbour retrieval (0.450"))
     assert "rotary and none; the best of them has 0.402" in line
     record = json.loads(paths.json.read_text())
     assert record["reference_points"]["not_better_than_nearest_neighbour"] == ["rotary", "none"]

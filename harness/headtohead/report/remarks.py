@@ -24,7 +24,7 @@ from headtohead.storage.metrics import as_ratio, counted, higher_is_better, read
 MAX_NAMED = 3
 """Maximum number of variants that a remark names."""
 
-POINTS = {"nearest_neighbour": "nearest-neighbour translation", "majority": "the most frequent target"}
+POINTS = {"nearest_neighbour": "nearest-neighbour retrieval", "majority": "the most frequent target"}
 """The reference points that a model is expected to exceed."""
 
 Severity = Literal["warning", "caution", "note"]

@@ -27,7 +27,10 @@ design:                      # one change per variant; further axes: attention, 
 seeds: 3                     # more seeds find smaller differences; h2h plan states which
 """)
 
-EXAMPLES = {"text": {"download": "tinyshakespeare"}, "mqar": {"levels": ["8x2"], "alphabet": 32}}
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "text": {"download": "tinyshakespeare"},
+    "mqar": {"levels": ["8x2"], "alphabet": 32},
+}
 """Options if none is given: of datasets that need a file, or whose defaults are not learned in 400 steps."""
 
 

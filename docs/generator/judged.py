@@ -19,9 +19,9 @@ SETTINGS = {
     ("equal-parameters", ""): "equal parameters, width 64",
     ("equal-time", ""): "equal time, width 64",
     ("tatoeba", ""): "English sentences, width 64",
-    ("sizes", "d_model-32"): "one rate for all, width 32",
-    ("sizes", "d_model-64"): "one rate for all, width 64",
-    ("sizes", "d_model-128"): "one rate for all, width 128",
+    ("sizes", "d_model-32"): "untuned rate, width 32",
+    ("sizes", "d_model-64"): "untuned rate, width 64",
+    ("sizes", "d_model-128"): "untuned rate, width 128",
 }
 """Reports, with the end of the names of their variants, and what they hold equal."""
 
@@ -109,6 +109,9 @@ def page(name: str) -> str:
     own = next(slug for slug in costs.index if components_of(slug) == {name})
     base = next(slug for slug in costs.index if not components_of(slug))
     more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
+    steps = pd.read_csv(REPORTS / "equal-time" / "results.csv").groupby("variant")["steps"].first()
+    slower = [steps.max() / count for slug, count in steps.items() if components_of(slug) == {name}]
+    time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
     summary = current().find(*component.entry).entry.summary()
     family, entry = component.entry
     address = f"plugins.md#{family}{entry}" if family == "feed_forward" else f"catalogue/{family}.md#{entry}"
@@ -125,10 +128,13 @@ Published: {component.published}.
 |---|---:|---|---|---:|
 {table}
 
-- Negative differences favour the component. Intervals have the levels of Holm's correction within each report.
-  Undetected does not mean equal.
+- Negative differences favour the component. Intervals have the levels of Holm's correction within the tests of a report
+  that answer the same question. "More than 0.005" rests on a second interval, which the report has. Undetected does
+  not mean equal.
+- All settings but the English sentences are of one text, some with the same seeds, so they are not independent. An
+  untuned rate depends on the width alone.
 - One nat per character is 1.44 bits per byte on tiny Shakespeare, the text of all settings but the English sentences.
-- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}.
+- Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}{time}.
 - The design, the tuning of the rates and every seed are in `reports/contested`. To repeat them:
 
 ```sh

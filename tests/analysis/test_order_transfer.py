@@ -68,7 +68,7 @@ def test_a_product_has_interactions_with_the_size_and_no_contrast_of_sizes():
     sides = [contrast for contrast in contrasts if contrast.kind == "factor"]
     assert {contrast.axis for contrast in sides} == {"feed_forward", "attention"}
     pairs = [pair for contrast in sides for pair in contrast.pairs]
-    assert all(left.split("size")[1] == right.split("size")[1] for left, right in pairs)
+    assert all(left.split("d_model")[1] == right.split("d_model")[1] for left, right in pairs)
     others = {frozenset((own.axis, own.other_axis)) for own in contrasts if own.kind == "interaction"}
     assert others == {frozenset(pair) for pair in itertools.combinations(("feed_forward", "attention", "size"), 2)}
 

@@ -46,8 +46,8 @@ def test_each_size_has_a_panel_and_a_best_rate(analysed):
         axes={"train.lr": RATES, "size": [*best]},
         score=lambda a, seed: 0.6 - 0.1 * abs(math.log(a["train.lr"] / best[a["size"]])) + 0.001 * math.sin(seed),
     )
-    assert [axes.get_title(loc="left") for axes in sweep_figure(analysis).axes] == ["size width=8", "size width=16"]
-    assert "size width=8 0.01; all variants · size width=16 0.001." in analysis.sweep.sentence
+    assert [axes.get_title(loc="left") for axes in sweep_figure(analysis).axes] == ["width=8", "width=16"]
+    assert "width=8 0.01; all variants · width=16 0.001." in analysis.sweep.sentence
 
 
 def test_a_study_without_a_swept_number_has_no_figure(quickstart):

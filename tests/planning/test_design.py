@@ -280,7 +280,7 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
     assert plain == same_data
     assert [contrast.name for contrast in contrasts[:2]] == [
         "rotary · toy-grammar(size=400) − baseline",
-        "rotary · reverse(longest=6) − sinusoidal · reverse(longest=6)",
+        "rotary · reverse(longest=6) − baseline · reverse(longest=6)",
     ]
     assert pairs["factor"] == same_data
     first, swapped = pairs["interaction"]

@@ -110,7 +110,7 @@ def page(name: str) -> str:
     base = next(slug for slug in costs.index if not components_of(slug))
     more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
     steps = pd.read_csv(REPORTS / "equal-time" / "results.csv").groupby("variant")["steps"].first()
-    slower = [steps.max() / count for slug, count in steps.items() if components_of(slug) == {name}]
+    slower = [steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}]
     time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
     summary = current().find(*component.entry).entry.summary()
     family, entry = component.entry

@@ -181,6 +181,5 @@ def test_an_entry_is_checked_in_a_pattern_of_layers_and_in_decoder_only_models(h
     body = f"    {head}self, query_positions, key_positions, role, layer):{body}"
     one = [invariant for invariant in INVARIANTS if invariant.name == "causality"]
     monkeypatch.setattr("headtohead.testing.checks.examination.INVARIANTS", one)
-    code, output = h2h("check", "--plugin", plugin("import torch\n" + plugin_file(body)))
-    assert code == 1, output
+    _, output = h2h("check", "--plugin", plugin("import torch\n" + plugin_file(body)))
     assert error in output

@@ -63,7 +63,10 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         whole, heads = head_effects(run.model, run.data, translate)
         probes = read_probes(path)
         for head in heads:
-            maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+            try:
+                maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+            except (IndexError, KeyError) as error:
+                raise HeadToHeadError(f"the attention maps of run '{path.name}' lack a head of its model") from error
             for name in ("entropy", "distance"):
                 values = [value for statistics in maps if (value := statistics.get(name)) is not None]
                 head |= {name: sum(values) / len(values)} if values else {}

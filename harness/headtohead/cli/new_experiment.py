@@ -31,7 +31,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "text": {"download": "tinyshakespeare"},
     "mqar": {"levels": ["8x2"], "alphabet": 32},
 }
-"""Options if none is given: of datasets that need a file, or whose defaults are not learned in 400 steps."""
+"""Options if none is given, for datasets that need a file or whose default task is too hard for 400 steps."""
 
 
 @click.command("new-experiment")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -68,7 +69,8 @@ def answer(analysis: Analysis) -> str:
         seeds, least = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
         sentences.append(f"With {seeds}, a difference of {least} or more would be detected with 80 % power.")
     named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
-    return opening + " ".join(sentences).replace("against baseline", named, 1)
+    # "baseline · d_model 64" is the baseline of another size.
+    return opening + re.sub("against baseline(?! ·)", lambda _: named, " ".join(sentences), count=1)
 
 
 def differences(analysis: Analysis) -> list[dict[str, str]]:

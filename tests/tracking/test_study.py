@@ -8,8 +8,10 @@ import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from safetensors.numpy import load_file, save_file
@@ -85,6 +87,30 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     assert "A note." not in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures", "attention"}
+
+
+@pytest.mark.slow
+def test_a_decoder_only_study_is_logged_with_its_own_metrics_and_maps(h2h_here: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "novel.txt").write_text("the cat sat on the mat and the dog sat on the cat. " * 100)
+    assert h2h_here(tmp_path, "new-experiment", "text", "novel.txt").returncode == 0
+    done = h2h_here(tmp_path, "run", "novel.yaml", "--set", "train.steps=10", "--set", "data.block=8")
+    assert done.returncode == 0, done.stderr
+    client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    experiment = client.get_experiment_by_name("novel")
+    assert experiment.tags["mlflow.experiment.primaryMetric.name"] == "test/bits_per_byte"
+    rows = pd.read_csv(tmp_path / "reports/novel/results.csv").set_index("title")
+    runs = client.search_runs([experiment.experiment_id])
+    assert len(runs) == len(rows) == 9
+    for run in runs:
+        title, seed = run.info.run_name.split(" · s")
+        row = rows.loc[title].set_index("seed").loc[int(seed)]
+        for metric in ("test/bits_per_byte", "valid/loss", "attention/decoder/entropy"):
+            assert run.data.metrics[metric] == pytest.approx(row[metric])
+        assert run.data.params["model.architecture"] == "decoder-only"
+        images = client.list_artifacts(run.info.run_id, "images")
+        assert {Path(image.path).name.partition("+")[0] for image in images} == {"attention~decoder"}
+        assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"images", "run"}  # no translations
 
 
 def test_main_contrasts_can_be_searched_and_data_and_design_are_listed(study: MlflowClient) -> None:

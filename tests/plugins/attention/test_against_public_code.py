@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow  # importing the libraries takes seconds; the loop
 
 HEADS, WIDTH, SIZE = 4, 16, 4
 DOUBLE, SINGLE = 1e-12, 1e-6
+ZERO_ANGLES = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
 
 
 class Ours:
@@ -176,8 +177,28 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
             module.o_proj.weight.copy_(weights["output.weight"][member].T)
             for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
-            zero_angles = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
-            expected, _ = module(own.x[member], zero_angles, own.added(member, -math.inf))
+            expected, _ = module(own.x[member], ZERO_ANGLES, own.added(member, -math.inf))
+        torch.testing.assert_close(own.found[member], expected, rtol=0, atol=SINGLE)
+
+
+def test_gated_equals_the_attention_of_qwen_without_its_norms():
+    from transformers import Qwen3NextConfig
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
+
+    own = Ours("gated", "decoder")
+    heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS, "head_dim": SIZE}
+    config = Qwen3NextConfig(hidden_size=WIDTH, attn_implementation="eager", **heads)
+    for member in range(2):
+        module = Qwen3NextAttention(config, 0).double()
+        module.q_norm = module.k_norm = torch.nn.Identity()
+        weights = {name: value[member].T for name, value in own.attention.state_dict().items()}
+        q, k, v = weights["queries_keys_values.weight"].split(WIDTH)
+        gate = weights["style.gate"].unflatten(0, (HEADS, SIZE))
+        queries = torch.cat([q.unflatten(0, (HEADS, SIZE)), gate], 1).flatten(0, 1)
+        carried = {"q_proj": queries, "k_proj": k, "v_proj": v, "o_proj": weights["output.weight"]}
+        module.load_state_dict({f"{name}.weight": value for name, value in carried.items()})
+        with torch.no_grad():
+            expected, _ = module(own.x[member], ZERO_ANGLES, own.added(member, -math.inf))
         torch.testing.assert_close(own.found[member], expected, rtol=0, atol=SINGLE)
 
 

@@ -57,7 +57,7 @@ feed_forward: gelu
 model: {{layers: {layers}, heads: {heads}, d_model: {width}, d_ff: 4x, dropout: 0.0, bias: false,
   tie_embeddings: output, embedding_scale: one}}
 train: {{steps: 2000, batch_size: {batch}, lr: 1.0e-3, final_lr: 1.0e-4, warmup_steps: 100, betas: [0.9, 0.99],
-  eps: 1.0e-8, weight_decay: 0.1, clip_norm: 1.0, precision: {precision}}}
+  eps: 1.0e-8, weight_decay: 0.1, decay: matrices, clip_norm: 1.0, precision: {precision}}}
 """
 MQAR = """
 data: {{dataset: mqar, levels: [64x4], alphabet: 8192, size: 10000, valid: 100, test: 100}}
@@ -215,8 +215,11 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
     """Return a training step of all models by torch.vmap; it returns the losses, ``[model]``."""
     parameters, _ = stack_module_state(list(models))
     train, steps = training.train, count(1)
-    settings = {"betas": train.betas, "eps": train.eps, "weight_decay": train.weight_decay}
-    optimizer = torch.optim.AdamW(parameters.values(), train.lr, fused=True, **settings)  # type: ignore[arg-type]
+    settings = {"lr": train.lr, "betas": train.betas, "eps": train.eps, "weight_decay": train.weight_decay}
+    vectors = [own for own in parameters.values() if train.decay == "matrices" and own.dim() == 2]  # [run, size]
+    others = [own for own in parameters.values() if all(own is not vector for vector in vectors)]
+    groups = [{"params": others}, {"params": vectors, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, fused=True, **settings)  # type: ignore[arg-type]
 
     def loss(own: dict[str, Tensor], batch: Batch) -> Tensor:
         return peer.loss(lambda *inputs: functional_call(models[0], own, inputs), batch)
@@ -234,7 +237,9 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
             if train.clip_norm:
                 gradient *= factors.view(-1, *[1] * (gradient.dim() - 1))
             parameters[name].grad = gradient.contiguous()  # fused AdamW does not compare strides
-        optimizer.param_groups[0]["lr"] = learning_rate(train, next(steps), training.steps)
+        rate = learning_rate(train, next(steps), training.steps)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
         optimizer.step()
         return losses  # type: ignore[no-any-return]
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from headtohead.analysis.study import Analysis
 from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
 from headtohead.config.project import default_uri, next_command, reports_folder, runs_folder
+from headtohead.config.yaml_text import dump
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted
 from headtohead.execution.exported import check_target, write_exported
@@ -130,8 +129,7 @@ def _load(
         return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(experiment, runs)
     if not name or "/" in name:
         raise HeadToHeadError(f"an experiment given as a dict needs a name, got {name!r}; type name='my-study'")
-    text = yaml.safe_dump(dict(experiment), sort_keys=False, allow_unicode=True)
-    return load_text(text, Path(f"{name}.yaml"), overrides, seeds, max_runs), runs_folder(None, runs)
+    return load_text(dump(experiment), Path(f"{name}.yaml"), overrides, seeds, max_runs), runs_folder(None, runs)
 
 
 def run(

@@ -7,12 +7,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.two_way import variance_shares
 from headtohead.report.answer import answer
 from headtohead.report.content import Report
 from headtohead.report.contrasts import two_way_section
@@ -54,40 +51,6 @@ def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(analyse
         assert found.mean == pytest.approx(mean, abs=1e-6)
 
 
-def noisy(row: str, column: str, seed: int) -> float:
-    i, j = POSITIONAL.index(row), ATTENTION.index(column)
-    return (
-        math.sin(3 * i + 1) + 0.4 * math.cos(5 * j) + 0.3 * math.sin(7 * i * j) + 0.1 * math.sin(11 * i + 13 * j + seed)
-    )
-
-
-@pytest.mark.parametrize("gaps", [set(), {("none", "linear"), ("alibi", "uniform")}], ids=len)
-def test_the_variance_fraction_of_an_axis_is_its_mean_before_and_after_the_other_axis(
-    gaps: set[tuple[str, str]],
-) -> None:
-    """Without gaps, both are equal: the sum of squares of the axis."""
-    cells = [cell for cell in product(POSITIONAL, ATTENTION) if cell not in gaps]
-    scores = {cell: {seed: noisy(*cell, seed) for seed in (1, 2, 3)} for cell in cells}
-    found = variance_shares(scores)
-    assert found is not None
-    flat = [(a, b, value) for (a, b), by_seed in scores.items() for value in by_seed.values()]
-    data = pd.DataFrame(flat, columns=["row", "column", "score"])
-
-    def unexplained(*columns: str) -> float:
-        design = pd.get_dummies(data[list(columns)], dtype=float).assign(constant=1.0).to_numpy()
-        residuals = data["score"] - design @ np.linalg.pinv(design) @ data["score"]
-        return float((residuals**2).sum())
-
-    total = float(((data["score"] - data["score"].mean()) ** 2).sum())
-    rows, columns, both = unexplained("row"), unexplained("column"), unexplained("row", "column")
-    assert gaps or total - rows == pytest.approx(columns - both)
-    assert found.rows == pytest.approx(((total - rows) + (columns - both)) / 2 / total)
-    assert found.columns == pytest.approx(((total - columns) + (rows - both)) / 2 / total)
-    within = data.groupby(["row", "column"])["score"].transform("mean")
-    assert found.seeds == pytest.approx(float(((data["score"] - within) ** 2).sum()) / total)
-    assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
-
-
 def broken(axes: Any, seed: int) -> float:
     """Return good scores, but for positional none and for alibi with linear."""
     row, column = POSITIONAL.index(axes["positional"]), ATTENTION.index(axes["attention"])
@@ -118,7 +81,6 @@ def test_the_report_has_the_shaded_table(analysed: Analysed, tmp_path: Path) -> 
     assert '<table class="grid">' in page
     assert 'style="--shade: 62%"' in page
     assert re.search(r"\| rotary \| – \| 0\.\d+ \(± 0", text)
-    assert "| interaction | " in text
     assert "uniform attention has no queries" in text
 
 

@@ -90,7 +90,7 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
 
 
 @pytest.mark.slow
-def test_a_decoder_only_study_is_logged_with_its_own_metrics_and_maps(h2h_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_decoder_only_study_has_its_own_metrics_and_maps(h2h_here: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "novel.txt").write_text("the cat sat on the mat and the dog sat on the cat. " * 100)
     assert h2h_here(tmp_path, "new-experiment", "text", "novel.txt").returncode == 0

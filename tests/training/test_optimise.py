@@ -64,21 +64,21 @@ class Stacked(nn.Module):
             parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize(("weight_decay", "decay"), [(0.0, "all"), (0.1, "all"), (0.1, "matrices")])
 @pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
-def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay):
+def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay, decay):
     stacked = Stacked()
     single_members = [
         [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()] for member in range(3)
     ]
-    train = TrainConfig(
-        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay, schedule="constant"
-    )
-    ours = StackOptimizer([train] * 3, stacked, 5)
-    torch_optimizers = [
-        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
-        for parameters in single_members
-    ]
+    settings = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": weight_decay}
+    ours = StackOptimizer([TrainConfig(optimizer=name, schedule="constant", decay=decay, **settings)] * 3, stacked, 5)
+    torch_optimizers = []
+    for parameters in single_members:
+        vectors = [own for own in parameters if decay == "matrices" and min(own.shape) == 1]
+        others = [own for own in parameters if all(own is not vector for vector in vectors)]
+        groups = [{"params": others}, {"params": vectors, "weight_decay": 0.0}]
+        torch_optimizers.append(theirs([group for group in groups if group["params"]], **settings))
     for step in range(5):
         stacked.give_gradients(step)
         for member, parameters in enumerate(single_members):

@@ -1,4 +1,4 @@
-"""Two-way tables: the best combinations of two crossed axes, and the variance that each axis explains."""
+"""Two-way tables: the best combinations of two crossed axes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from headtohead.analysis.best import compare_variants
 from headtohead.analysis.scores import Scores, Side
@@ -24,19 +20,6 @@ Cell = tuple[str, str]
 
 MIN_VALUES = 3
 """Minimum number of values of each axis of a table."""
-
-
-class VarianceShares(NamedTuple):
-    """Fractions of the sum of squares of the scores of all combinations; they sum to 1.
-
-    ``rows`` and ``columns`` are the axes by themselves, ``interaction`` is what they have only together, and ``seeds``
-    the variance within combinations. The fractions are descriptive; they are not tested.
-    """
-
-    rows: float
-    columns: float
-    interaction: float
-    seeds: float
 
 
 @dataclass(frozen=True)
@@ -65,7 +48,6 @@ class TwoWayResult:
         cells: The mean and interval over the runs of the ranked pairs that did not collapse.
         ranking: The scored combinations, best first.
         margin: The margin of the tests of equivalence, or None.
-        shares: Fractions of variance, or None for fewer than two seeds or equal scores.
     """
 
     axes: tuple[str, str]
@@ -74,7 +56,6 @@ class TwoWayResult:
     cells: Mapping[Cell, Summary]
     ranking: tuple[Combination, ...]
     margin: MarginRecord | None
-    shares: VarianceShares | None
 
 
 def two_way(scores: Scores) -> TwoWayResult | None:
@@ -116,42 +97,4 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         cells=cells,
         ranking=tuple(ranking),
         margin=record.margins.get(metric) if scores.margin(metric) else None,
-        shares=variance_shares({cell: healthy[cell] for cell in scored}),
-    )
-
-
-def variance_shares(scores: Mapping[Cell, Mapping[int, float]]) -> VarianceShares | None:
-    """Return the variance decomposition of scored cells, or None for fewer than two rows, columns or seeds.
-
-    Cells may be missing. The fraction of an axis is the mean of its sums of squares before and after the other axis
-    (R. H. Lindeman, P. F. Merenda and R. Z. Gold, 1980); without gaps, both are equal. Only seeds that all cells have
-    are used.
-
-    Args:
-        scores: Scores by cell and seed.
-    """
-    sides = [sorted({cell[side] for cell in scores}) for side in (0, 1)]
-    seeds = sorted(set.intersection(*map(set, scores.values()))) if scores else []
-    if min(*map(len, sides), len(seeds)) < 2:
-        return None
-    values = np.array([[by_seed[seed] for seed in seeds] for by_seed in scores.values()])
-    rows, columns = (
-        np.array([[float(cell[side] == value) for value in sides[side]] for cell in scores]) for side in (0, 1)
-    )
-    means, mean = values.mean(axis=1), values.mean()
-    total = float(((values - mean) ** 2).sum())
-    if total == 0:
-        return None
-
-    def explained(design: NDArray[np.float64]) -> float:
-        fitted = design @ np.linalg.lstsq(design, means, rcond=None)[0]
-        return len(seeds) * float(((fitted - mean) ** 2).sum()) / total
-
-    of_rows, of_columns, of_both = explained(rows), explained(columns), explained(np.hstack([rows, columns]))
-    of_cells = len(seeds) * float(((means - mean) ** 2).sum()) / total
-    return VarianceShares(
-        rows=(of_rows + of_both - of_columns) / 2,
-        columns=(of_columns + of_both - of_rows) / 2,
-        interaction=max(0.0, of_cells - of_both),
-        seeds=1 - of_cells,
     )

@@ -145,7 +145,7 @@ def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
 
 
 def two_way_section(report: Report) -> Section | None:
-    """Return the table of all pairs with the ranking and the fractions of variance, or None without two such axes."""
+    """Return the table of all pairs with the ranking, or None without two such axes."""
     metric, result = report.analysis.metric, report.analysis.two_way
     if result is None:
         return None
@@ -180,10 +180,6 @@ def two_way_section(report: Report) -> Section | None:
             frame=table(ranking),
         )
     ]
-    if found := result.shares:
-        shares = {columns: found.columns, rows: found.rows, "interaction": found.interaction, "seed": found.seeds}
-        sources = ({"source": name, "fraction of the variance": _percent(part)} for name, part in shares.items())
-        parts.append(Section("Variance", frame=table(sources)))
     return Section(
         "Every pair",
         f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "

@@ -332,6 +332,11 @@ class TrainConfig(OmittingSection):
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
     weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
+    decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = Field(
+        "all",
+        description="parameters with weight decay; matrices: without biases, gains of norms and other vectors, as in "
+        "nanoGPT",
+    )
     schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine", "wsd"], VariesInStack()] = Field(
         "cosine",
         description="learning rate after warm-up; cosine: to `final_lr` at the last step; wsd: constant, then linear "

@@ -46,8 +46,7 @@ class StackOptimizer:
         parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         self.groups: list[dict[str, Any]] = []
-        self.members: list[tuple[int, ...]] = []
-        """The members along the first dimension of each updated tensor."""
+        owned: dict[Tensor, tuple[int, ...]] = {}
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
         muon = trains[0].optimizer == "muon"
@@ -55,25 +54,26 @@ class StackOptimizer:
         widths = {f"{name}.weight": layer.outputs for name, layer in layers if name != "lm_head"}
         for members in ranges:
             first = trains[members[0]]
-            own: list[Tensor] = []
+            by_decay: defaultdict[float, list[Tensor]] = defaultdict(list)
             for name, parameter in parameters.items():
                 owners = model.members_of(name)
                 indices = [index for index, member in enumerate(owners) if member in members]
                 if not indices:
                     continue
-                self.members.append(tuple(owners[index] for index in indices))
-                part = slice(indices[0], indices[-1] + 1)
-                if len(indices) == len(owners):
-                    own.append(parameter)
-                else:
-                    view = parameter.detach()[part]
-                    self._slices.append((view, parameter, part))
-                    own.append(view)
+                tensor: Tensor = parameter
+                if len(indices) < len(owners):
+                    part = slice(indices[0], indices[-1] + 1)
+                    tensor = parameter.detach()[part]
+                    self._slices.append((tensor, parameter, part))
+                owned[tensor] = tuple(owners[index] for index in indices)
+                is_vector = sum(size > 1 for size in tensor.shape[1:]) < 2
+                by_decay[0.0 if first.decay == "matrices" and is_vector else first.weight_decay].append(tensor)
                 if name in widths:
-                    self._matrices[own[-1]] = widths[name]
-            if own:
-                self.groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
+                    self._matrices[tensor] = widths[name]
+            self.groups += [{"params": own, "weight_decay": decay, "train": first} for decay, own in by_decay.items()]
         self._updated: list[Tensor] = [tensor for group in self.groups for tensor in group["params"]]
+        self.members = [owned[tensor] for tensor in self._updated]
+        """The members along the first dimension of each updated tensor."""
         device = self._updated[0].device
         on_gpu = device.type == "cuda"
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them

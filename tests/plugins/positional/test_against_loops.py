@@ -1,6 +1,5 @@
 """Encodings against the formulas of their papers, in loops over Python floats."""
 
-import cmath
 import math
 from decimal import Decimal, localcontext
 from functools import cache
@@ -11,7 +10,7 @@ import torch
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_plugins.positional import alibi, hard_alibi
+from headtohead_plugins.positional import hard_alibi
 from headtohead_plugins.positional.t5_relative import find_buckets
 from made import case_table
 
@@ -22,41 +21,13 @@ def same(found, queries, keys, expected, close=1e-12):
     torch.testing.assert_close(found, torch.tensor(loops, dtype=torch.float64), rtol=0, atol=close)
 
 
-# -- alibi -------------------------------------------------------------------------------------------
-
-
-def test_biases_fall_with_distance_in_both_directions():
-    positions = torch.arange(4).unsqueeze(0)
-    found = alibi.biases(positions, positions, 2)
-    assert found.shape == (1, 1, 2, 4, 4)
-    same(found[0, 0].double(), range(4), range(4), lambda head, i, j: -(2 ** -(4 + 4 * head)) * abs(i - j))
+# -- hard-alibi -------------------------------------------------------------------------------------------
 
 
 def test_head_n_of_the_windows_of_hard_alibi_has_n_keys_on_each_side_and_other_heads_have_no_positions():
     positions = torch.arange(5).unsqueeze(0)
     found = hard_alibi.biases(positions, positions, heads=4, windows=3)[0, 0]
     same(found, range(5), range(5), lambda head, i, j: -1e6 if head < 3 and abs(i - j) > head else 0.0)
-
-
-# -- rotary ------------------------------------------------------------------------------------------
-
-
-def rotated(vector, position, theta):
-    numbers = [complex(vector[i], vector[i + 1]) for i in range(0, 8, 2)]
-    return [number * cmath.exp(1j * position * theta ** (-2 * i / 8)) for i, number in enumerate(numbers)]
-
-
-@pytest.mark.parametrize("theta", [10000.0, 50.0])
-def test_pairs_are_rotated_as_complex_numbers(theta):
-    rotary = Subject(tiny_config({"name": "rotary", "theta": theta}, "single-head", d_model=8)).positional("encoder")
-    x = torch.randn(2, 3, 1, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = rotary.rotate(x, torch.arange(5).unsqueeze(0), "encoder", 0)
-    for position in range(5):
-        expected = rotated(x[1, 2, 0, position].tolist(), position, theta)
-        pairs = found[1, 2, 0, position].tolist()
-        for i, number in enumerate(expected):
-            assert pairs[2 * i] == pytest.approx(number.real, abs=1e-12)
-            assert pairs[2 * i + 1] == pytest.approx(number.imag, abs=1e-12)
 
 
 # -- sandwich ----------------------------------------------------------------------------------------

@@ -98,12 +98,12 @@ def test_alibi_equals_x_transformers(heads, lucidrains):
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(("fraction", "width"), [(1.0, 8), (0.5, 4), (0.7, 4)])
-def test_rotary_equals_x_transformers(lucidrains, fraction, width):
-    freqs, scale = lucidrains.RotaryEmbedding(width)(POSITIONS[0])
+@pytest.mark.parametrize(("fraction", "width", "theta"), [(1.0, 8, 1e4), (0.5, 4, 1e4), (0.7, 4, 50.0)])
+def test_rotary_equals_x_transformers(lucidrains, fraction, width, theta):
+    freqs, scale = lucidrains.RotaryEmbedding(width, base=theta)(POSITIONS[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
-    found = part("rotary", heads=2, fraction=fraction).rotate(x, POSITIONS, "encoder", 0)
+    found = part("rotary", heads=2, fraction=fraction, theta=theta).rotate(x, POSITIONS, "encoder", 0)
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 

@@ -14,7 +14,7 @@ from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
-from headtohead.report.section import contrast_name
+from headtohead.report.section import contrast_name, leveled
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.experiment import leaked_part
@@ -232,6 +232,12 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         (total,) = analysis.families.variants.contrasts
         start, end = (frames.by_slug[slug].title for slug in (total.right, total.left))
         yield f"“In {start}”: all other settings are those before the arrows; “in {end}”: those after them."
+    interactions = analysis.families.interactions.contrasts
+    if all(found.kind == "declared" for found in analysis.main_contrasts) and len(interactions) <= MAX_NAMED:
+        for found in interactions:
+            if paired := found.paired:
+                difference = f"{show(paired.mean, metric, signed=True)} ({leveled(found.judgement.interval, metric)})"
+                yield f"Interaction, {found.name}: {difference}, {found.direction_name}."
     if margin := frames.record.margins.get(metric):
         late = (
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"

@@ -168,9 +168,10 @@ class Tuning:
         """Why the sweep may miss the best setting; empty with four values, two seeds and full length."""
         reasons = []
         for path in next(iter(self.settings.values()))[0].values:
-            tried = min(({setting.values[path] for setting in own} for own in self.settings.values()), key=len)
-            if len(tried) < 4 and any(isinstance(value, float) for value in tried):
-                reasons.append(f"{len(tried)} values of {path}")
+            tried = [{setting.values[path] for setting in own} for own in self.settings.values()]
+            least, most = (choose(map(len, tried)) for choose in (min, max))
+            if least < 4 and any(isinstance(value, float) for value in tried[0]):
+                reasons.append(f"{least}{f' to {most}' * (most > least)} values of {path}")
         reasons += ["1 seed"] * (len(self.plan.design.seeds) == 1)
         reasons += [f"train.epochs {text(self.epochs)} only"] * (self.epochs is not None)
         return ", ".join(reasons)

@@ -175,7 +175,7 @@ def test_only_the_variant_at_the_edge_gets_further_values(finished):
     text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
     found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
     assert {name: len(settings) for name, settings in found.tuning.settings.items()} == {"sinusoidal": 3, "alibi": 5}
-    assert found.tuning.coarse == "3 values of train.lr"
+    assert found.tuning.coarse == "3 to 5 values of train.lr"
     assert found.by_slug["alibi"].config.train.lr == 0.008
     assert any("with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines)
 

@@ -40,6 +40,7 @@ def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> 
     Path("card-text.txt").write_text(card.english_text(), encoding="utf-8")
     plan = api.plan(path)
     assert (len(plan.variants), plan.design.excluded) == (20, ())
+    assert [data.record["leak"] for data in plan.prepared.values() if data.record["leaky"]] == []
     pairs = [contrast.pairs[0] for contrast in plan.contrasts if contrast.kind == "declared"]
     assert len(pairs) == len({*pairs}) == 15
     assert all(name in variant and name not in against for variant, against in pairs)

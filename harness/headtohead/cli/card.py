@@ -99,10 +99,11 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
 
 
 def english_text() -> str:
-    """Return the topics of Python's ``help``, about 450 kB; Python versions differ in them."""
+    """Return the topics of Python's ``help``, every line once, about 330 kB; Python versions differ in them."""
     from pydoc_data.topics import topics
 
-    return "\n\n".join(topics[name] for name in sorted(topics))
+    lines = (" ".join(line.split()) for name in sorted(topics) for line in topics[name].splitlines())
+    return "\n".join(dict.fromkeys(line for line in lines if line.strip("|+-=*~^ ")))
 
 
 def experiment_of(file: Path) -> tuple[str, str]:

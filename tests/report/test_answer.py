@@ -201,6 +201,19 @@ def test_effects_without_an_interaction_are_not_given_separately(analysed, chang
     assert "depends on" not in str(differences(analysis))
 
 
+def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
+    sides = {"variant": "independent-heads-4", "against": "split-heads-4"}
+    declared = {"kind": "declared", "name": "Independent heads", **sides}
+    weights = {f"{style}-heads-{heads}": 1.0 for style in ("independent", "split") for heads in (2, 4)}
+    weights |= dict.fromkeys(("independent-heads-2", "split-heads-4"), -1.0)
+    for contrasts, count in (([declared], 1), ([], 0)):
+        analysis = analysed(axes=CROSSED, score=depends, interactions=True, declared=contrasts)
+        notes = [remark.text for remark in remarks(analysis) if remark.text.startswith("Interaction, ")]
+        expected = expected_test(scores_of(analysis.frames, analysis.metric), weights)
+        text = f": {expected.mean:+.3f} (95 %: {ends(*expected.interval(0.95), analysis.metric)}), significant."
+        assert [note.endswith(text) for note in notes] == [True] * count
+
+
 def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_of_its_axes(analysed):
     analysis = analysed(axes=CROSSED, score=depends, interactions=True)
     (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")

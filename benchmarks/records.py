@@ -25,7 +25,10 @@ LOSS_PER_STEP = 0.0045 / 100
 """Increase of the loss for each step less, as track 3 of modded-nanogpt states it."""
 RULE = 0.004
 """Least improvement times the root of the seeds, a rule of track 3."""
-GOLF_ROW = re.compile(r"^\|[^|]*\| (\d\.\d+) \|.*\| (20\d\d-\d\d-\d\d) \|", re.MULTILINE)
+GOLF_ROW = re.compile(
+    r"^\|[^|]*\| (\d\.\d+) \|.*\| (20\d\d-\d\d-\d\d) \|(?:.*track_10min_16mb/([^/)]+))?", re.MULTILINE
+)
+GOLF_SCORE = re.compile(r"exact val_loss:[\d.]+ val_bpb:([\d.]+)")
 TRACK_ROW = re.compile(
     r"^\| (\d+) \| (\d+)\(!\) \| (\d\.\d+) \(n=(\d+)\).*\| (20[\d/]+) \| \[log\]\(results/(.*?)\)", re.MULTILINE
 )
@@ -45,13 +48,19 @@ class Record:
 def parameter_golf(clone: Path) -> list[Record]:
     """Return the rows of the leaderboard that improved it when they came, with the scores of their submissions."""
     readme = (clone / "README.md").read_text(encoding="utf-8").partition("#### Unlimited")[0]
-    table = read_results(clone / "records" / "track_10min_16mb").dropna(subset="val_bpb")
-    stored = [tuple(rows["val_bpb"].astype(float)) for _, rows in table.groupby("variant")]
+    folder = clone / "records" / "track_10min_16mb"
+    table = read_results(folder).dropna(subset="val_bpb")
+    stored = {str(name): tuple(rows["val_bpb"].astype(float)) for name, rows in table.groupby("variant")}
+    for name in [path.name for path in folder.iterdir()]:
+        printed = [GOLF_SCORE.findall(log.read_text(errors="replace")) for log in (folder / name).rglob("*.log")]
+        logged = {float(scores[-1]) for scores in printed if scores}
+        if len(logged) > max(1, len(stored.get(name, ()))):
+            stored[name] = tuple(logged)
     chain: list[Record] = []
-    for score, date in sorted(GOLF_ROW.findall(readme), key=lambda row: (row[1], -float(row[0]))):
+    for score, date, link in sorted(GOLF_ROW.findall(readme), key=lambda row: (row[1], -float(row[0]))):
         if not chain or float(score) < chain[-1].claimed:
-            nearest = min(stored, key=lambda scores: (abs(np.mean(scores) - float(score)), -len(scores)))
-            scores = nearest if abs(np.mean(nearest) - float(score)) < 3e-4 else ()
+            nearest = min(stored.values(), key=lambda scores: (abs(np.mean(scores) - float(score)), -len(scores)))
+            scores = stored.get(link, ()) or (nearest if abs(np.mean(nearest) - float(score)) < 3e-4 else ())
             chain.append(Record(str(len(chain) + 1), date, float(score), scores))
     return chain
 
@@ -61,12 +70,19 @@ def track_3(clone: Path) -> list[Record]:
     folder = clone / "records" / "track_3_optimization"
     table = read_results(folder / "results")
     chain = []
-    for number, steps, claimed, _, date, log in TRACK_ROW.findall((folder / "README.md").read_text(encoding="utf-8")):
+    for number, steps, claimed, n, date, log in TRACK_ROW.findall((folder / "README.md").read_text(encoding="utf-8")):
         variant = str(Path(log).parent) if "/" in log else Path(log).stem
         runs = table[(table["variant"] + "/").str.startswith(f"{variant}/") & (table["step"] == steps)]
         runs = runs.drop_duplicates(["val_loss", "train_seconds"])  # copies of a log are one run
+        if len(runs) > int(n):  # the same seeds on another device, with which the names of the logs begin
+            runs = runs[runs["seed"].str.startswith(Path(log).stem.partition("_")[0])]
         metrics = [runs[name].astype(float) for name in runs if name.startswith("val_") and runs[name].notna().all()]
         losses = min(metrics, key=lambda column: abs(column.mean() - float(claimed)))
+        if len(runs) < int(n):  # a table with a column per step and a row per seed
+            lines = (folder / "results" / variant / "README.md").read_text(encoding="utf-8").splitlines()
+            columns = next(line.split("|") for line in lines if line.startswith("| seed |"))
+            place = [column.strip() for column in columns].index(f"step {steps}")
+            losses = pd.Series([float(line.split("|")[place]) for line in lines if re.match(r"\| *\d+ \|", line)])
         chain.append(Record(f"#{number}", date.replace("/", "-"), float(claimed), tuple(losses), int(steps)))
     return chain
 

@@ -3,8 +3,7 @@
     python benchmarks/peers speed --file PAIRS [--size 128/4/2/512] [--turns 5] [--steps 8]
     python benchmarks/peers proof --file PAIRS [--steps 5]
 
-`--own-precision bfloat16` compares headtohead in bfloat16 with the other sides in float32; `--precision bfloat16`
-trains the other sides with autocast too.
+`--precision bfloat16` trains the other sides with autocast.
 
 Every side trains the encoder-decoder of Vaswani et al. 2017 from the same initial weights, on the
 same pairs and vocabulary, with the same dropout and torch's Adam.
@@ -46,17 +45,7 @@ def main() -> None:
     parser.add_argument("--size", choices=[size.name for size in SIZES], default=SIZES[0].name)
     parser.add_argument("--turns", type=int, default=5, help="turns of each side after a first, uncounted turn")
     parser.add_argument("--steps", type=int, help="steps of a turn, or of a training")
-    parser.add_argument("--batch-tokens", type=int, help="tokens per batch; default: those of the size")
-    parser.add_argument(
-        "--length-buckets", choices=["coarse", "exact"], default="exact", help="value of train.length_buckets"
-    )
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
-    parser.add_argument(
-        "--own-precision",
-        choices=["float32", "bfloat16"],
-        help="precision of headtohead; default: that of the other sides",
-    )
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
         "--clock",
@@ -67,8 +56,6 @@ def main() -> None:
     options = parser.parse_args()
     if not options.file.is_file():
         parser.error(f"'{options.file}' is not a file")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("torch finds no GPU; use --device cpu")
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -80,17 +67,11 @@ def main() -> None:
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
-    size = next(size for size in SIZES if size.name == options.size)
-    size = dataclasses.replace(size, length_buckets=options.length_buckets)
-    if options.batch_tokens:
-        size = dataclasses.replace(size, batch_tokens=options.batch_tokens)
     return Setting(
-        size,
+        next(size for size in SIZES if size.name == options.size),
         options.file,
         options.steps or STEPS[options.comparison],
         precision=options.precision,
-        own_precision=options.own_precision,
-        device=torch.device(options.device),
         threads=options.threads,
     )
 
@@ -117,7 +98,7 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
 
 def proof(options: argparse.Namespace, setting: Setting) -> str:
     """Return the losses of the sides in float64 without dropout, where all must be equal."""
-    setting = dataclasses.replace(setting, precision="float64", own_precision=None, dropout=0.0)
+    setting = dataclasses.replace(setting, precision="float64", dropout=0.0)
     found = {name: make()(setting.steps).losses for name, make in Sides(setting).makers.items()}
     return tables.proof(found, f"{setting.size.name}, {tables.machine(setting)}")
 

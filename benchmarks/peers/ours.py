@@ -21,9 +21,7 @@ Batches = Iterator[tuple[Tensor, Tensor, int]]
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def start(
-    size: Size, file: Path, seed: int, device: torch.device, precision: str = "float32", dropout: float = DROPOUT
-) -> StackTraining:
+def start(size: Size, file: Path, seed: int, precision: str = "float32", dropout: float = DROPOUT) -> StackTraining:
     """Return a training of the Transformer of the paper, with torch's Adam."""
     config = resolve(
         {
@@ -50,12 +48,12 @@ def start(
                 "eps": 1e-8,
                 "batch_tokens": size.batch_tokens,
                 "precision": precision,
-                "length_buckets": size.length_buckets,
+                "length_buckets": "exact",
             },
         },
         current(),
     )
-    return StackTraining(config, [seed], prepare(config.data, cache_root()), device)
+    return StackTraining(config, [seed], prepare(config.data, cache_root()), torch.device("cpu"))
 
 
 def vocabularies(training: StackTraining) -> tuple[int, int]:
@@ -92,7 +90,7 @@ def batches(training: StackTraining) -> Batches:
     seed = training.progress.members[0].seed
     for epoch in range(10**6):
         for rows, source_time, target_time in training.plan.batches([seed], epoch, 0):
-            batch = split.batch(rows.to(training.device), source_time, target_time)
+            batch = split.batch(rows, source_time, target_time)
             written = batch.labels[0]
             target = torch.cat([batch.decoder_input_ids[0, :, :1], written.clamp(min=PAD)], dim=1)
             yield batch.source[0], target, int((written >= 0).sum())

@@ -15,8 +15,6 @@ from torch import nn
 from turns import Side, in_turns
 from weights import initial_weights
 
-CPU = torch.device("cpu")
-
 
 @dataclass(frozen=True)
 class Setting:
@@ -32,15 +30,10 @@ class Setting:
     alike: bool = True
     dropout: float = DROPOUT
     precision: str = "float32"
-    own_precision: str | None = None
-    """Precision of headtohead; None: that of the other sides."""
-    device: torch.device = CPU
     threads: int = 1
 
     def training(self) -> ours.StackTraining:
-        return ours.start(
-            self.size, self.file, self.seed, self.device, self.own_precision or self.precision, self.dropout
-        )
+        return ours.start(self.size, self.file, self.seed, self.precision, self.dropout)
 
 
 class Sides:
@@ -58,7 +51,7 @@ class Sides:
         }
 
     def _headtohead(self) -> Side:
-        return in_turns(ours.own_step(self.training), self.setting.device)
+        return in_turns(ours.own_step(self.training))
 
     def _notebook(self) -> Side:
         setting, training = self.setting, self.training
@@ -66,21 +59,21 @@ class Sides:
             batches = ours.batches(training)
         else:
             rows = ours.pairs_a_step(training)
-            batches = loops.random_batches(ours.pairs(training), rows, 1, setting.device)
+            batches = loops.random_batches(ours.pairs(training), rows, 1)
         model = Notebook(setting.size, self.words, setting.dropout)
         model.load(self.weights)
-        step = loops.notebook_loop(self._on_device(model), setting.size.lr, batches)
-        return in_turns(step, setting.device)
+        step = loops.notebook_loop(self._in_precision(model), setting.size.lr, batches)
+        return in_turns(step)
 
     def _torch_transformer(self) -> Side:
         setting = self.setting
         model = TorchTransformer(setting.size, self.words, setting.dropout)
         model.load(self.weights)
         step = loops.good_loop(
-            self._on_device(model), setting.size.lr, ours.batches(self.training), setting.device, setting.precision
+            self._in_precision(model), setting.size.lr, ours.batches(self.training), setting.precision
         )
-        return in_turns(step, setting.device)
+        return in_turns(step)
 
-    def _on_device(self, model: nn.Module) -> nn.Module:
+    def _in_precision(self, model: nn.Module) -> nn.Module:
         double = self.setting.precision == "float64"
-        return model.to(self.setting.device, torch.float64 if double else torch.float32).train()
+        return model.to(torch.float64 if double else torch.float32).train()

@@ -23,7 +23,6 @@ class Size:
     lr: float
     batch_tokens: int
     data: Mapping[str, Any] = field(default_factory=dict)
-    length_buckets: str = "exact"
 
     @property
     def name(self) -> str:

@@ -59,11 +59,5 @@ def data(training: StackTraining) -> str:
 
 
 def machine(setting: Setting) -> str:
-    name = (
-        torch.cuda.get_device_name()
-        if setting.device.type == "cuda"
-        else f"{platform.machine()}, {setting.threads} thread{'s' * (setting.threads > 1)}"
-    )
-    own = setting.own_precision or setting.precision
-    precisions = setting.precision if own == setting.precision else f"{own} (others {setting.precision})"
-    return f"{name}, torch {torch.__version__}, {precisions}"
+    name = f"{platform.machine()}, {setting.threads} thread{'s' * (setting.threads > 1)}"
+    return f"{name}, torch {torch.__version__}, {setting.precision}"

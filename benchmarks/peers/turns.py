@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 Step = Callable[[], tuple[Tensor | float, int]]
@@ -26,21 +25,14 @@ Side = Callable[[int], Turned]
 """Trains the given number of steps."""
 
 
-def in_turns(step: Step, device: torch.device) -> Side:
+def in_turns(step: Step) -> Side:
     """Return a side that repeats a step and reads the losses at the end of a turn."""
 
     def turn(steps: int) -> Turned:
-        wait(device)
         began, worked = time.perf_counter(), time.process_time()
         results = [step() for _ in range(steps)]
-        wait(device)
         seconds, processor = time.perf_counter() - began, time.process_time() - worked
         losses, words = zip(*results, strict=True)
         return Turned([float(loss) for loss in losses], sum(words), seconds, processor)
 
     return turn
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()

@@ -44,6 +44,12 @@ def table(**means: float) -> pd.DataFrame:
     )
 
 
+def more_seeds() -> pd.DataFrame:
+    """Return the scores of ``noise`` and of the incumbent with further seeds, under another name."""
+    scores = pd.concat([table(noise=3).assign(variant="new"), table(main=0, good=3).query("variant == 'good'")])
+    return pd.concat([scores, scores.assign(seed="1" + scores["seed"], score="0." + scores["seed"])])
+
+
 def decide(ledger: Ledger, scores: pd.DataFrame, baseline: str | None = None) -> Ledger:
     judged = judge(scores, baseline=baseline or ledger.incumbent, metric="score", stored=ledger.scores)
     return ledger.append(ledger.decide(judged))
@@ -65,6 +71,15 @@ def test_a_kept_change_is_the_incumbent_of_the_next_decision_with_its_stored_sco
     better = decide(ledger, table(better=6))
     assert better.decisions[-1].kept
     assert better.incumbent == "better"
+
+
+def test_other_scores_of_the_incumbent_under_the_same_seeds_are_a_warning(ledger: Ledger) -> None:
+    for shift in (0.0, 0.5):
+        again = table(main=0, good=3).query("variant == 'good'")
+        again = again.assign(score=[str(float(score) + shift) for score in again["score"]])
+        judged = judge(pd.concat([table(new=5), again]), baseline="good", metric="score")
+        warning = ledger.measured_again(ledger.decide(judged))
+        assert f"under {SEEDS} equal seeds, by +0.5 on average" in str(warning) if shift else warning is None
 
 
 def test_the_variance_of_a_decision_is_moderated_towards_that_of_earlier_decisions(ledger: Ledger) -> None:
@@ -104,6 +119,7 @@ def test_the_stated_number_of_seeds_keeps_an_improvement_in_80_percent(ledger: L
             None,
             "already has the variant 'new' under the name 'noise', with the same",
         ),
+        (more_seeds(), None, "decision 2 already has the variant 'new' under the name 'noise', with the same scores"),
         (table(a=1, b=2), None, "decides on one candidate at a time; choose one with --candidate: '"),
         (table(other=1, new=2), "other", "the incumbent is 'good', not 'other'"),
         (table(new=1).query("seed != '3'"), None, "seeds of 'new' and 'good' differ: 3 only in 'good'"),
@@ -134,9 +150,14 @@ def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> Non
     ("old", "new", "message"),
     [
         ('"kept":true', '"kept":"yes?"', r"ledger\.jsonl, line 1': kept"),
-        ('"kept":false', '"kept":true', "the level of line 2 is not that of the lines before it"),
-        ('{"candidate":"good".*\n', "", "the level of line 1 is not that of the lines before it"),
-        ('(?<="level":)0', "1", "the level of line 1 is not that of the lines before it"),
+        ('"kept":false', '"kept":true', r"line 2 does not follow from .* \(kept is 1, not 0\)"),
+        ('"kept":true', '"kept":false', r"line 1 does not follow from .* \(kept is 0, not 1\)"),
+        ('{"candidate":"good".*\n', "", r"line 1 does not follow from .* \(p is"),
+        ('(?<="level":)0', "1", r"line 1 does not follow from .* \(level is 1"),
+        ('"scores":{"0":', '"scores":{"0":9', r"line 1 does not follow from .* \(difference is"),
+        ('(?<="p":)0', "-1", r"line 2 does not follow from .* \(p is -1"),
+        ('(?<="incumbent":)"good"', '"main"', r"line 2 does not follow from .* the incumbent is 'good', not 'main'"),
+        ('(?<="noise","incumbent":"good","metric":)"score"', '"loss"', "line 2 .* is about score, higher is better"),
     ],
 )
 def test_a_damaged_or_deleted_line_is_an_error_with_its_number(

@@ -7,8 +7,10 @@ expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from scipy.special import fdtrc
 
@@ -17,7 +19,7 @@ from headtohead.analysis.judge import Judged
 from headtohead.errors import HeadToHeadError
 from headtohead.statistics import online
 from headtohead.statistics.block_model import BlockModel
-from headtohead.statistics.paired_tests import Difference, seeds_needed
+from headtohead.statistics.paired_tests import Difference, paired, seeds_needed
 from headtohead.storage.record import Number, Record, parse_record
 
 MAX_PRIOR_DEGREES = 40.0
@@ -29,6 +31,9 @@ LARGER = 0.01
 that hardly change any score, such as another order of additions, would make the p-value of other changes too small."""
 
 WAIT_SECONDS = 30.0
+
+COMPUTED = ("difference", "variance", "p", "level", "kept")
+"""Fields of a decision that follow from its scores and the decisions before it."""
 
 
 class Decision(Record):
@@ -73,18 +78,25 @@ class Ledger:
         """Return the ledger of a JSON Lines file; one that does not exist has no decision.
 
         Raises:
-            HeadToHeadError: If a line is damaged, or its level is not that of the lines before it.
+            HeadToHeadError: If a line is damaged, or does not follow from its scores and the lines before it.
         """
         ledger = cls(path, ())
         lines = enumerate(files.read_text(path).splitlines() if path.exists() else [], 1)
         for number, line in ((number, line) for number, line in lines if line.strip()):
-            decision = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
-            if not math.isclose(decision.level, ledger.level) or decision.kept != (decision.p <= decision.level):
+            found = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
+            try:
+                own = ledger._decision(found)
+                named = {name: (getattr(found, name), getattr(own, name)) for name in COMPUTED}
+                wrong = [name for name, sides in named.items() if not math.isclose(*sides, rel_tol=1e-6, abs_tol=1e-12)]
+                reason = f"{wrong[0]} is {named[wrong[0]][0]:g}, not {named[wrong[0]][1]:g}" if wrong else ""
+            except HeadToHeadError as error:
+                reason = str(error)
+            if reason:
                 raise HeadToHeadError(
-                    f"{path}: the level of line {number} is not that of the lines before it; a line was deleted, "
-                    "added or changed: restore the file"
+                    f"{path}: line {number} does not follow from its scores and the lines before it ({reason}); a line "
+                    "was deleted, added or changed: restore the file"
                 )
-            ledger = cls(path, (*ledger.decisions, decision))
+            ledger = cls(path, (*ledger.decisions, found))
         return ledger
 
     @property
@@ -128,42 +140,69 @@ class Ledger:
         Raises:
             HeadToHeadError: If the table does not continue the ledger.
         """
-        where = f"--ledger {self.path}"
-        if self.incumbent not in (None, judged.baseline):
-            raise HeadToHeadError(f"{where}: the incumbent is '{self.incumbent}', not '{judged.baseline}'")
         if len(judged.variants) != 1:
             names = ", ".join(f"'{found.variant}'" for found in judged.variants)
-            raise HeadToHeadError(f"{where} decides on one candidate at a time; choose one with --candidate: {names}")
+            raise HeadToHeadError(
+                f"--ledger {self.path} decides on one candidate at a time; choose one with --candidate: {names}"
+            )
         (found,) = judged.variants
-        is_copy = len({*found.scores.values()}) > 1 and found.scores != judged.scores
+        return self._decision(
+            Decision(
+                candidate=found.variant,
+                incumbent=judged.baseline,
+                metric=judged.metric,
+                higher_is_better=judged.higher_is_better,
+                difference=0.0,
+                variance=0.0,
+                p=1.0,
+                level=0.0,
+                kept=False,
+                scores={**found.scores},
+                incumbent_scores={**judged.scores},
+            )
+        )
+
+    def _decision(self, asked: Decision) -> Decision:
+        """Return a decision with difference, variance, p, level and result of its scores.
+
+        Raises:
+            HeadToHeadError: If it does not continue the ledger.
+        """
+        where, scores, against = f"--ledger {self.path}", asked.scores, asked.incumbent_scores
+        if self.incumbent not in (None, asked.incumbent):
+            raise HeadToHeadError(
+                f"{where}: the incumbent is '{self.incumbent}', not '{asked.incumbent}'; leave --baseline out"
+            )
+        if scores.keys() != against.keys() or len(scores) < 2:
+            raise HeadToHeadError(f"{where}: both sides need scores of the same seeds, two or more")
+        is_copy = len({*scores.values()}) > 1 and not _coincide(scores, against)
         for number, earlier in enumerate(self.decisions, 1):
             decided = {earlier.candidate: earlier.scores, earlier.incumbent: earlier.incumbent_scores}
-            same = next((name for name, scores in decided.items() if is_copy and scores == found.scores), None)
-            if found.variant in decided or same:
-                reason = f" under the name '{same}', with the same scores" * (found.variant not in decided)
+            same = next((name for name, own in decided.items() if is_copy and _coincide(own, scores)), None)
+            if asked.candidate in decided or same:
+                reason = f" under the name '{same}', with the same scores" * (asked.candidate not in decided)
                 raise HeadToHeadError(
-                    f"{where}: decision {number} already has the variant '{found.variant}'{reason}; a change is "
+                    f"{where}: decision {number} already has the variant '{asked.candidate}'{reason}; a change is "
                     "decided once: further seeds or another name would be a second look"
                 )
-            if (earlier.metric, earlier.higher_is_better) != (judged.metric, judged.higher_is_better):
+            if (earlier.metric, earlier.higher_is_better) != (asked.metric, asked.higher_is_better):
                 better = "higher" if earlier.higher_is_better else "lower"
                 raise HeadToHeadError(
                     f"{where} is about {earlier.metric}, {better} is better; give scores of it, or start another ledger"
                 )
-        difference, p = found.difference, self.p(found.difference, judged.higher_is_better)
-        scores, against = ({**by_seed} for by_seed in (found.scores, judged.scores))
-        return Decision(
-            candidate=found.variant,
-            incumbent=judged.baseline,
-            metric=judged.metric,
-            higher_is_better=judged.higher_is_better,
-            difference=difference.mean,
-            variance=difference.n * difference.error**2,
-            p=p,
-            level=self.level,
-            kept=p <= self.level,
-            scores=scores,
-            incumbent_scores=against,
+        difference = paired([scores[seed] for seed in against], [*against.values()])
+        p = self.p(difference, asked.higher_is_better)
+        values = difference.mean, difference.n * difference.error**2, p, self.level, p <= self.level
+        return asked.model_copy(update=dict(zip(COMPUTED, values, strict=True)))
+
+    def measured_again(self, decision: Decision) -> str | None:
+        """Return a warning if the incumbent's stored scores differ from those of a decision."""
+        gaps = [value - self.scores[seed] for seed, value in decision.incumbent_scores.items() if seed in self.scores]
+        if not any(gaps):
+            return None
+        return (
+            f"the scores of '{decision.incumbent}' differ from those in the ledger under {len(gaps)} equal seeds, by "
+            f"{fmean(gaps):+.3g} on average; the ledger now has these"
         )
 
     def p(self, found: Difference, higher_is_better: bool) -> float:
@@ -203,3 +242,9 @@ class Ledger:
     def _variances(self) -> list[tuple[int, float]]:
         """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
         return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
+
+
+def _coincide(scores: Mapping[str, float], others: Mapping[str, float]) -> bool:
+    """Return whether two variants have the same scores under their common seeds, at least two."""
+    common = scores.keys() & others.keys()
+    return len(common) > 1 and all(math.isclose(scores[seed], others[seed], rel_tol=1e-6) for seed in common)

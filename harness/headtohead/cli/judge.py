@@ -158,8 +158,9 @@ def command(
     if source is None:
         raise HeadToHeadError("FILE with the scores is missing")
     if ledger is not None and ledger.decisions:
-        known = {"baseline": ledger.incumbent, "metric": ledger.decisions[-1].metric}
-        options |= {name: options[name] or value for name, value in known.items()}
+        earlier = ledger.decisions[-1]
+        known = {"baseline": ledger.incumbent, "metric": earlier.metric, "higher_is_better": earlier.higher_is_better}
+        options |= {name: value for name, value in known.items() if options[name] is None}
         options["stored"] = ledger.scores if options["baseline"] == ledger.incumbent else {}
     if ledger is not None and (unpaired or planned or margin):
         raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
@@ -177,9 +178,10 @@ def command(
     if figure is not None:
         with files.writing(figure, "choose another file with --figure"):
             write_figure(judged, figure)
+    again = None
     if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
-        ledger = ledger.append(decision)
-    for warning in judged.warnings:
+        again, ledger = ledger.measured_again(decision), ledger.append(decision)
+    for warning in filter(None, (*judged.warnings, again)):
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
     if ledger is not None and decision is not None:

@@ -215,11 +215,11 @@ def run(
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
     to_train = [
-        part.by_slug[slug].config
+        (part.by_slug[slug].config, part.prepared[part.by_slug[slug].data_hash].longest_target)
         for part in parts
         for slug in dict.fromkeys(run.variant for run in (part.selected if retry or stale else pending(part)))
     ]
-    if any(not entry.is_built_in for config in to_train for entry in plugins_of(config, registry)):
+    if any(not entry.is_built_in for config, _ in to_train for entry in plugins_of(config, registry)):
         from headtohead.testing.checks.quick import check_plugins
 
         check_plugins(to_train, registry, cache_root(), log)

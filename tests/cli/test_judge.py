@@ -197,19 +197,6 @@ def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_he
         assert done.returncode != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
 
 
-@case_table("ending", ["svg", "pdf", "png"], default=1)
-def test_the_figure_has_a_row_per_variant(ending: str, tmp_path: Path, h2h_here: Command) -> None:
-    frame(noise=NOISE).to_csv(tmp_path / "scores.csv", index=False)
-    name = f"forest.{ending}"
-    done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--figure", name)
-    assert done.returncode == 3
-    content = (tmp_path / name).read_bytes()
-    assert content.startswith({"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}[ending])
-    if ending == "svg":
-        assert content.index(b"new against base") < content.index(b"noise against base")
-        assert b"seed 6: +0.0500" in content
-
-
 def test_hidden_characters_of_a_file_are_escaped(tmp_path: Path, h2h_here: Command) -> None:
     (tmp_path / "scores.csv").write_bytes(lines(*named("base", "new\x1b[31m\u202e")))
     done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base")
@@ -290,7 +277,6 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         (("--baseline", "base", "--accept", "good"), 2),
         (("--baseline", "base", "--accept", "undetected,within"), 2),
         (("--baseline", "base", "--experiment", "x"), 2),
-        (("--baseline", "base", "--figure", "forest.gif"), 2),
         (("--baseline", "base", "--answer", "none/x.json"), 2),
         (("--baseline", "base", "--at-most", "20"), 2),
         ((), 2),

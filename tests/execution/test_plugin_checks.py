@@ -35,6 +35,17 @@ FAULTS = {
     "a later token": (own("", "heads * x.roll(-1, 2).mean(-1)[:, :, None, :, None]"), "violates 'causality'"),
     "the number of queries": (own("", "heads / x.shape[2]"), "violates 'batch-of-one'"),
     "not finite": (own("", "heads.log()"), "violates 'finite'"),
+    "a later token of a long target": (
+        own("", "heads * (x.roll(-1, 2) if x.shape[2] > 8 else x).mean(-1)[:, :, None, :, None]"),
+        "violates 'causality' in targets of ",
+    ),
+    "state of training": (
+        own(
+            f"{BUILT}self.buffer(1, std=0.0, mean=1.0)",
+            "(self.training and self.g.mul_(0.9) is None) or heads * self.g[:, :, None, None, None]",
+        ),
+        "violates 'stateless': training changes ",
+    ),
     "a tensor that no scan finds": (
         own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),
         "violates 'members'",

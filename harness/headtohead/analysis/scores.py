@@ -311,15 +311,17 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses.
 
-    Label smoothing affects training losses only; evaluation does not smooth labels.
+    Label smoothing and z-loss affect training losses only.
     """
     if not is_loss(metric):
         return None
     fields = {
         "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
         "labels": attrgetter("quirks.shift_targets", "data.target_boundaries"),
-        **({"label smoothing values": attrgetter("train.label_smoothing")} if metric.startswith("train/") else {}),
     }
+    if metric.startswith("train/"):
+        fields["label smoothing values"] = attrgetter("train.label_smoothing")
+        fields["z-losses"] = attrgetter("train.z_loss")
     configs = [frames.by_slug[slug].config for slug in (left, right)]
     differing = [name for name, values in fields.items() if values(configs[0]) != values(configs[1])]
     if "vocabularies" not in differing and not frames.same_data((left, right)):

@@ -96,9 +96,6 @@ LOWER = "--higher-is-better/--lower-is-better"
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
 @click.option(
-    "--figure", type=click.Path(path_type=Path), metavar="FILE", help="Draw the differences: .svg, .pdf or .png."
-)
-@click.option(
     "--ledger",
     "ledger_file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -115,7 +112,6 @@ def command(
     accept: tuple[str, ...],
     experiment: str | None,
     answer: Path | None,
-    figure: Path | None,
     ledger_file: Path | None,
     status: bool,
     form: str,
@@ -133,7 +129,7 @@ def command(
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
     from headtohead.report.answer_file import judge_file
-    from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line, write_figure
+    from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line
     from headtohead.statistics.looks import Looks
 
     if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
@@ -175,9 +171,6 @@ def command(
     if answer is not None:
         with files.writing(answer, "choose another file with --answer"):
             files.write_json(answer, record)
-    if figure is not None:
-        with files.writing(figure, "choose another file with --figure"):
-            write_figure(judged, figure)
     again = None
     if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
         again, ledger = ledger.measured_again(decision), ledger.append(decision)

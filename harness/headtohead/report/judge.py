@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from headtohead.analysis.judge import Judged
-from headtohead.errors import HeadToHeadError
-from headtohead.files import replace
 from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.verdicts import BETTER, WORSE
 from headtohead.storage.metrics import counted, show_p
 
 if TYPE_CHECKING:
@@ -22,9 +18,6 @@ if TYPE_CHECKING:
 
 MAX_DIGITS, MAX_WHOLE_DIGITS = 8, 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
-
-MAX_ROWS = 48
-"""Maximum number of rows of the figure."""
 
 
 class Numbers:
@@ -91,41 +84,6 @@ def decision_line(ledger: Ledger, decision: Decision) -> str:
     kept = "kept" if decision.kept else "not kept"
     incumbent = f"the incumbent is {ledger.incumbent}"
     return f"decision {len(ledger.decisions)}: {decision.candidate} is {kept}, as {compared}; {incumbent}"
-
-
-def write_figure(judged: Judged, path: Path) -> None:
-    """Write the differences from the baseline, best first, to an SVG, PDF or PNG file.
-
-    With more than ``MAX_ROWS`` variants, the largest differences are drawn.
-
-    Raises:
-        HeadToHeadError: If the ending of the name is none of these.
-    """
-    from headtohead.figures.rows import Row, difference_figure
-    from headtohead.figures.style import FORMATS, to_bytes
-
-    form = path.suffix.lower().removeprefix(".")
-    if form not in FORMATS:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise HeadToHeadError(f"--figure {path}: unknown ending '{path.suffix}'; use {known}")
-    show = Numbers(judged)
-    sign = -1 if judged.higher_is_better else 1
-    largest = sorted(judged.variants, key=lambda found: -abs(found.difference.mean))[:MAX_ROWS]
-    rows = [
-        Row(
-            name=f"{found.variant} against {judged.baseline}",
-            note=f"{show(found.difference.mean, signed=True)}  {found.judgement.verdict}",
-            mean=found.difference.mean,
-            low=(found.judgement.interval or found.difference).low,
-            high=(found.judgement.interval or found.difference).high,
-            points=tuple((value, f"seed {seed}: {show(value, signed=True)}") for seed, value in found.by_seed.items()),
-            is_strong=found.judgement.direction in (BETTER, WORSE),
-        )
-        for found in sorted(largest, key=lambda found: sign * found.difference.mean)
-    ]
-    figure = difference_figure(rows, f"difference in {judged.metric}{', paired by seed' * judged.is_paired}")
-    content = to_bytes(figure, form, "judge")
-    replace(path, lambda temporary: temporary.write_bytes(content))
 
 
 def _interval(interval: Interval | None, show: Numbers) -> str:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from operator import sub as subtract
 from pathlib import Path
+
+import torch
 
 from headtohead import files
 from headtohead.config.builder import FAMILIES
 from headtohead.config.entries import plugins_of
 from headtohead.config.versions import versions
+from headtohead.data.vocabulary import SPECIALS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
@@ -19,6 +24,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
 from headtohead.testing.checks.examination import evaluate
+from headtohead.testing.subject import forward
 from headtohead.testing.tiny import changed
 
 QUICK = (
@@ -37,19 +43,25 @@ QUICK = (
 Building the model checks the member axis of tensors.
 """
 
+MAX_LENGTH, ROUNDING = 2048, 1e-9
+"""Largest number of tokens of a checked target; largest change of a logit by rounding in float64."""
+
 FOLDER = "checked-plugins"
 """Folder of the cache with a file for the external entries of each variant that passed."""
 
 
 def check_plugins(
-    configs: Iterable[RunConfig], registry: Registry, cache: Path, log: Callable[[str], object] = lambda line: None
+    configs: Iterable[tuple[RunConfig, int]],
+    registry: Registry,
+    cache: Path,
+    log: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Check the external encodings, styles and masks of variants, at small sizes and with their options.
+    """Check the external encodings, styles and masks of variants, at small sizes and with their options and lengths.
 
     What passed is recorded in the cache by the hash of sources, roles, options and versions, and not checked again.
 
     Args:
-        configs: The variants to train.
+        configs: The variants to train, with the number of tokens of their longest target.
         registry: The registry of this process.
         cache: The folder of the cache.
         log: Receives a line before the first check.
@@ -58,7 +70,7 @@ def check_plugins(
         HeadToHeadError: With the entry and the invariant that it violates, or the error that it raised.
     """
     by_name = {invariant.name: invariant for invariant in INVARIANTS}
-    for config in configs:
+    for config, longest in configs:
         uses = [
             (registry.find(family, chosen.name), role, chosen.model_dump(mode="json"))
             for family in FAMILIES
@@ -70,7 +82,7 @@ def check_plugins(
         # An entry may import others of its plugin, so that the sources of all of them count.
         sources = sorted(entry.source_sha256 for entry in plugins_of(config, registry) if not entry.is_built_in)
         known = [*QUICK, *(versions()[name] for name in ("headtohead", "torch"))]
-        content = [[(entry.family, *use) for entry, *use in external], sources, known]
+        content = [[(entry.family, *use) for entry, *use in external], sources, known, longest]
         path = cache / FOLDER / f"{hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()}.json"
         if path.is_file():
             continue
@@ -88,8 +100,28 @@ def check_plugins(
                         f"{' or '.join(names)} violates '{name}': {verdict.error or verdict.reason}{number}; "
                         f"correct the plugin, and test it with 'h2h check {names[0]}'"
                     )
+            if fault := _fault_in_training(subject, min(longest, MAX_LENGTH) - 1):
+                raise HeadToHeadError(f"{' or '.join(names)} violates {fault}; correct the plugin")
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_json(path, {"entries": names, "invariants": QUICK})
+
+
+def _fault_in_training(subject: Subject, time: int) -> str:
+    """Return what targets of ``time`` tokens show in evaluation and training mode: a visible future, changed state."""
+    model, first = subject.model, len(SPECIALS)
+    sentences = subject.random_sentences((((1, max(time, 2)),),) * len(subject.seeds))
+    half, state = sentences.target.shape[-1] // 2, {name: own.clone() for name, own in model.named_buffers()}
+    later = sentences.target.clone()
+    later[..., half:] = first + (later[..., half:] - first + 1) % (subject.vocab_sizes[1] - first)
+    for training in (False, True):
+        model.train(training)
+        logits = (forward(model, replace(sentences, target=target)).detach() for target in (sentences.target, later))
+        change = float(subtract(*logits)[:, :, :half].abs().max())
+        if moved := [name for name, own in model.named_buffers() if not torch.equal(own, state[name])]:
+            return f"'stateless': training changes {moved[0]}, so microbatches would change results"
+        if subject.is_causal and not change < ROUNDING:
+            return f"'causality' in targets of {time} tokens: later tokens change earlier logits ({change:.3g})"
+    return ""
 
 
 def _small(config: RunConfig, registry: Registry) -> RunConfig:

@@ -50,7 +50,7 @@ def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path, h2h, 
     ("arguments", "reason"),
     [
         (["pairs"], "dataset 'pairs' needs a file; type h2h new-experiment pairs FILE"),
-        (["pairs", "phrases.csv"], "looks like column names; set data.header: true"),
+        (["pairs", "phrases.csv"], "the first line has column names; set data.columns to two of"),
         (["text", "missing.txt"], "file 'missing.txt' does not exist"),
         (["copy", "phrases.csv"], "dataset 'copy' reads no file; type h2h new-experiment copy"),
         (["txet"], "unknown dataset 'txet'; did you mean 'text'?"),

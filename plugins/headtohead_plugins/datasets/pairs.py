@@ -25,8 +25,9 @@ FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jso
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
-COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation"}
-"""Words that are column names where both texts of a first line are among them."""
+COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "prompt", "completion",
+                "question", "answer"}  # fmt: skip
+"""Words that are column names where two fields of a first line are among them."""
 LEAST_DATASETS = 4
 """Oldest major version of the package datasets that does not run code of a dataset."""
 HUB_SECONDS = 3600
@@ -179,17 +180,19 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
                     f"file '{name}' has no column '{column}'; its first line has: {', '.join(header)}"
                 )
         found = [header.index(column) + 1 if isinstance(column, str) else column for column in columns]
-    pairs, wrong = [], []
+    pairs, wrong, names = [], [], list[str]()
     for line, row in rows:
+        if not pairs and not wrong and isinstance(row, list):
+            names = [field.strip() for field in row if field.strip().casefold() in COLUMN_NAMES]
         source, target = (_text(row, column) for column in found)
         if source is not None and target is not None:
             pairs.append((source, target))
         elif row != [""]:
             wrong.append(line)
-    if options.header is None and form != "jsonl" and pairs and COLUMN_NAMES.issuperset(map(str.casefold, pairs[0])):
+    if options.header is None and not has_header and len(names) > 1:
         raise HeadToHeadError(
-            f"file '{name}': the first line, '{pairs[0][0]}' and '{pairs[0][1]}', looks like column names; set "
-            "data.header: true, or data.header: false if it is a pair"
+            f"file '{name}': the first line has column names; set data.columns to two of: {', '.join(names)}, or "
+            "data.header: false if it is a pair"
         )
     if wrong and not options.skip_malformed:
         raise HeadToHeadError(

@@ -144,7 +144,7 @@ def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
 def test_different_label_smoothing_makes_only_training_losses_incomparable(analysed):
     frames = analysed(
         axes={"train.label_smoothing": [0.0, 0.1]},
-        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
+        config=lambda axes: {"train": dict.fromkeys(("label_smoothing", "z_loss"), axes["train.label_smoothing"])},
     ).frames
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
         (contrast,) = Analysis(frames, metric).families.variants.contrasts
@@ -155,7 +155,7 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(analy
         assert contrast.paired.mean == pytest.approx(mean)
     (contrast,) = Analysis(frames, "train/loss").families.variants.contrasts
     assert contrast.paired is None
-    assert contrast.reason == "losses are not comparable: label smoothing values differ"
+    assert contrast.reason == "losses are not comparable: label smoothing values and z-losses differ"
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
         vars(variant.config)["quirks"] = QuirksConfig(shift_targets=shifted)
     (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts

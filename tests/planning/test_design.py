@@ -227,6 +227,11 @@ ERRORS = [
     ("design: [{product: {positional: [none]}, zip: {positional: [none]}}]", "design[0]", "a block requires one of"),
     ("exclude: [{when: {match: paramters}, reason: why}]", "exclude[0].when.match", "did you mean 'parameters'"),
     ("exclude: [{when: {positional: sinusoidal}, reason: why}]", "exclude[0]", "this excludes the baseline, which"),
+    (
+        "baseline: {model: {architecture: decoder-only}}\ndesign: [{one_at_a_time: {positional.encoder: [rotary]}}]",
+        "design.positional.encoder",
+        "a decoder-only model has neither encoder nor cross-attention",
+    ),
     ("exclude: [{when: {}, reason: why}]", "exclude[0].when", "no axis values are given"),
     (
         "design: [{product: {positional: [rotary], data: [copy, reverse]}}]\n"

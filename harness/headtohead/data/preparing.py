@@ -412,6 +412,11 @@ class _Preparation:
         unknown = record["unk_rate"]["test"]
         if not (max(1 - bound, *unknown.values()) > MAX_UNKNOWN or (has_file and lost)):
             return
+        if not self.corpus.has_sources:
+            record["notes"].append(
+                f"{unknown['target']:.1%} of the test tokens are unknown, and bits per byte count each as <unk>"
+            )
+            return
         example = f", for example '{test.target_text[lost[0]]}'" if lost else ""
         advice = "set data.normalise as the tokenizer normalises" if has_file else "use data.tokens: subword"
         record["notes"].append(

@@ -33,6 +33,7 @@ from headtohead.planning.variants import (
 )
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
+from headtohead.schema.roles import ROLES, roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
 from headtohead.storage.experiment import ExcludedRecord
@@ -183,6 +184,17 @@ class Axes:
     def design(self, find_incompatibility: FindIncompatibility) -> Design:
         """Return the design of the blocks that were added."""
         self.axes += self.sizes[0]
+        roles = {role for cell in self.cells.values() for role in roles_of(cell.config)}
+        unused = {"model.encoder_layers"} if "encoder" not in roles else set[str]()
+        if lost := [axis for axis in self.axes if axis in unused or {*axis.split(".")[1:2]} & ({*ROLES} - roles)]:
+            raise (
+                self.loaded.location("design")
+                .child(lost[0])
+                .error(
+                    "a decoder-only model has neither encoder nor cross-attention; remove this axis, or set "
+                    "model.architecture: encoder-decoder"
+                )
+            )
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
         labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
         slugs = {key: slug_of(axes) for key, axes in labels.items()}

@@ -25,8 +25,8 @@ FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jso
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
-COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "prompt", "completion",
-                "question", "answer"}  # fmt: skip
+COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "prompt",
+                "completion", "question", "answer"}  # fmt: skip
 """Words that are column names where two fields of a first line are among them."""
 LEAST_DATASETS = 4
 """Oldest major version of the package datasets that does not run code of a dataset."""
@@ -180,7 +180,7 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
                     f"file '{name}' has no column '{column}'; its first line has: {', '.join(header)}"
                 )
         found = [header.index(column) + 1 if isinstance(column, str) else column for column in columns]
-    pairs, wrong, names = [], [], list[str]()
+    pairs, wrong, names = list[tuple[str, str]](), list[int](), list[str]()
     for line, row in rows:
         if not pairs and not wrong and isinstance(row, list):
             names = [field.strip() for field in row if field.strip().casefold() in COLUMN_NAMES]

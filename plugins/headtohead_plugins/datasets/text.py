@@ -18,10 +18,10 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from headtohead.data import Metric, fetch, fetched_sha256, file_sha256, open_file, read_text
 from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
@@ -96,6 +96,12 @@ class Options(BaseOptions):
     block: int = Field(64, ge=1, le=100_000, description="predicted tokens of a block")
     held_out: float = Field(0.1, gt=0, lt=1, description="fraction at the end of the file for validation and test")
 
+    @model_validator(mode="after")
+    def _refuse_unused(self) -> Self:
+        if self.valid_file and self.held_out != 0.1:
+            raise ValueError("held_out is not used with valid_file; leave one of them out")
+        return self
+
 
 class Text(Dataset):
     """A text file, in blocks of characters, bytes or subwords."""
@@ -127,8 +133,11 @@ class Text(Dataset):
         if any(word.startswith(NUMBER) for word in words):
             return [f"{NUMBER}{number}" for number in text.split()]
         rest, found, longest = written(text.encode()), [], max(map(len, words))
+        has_bytes = any(len(word) == 1 and BYTES.get(word, 0) >= 0x80 for word in words)
         while rest:
-            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:1])
+            # An unknown character is one token; its first byte tells its number of bytes.
+            whole = 1 if has_bytes else 1 + sum(BYTES[rest[0]] >= least for least in (0xC0, 0xE0, 0xF0))
+            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:whole])
             found.append(token)
             rest = rest[len(token) :]
         return found
@@ -170,8 +179,8 @@ class Text(Dataset):
         missing = [part for part, own in tokens.items() if len(own) < 2]
         if missing:
             raise HeadToHeadError(
-                f"file '{files[-1]}' is too short: {missing[0]} has no token to predict; change data.held_out, "
-                "or use a longer file"
+                f"file '{files[-1]}' is too short: {missing[0]} has no token to predict; use a longer file"
+                f"{'' if others else ', or change data.held_out'}"
             )
         counts = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())
         return Corpus(

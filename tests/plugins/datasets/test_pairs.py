@@ -90,7 +90,7 @@ MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
     ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, f"line 2 {NO_TEXT} source and target"),
     ("x.jsonl", "[" * 100_000 + "\n", {}, f"line 1 {NO_TEXT}"),
-    ("x.csv", "Source,target\na,b\n", {}, "the first line has column names; set data.columns to two of: Source, target"),
+    ("x.csv", "Source,target\na,b\n", {}, "has column names; set data.columns to two of: Source, target"),
     ("x.csv", "id,src,tgt\n1,a,b\n", {}, "the first line has column names; set data.columns to two of: src, tgt, or"),
     ("x.tsv", "en\tfr\na\tb\n", {"columns": ["en", "de"]}, "has no column 'de'; its first line has: en, fr"),
 ]

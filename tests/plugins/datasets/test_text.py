@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
@@ -16,7 +17,7 @@ from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead_plugins.datasets import text
-from headtohead_plugins.datasets.text import Options, Text, predicted_bytes, readable
+from headtohead_plugins.datasets.text import Options, Text, predicted_bytes, readable, written
 from made import refused
 
 WORDS = "naïve cafés sell “crêpes”,\ttwo for €5.\n\nOr  three\u2028for ten; <pad> costs more.\n"
@@ -134,6 +135,16 @@ def test_a_validation_file_of_training_text_is_refused(tmp_path):
 def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field, value, advice):
     raw = {"data": {"dataset": "text", "file": file, field: value}, "train": {"steps": 1}}
     assert f"data.{field}: dataset 'text' does not use it; {advice}" in refused(resolve, raw, current())
+
+
+def test_an_unknown_character_is_one_token_and_an_unknown_byte_too():
+    assert Text.tokens_of("a☃Žb", {"a", "b", "é"}) == ["a", written("☃".encode()), written("Ž".encode()), "b"]
+    assert Text.tokens_of("☃", {"a", written(b"\xc3"), written(b"\x98")}) == [*written("☃".encode())]
+
+
+def test_a_fraction_beside_a_validation_file_is_refused(file):
+    with pytest.raises(ValidationError, match="held_out is not used with valid_file"):
+        Options(file=file, valid_file=file, held_out=0.3)
 
 
 LETTERS = ["\n", " ", "a", "é", "Ġ"]

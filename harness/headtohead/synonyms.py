@@ -26,8 +26,8 @@ _OTHER_NAMES = {
     "data.test": "test_size test_split",
     "data.tokens": "tokenization tokenizer",
     "data.normalise": "lowercase normalization normalize",
-    "data.block": "data.block_size data.context_length data.max_seq_len data.seq_len data.sequence_length",
-    "data.truncate_tokens": "block_size context_length data.max_length max_len max_position_embeddings max_seq_len "
+    "data.block": "block_size data.context_length data.max_seq_len data.seq_len data.sequence_length",
+    "data.truncate_tokens": "context_length data.max_length max_len max_position_embeddings max_seq_len "
     "max_seq_length max_source_length max_source_positions max_target_length seq_len seq_length",
     "data.vocabulary.file": "tokenizer_file tokenizer_name",
     "data.vocabulary.max_size": "n_vocab num_tokens vocab vocab_size vocabulary_size",

@@ -132,6 +132,11 @@ def test_equal_scores_under_two_seeds_are_a_warning() -> None:
     )
 
 
+def test_fractions_beside_percentages_are_a_warning() -> None:
+    judged = judge(wide(base=BASE, percent=[100 * value for value in BETTER]), baseline="base")
+    assert "scores of 'percent' can be percentages, and the others fractions; check their unit" in judged.warnings
+
+
 @pytest.mark.parametrize(
     ("table", "arguments", "message"),
     [

@@ -22,6 +22,7 @@ def submissions(folder: Path) -> Path:
         "base": {"val_bpb": 1.0655, "seeds": [42], "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()}},
         "new/final": {"seeds": {k: {"val_bpb": v, "val_loss": 2 * v} for k, v in NEW.items()}},
         "listed": {"seeds": [*map(int, NEW)], "seed_scores": [*NEW.values()]},
+        "rows": {"val_bpb": 1.06, "seed_results": [{"seed": int(k), "val_bpb": v} for k, v in NEW.items()]},
         "single": {"val_bpb": 1.07, "seed": 1337},
     }
     for name, record in records.items():
@@ -47,6 +48,7 @@ def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Co
         "base": as_text["base"],
         "new/final": as_text["new"],
         "listed": as_text["new"],
+        "rows": as_text["new"],
         "single": {"1337": "1.07"},
     }
     judged = judge(table, baseline="base", metric="val_bpb", candidates=["new/final"])

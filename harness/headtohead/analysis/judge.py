@@ -209,6 +209,10 @@ def judge(
                 f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
             )
     warnings += _equal_scores({baseline: against} | scores, metric) + ends
+    sizes = {variant: max(map(abs, by_seed.values())) for variant, by_seed in ({baseline: against} | scores).items()}
+    least = min(sizes.values())
+    if large := [f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 * least < size <= 100]:
+        warnings.append(f"scores of {_listed(large)} can be percentages, and the others fractions; check their unit")
     if is_paired:
         first = [*against.values()]
         rows = [[by_seed[seed] for seed in against] for by_seed in scores.values()]
@@ -430,11 +434,8 @@ def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> lis
     """Return a warning if a variant has equal scores under several seeds, as copied runs have."""
     found = []
     for variant, by_seed in scores.items():
-        seeds: dict[float, list[str]] = {}
-        for seed, value in by_seed.items():
-            seeds.setdefault(value, []).append(seed)
-        equal = max(seeds.values(), key=len)
-        if len(equal) > 1:
+        values = [*by_seed.values()]
+        if equal := [seed for seed, value in by_seed.items() if values.count(value) > 1]:
             found.append(f"'{variant}' under seeds {_listed(equal)}")
     return [f"equal {metric} of {_listed(found)}; check that these are separate runs"] if found else []
 

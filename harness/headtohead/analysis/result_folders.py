@@ -80,6 +80,8 @@ def _submission(file: Path) -> list[dict[str, Any]]:
         found = record.get("seed_results") or record.get("seeds")
         if "seed_scores" in record:
             found = unique_keys([*zip(map(str, record["seeds"]), record["seed_scores"], strict=True)])
+        if isinstance(found, list) and all(isinstance(each, dict) for each in found):
+            found = unique_keys([(str(each.get("seed", number)), each) for number, each in enumerate(found, 1)])
         by_seed = found if isinstance(found, dict) else {record.get("seed", "1"): record}
         scores = {seed: each if isinstance(each, dict) else {"val_bpb": each} for seed, each in by_seed.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -38,8 +38,6 @@ undetected, unclear              3
 any other                        3
 """
 
-LOWER = "--higher-is-better/--lower-is-better"
-
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("source", metavar="FILE", required=False)
@@ -52,7 +50,9 @@ LOWER = "--higher-is-better/--lower-is-better"
     "--margin", type=float, metavar="X", help="The smallest difference that matters, for a verdict on the size."
 )
 @click.option(
-    LOWER, "higher_is_better", default=None, help="Direction of the metric, if its name does not determine it."
+    "--higher-is-better/--lower-is-better",
+    default=None,
+    help="Direction of the metric, if its name does not determine it.",
 )
 @click.option("--unpaired", is_flag=True, help="Compare separate seeds (Welch's t-test).")
 @click.option(

@@ -184,9 +184,9 @@ class Axes:
     def design(self, find_incompatibility: FindIncompatibility) -> Design:
         """Return the design of the blocks that were added."""
         self.axes += self.sizes[0]
-        roles = {role for cell in self.cells.values() for role in roles_of(cell.config)}
-        unused = {"model.encoder_layers"} if "encoder" not in roles else set[str]()
-        if lost := [axis for axis in self.axes if axis in unused or {*axis.split(".")[1:2]} & ({*ROLES} - roles)]:
+        absent = {*ROLES}.difference(*(roles_of(cell.config) for cell in self.cells.values()))
+        absent |= {f"{role}_layers" for role in absent}
+        if lost := [axis for axis in self.axes if {*axis.split(".")[1:2]} & absent]:
             raise (
                 self.loaded.location("design")
                 .child(lost[0])

@@ -112,7 +112,9 @@ def test_unusable_files_are_refused(tmp_path):
     path.write_text("a few words")
     message = "dataset 'text' needs a file; set data.file to a text file, or data.download: tinyshakespeare"
     assert refused(load) == message
-    assert "too short: valid has no token to predict; use a longer file, or change data.held_out" in refused(load, path, held_out=0.001)
+    assert "too short: valid has no token to predict; use a longer file, or change data.held_out" in refused(
+        load, path, held_out=0.001
+    )
 
 
 def test_a_validation_file_of_training_text_is_refused(tmp_path):
@@ -138,7 +140,12 @@ def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field,
 
 
 def test_an_unknown_character_is_one_token_and_an_unknown_byte_too():
-    assert Text.tokens_of("a☃Žb", {"a", "b", written("é".encode())}) == ["a", written("☃".encode()), written("Ž".encode()), "b"]
+    assert Text.tokens_of("a☃Žb", {"a", "b", written("é".encode())}) == [
+        "a",
+        written("☃".encode()),
+        written("Ž".encode()),
+        "b",
+    ]
     assert Text.tokens_of("☃", {"a", written(b"\xc3"), written(b"\x98")}) == [*written("☃".encode())]
 
 

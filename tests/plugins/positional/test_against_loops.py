@@ -30,27 +30,6 @@ def test_head_n_of_the_windows_of_hard_alibi_has_n_keys_on_each_side_and_other_h
     same(found, range(5), range(5), lambda head, i, j: -1e6 if head < 3 and abs(i - j) > head else 0.0)
 
 
-# -- sandwich ----------------------------------------------------------------------------------------
-
-
-def sandwich(heads=4, **options):
-    return Subject(tiny_config({"name": "sandwich", **options}, heads=heads)).positional("encoder")
-
-
-@pytest.mark.parametrize("width", [128, 6])
-@pytest.mark.parametrize("heads", [1, 4, 8])
-def test_biases_equal_the_sum_of_cosines_divided_by_the_ratio_of_the_head(heads, width):
-    queries, keys = torch.tensor([[0, 5]]), torch.tensor([[0, 2, 5, 90]])
-    found = sandwich(heads, width=width).bias(queries, keys, "encoder", 0)
-    assert found.shape == (1, 1, heads, 2, 4)
-
-    def expected(head, i, j):
-        waves = [math.cos((i - j) / 10000 ** (2 * k / width)) for k in range(width // 2)]
-        return (sum(waves) - width / 2) / (8 / heads * (head + 1))
-
-    same(found[0, 0], queries[0].tolist(), keys[0].tolist(), expected, 1e-10)
-
-
 # -- kerple-log --------------------------------------------------------------------------------------
 
 

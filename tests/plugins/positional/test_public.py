@@ -145,13 +145,14 @@ def test_sinusoidal_equals_x_transformers_in_another_order(lucidrains):
     assert (own - expected).abs().max() > 1, "without undoing the order they differ"
 
 
-def test_sandwich_equals_the_inner_product_of_x_transformers_sinusoids(lucidrains):
-    theirs = lucidrains.ScaledSinusoidalEmbedding(128)
-    rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(128)
-    ratios = torch.arange(1, 5)[:, None, None] * 2.0
-    expected = (rows @ rows.T - 64) / ratios
-    found = part("sandwich").bias(POSITIONS, POSITIONS, "encoder", 0)[0, 0]
-    # 128 products of float32 numbers; the error of each angle is at most 40 · 6e-8.
+@pytest.mark.parametrize(("heads", "width"), [(1, 128), (4, 128), (8, 6)])
+def test_sandwich_equals_the_inner_product_of_x_transformers_sinusoids(lucidrains, heads, width):
+    theirs = lucidrains.ScaledSinusoidalEmbedding(width)
+    rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(width)
+    ratios = torch.arange(1, heads + 1)[:, None, None] * 8 / heads
+    expected = (rows @ rows.T - width / 2) / ratios
+    found = part("sandwich", heads=heads, width=width).bias(POSITIONS, POSITIONS, "encoder", 0)[0, 0]
+    # Products of float32 numbers; the error of each angle is at most 40 · 6e-8.
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
 
 

@@ -51,10 +51,7 @@ FOLDER = "checked-plugins"
 
 
 def check_plugins(
-    configs: Iterable[tuple[RunConfig, int]],
-    registry: Registry,
-    cache: Path,
-    log: Callable[[str], object] = lambda line: None,
+    configs: Iterable[tuple[RunConfig, int]], registry: Registry, cache: Path, log: Callable[[str], object]
 ) -> None:
     """Check the external encodings, styles and masks of variants, at small sizes and with their options and lengths.
 

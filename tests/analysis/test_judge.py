@@ -128,7 +128,8 @@ def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
 def test_equal_scores_under_two_seeds_are_a_warning() -> None:
     judged = judge(wide(base=BASE, better=BETTER), baseline="base")
     assert judged.warnings == (
-        "equal accuracy of 'base' under seeds 1, 6, 'better' under seeds 2, 3, 5, 6; check that these are separate runs",
+        "equal accuracy of 'base' under seeds 1, 6, 'better' under seeds 2, 3, 5, 6; check that "
+        "these are separate runs",
     )
 
 

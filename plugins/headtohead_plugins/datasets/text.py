@@ -135,7 +135,7 @@ class Text(Dataset):
         rest, found, longest = written(text.encode()), [], max(map(len, words))
         has_bytes = any(len(word) == 1 and BYTES.get(word, 0) >= 0x80 for word in words)
         while rest:
-            # An unknown character is one token; its first byte tells its number of bytes.
+            # An unknown character is one token; its number of bytes follows from its first byte.
             whole = 1 if has_bytes else 1 + sum(BYTES[rest[0]] >= least for least in (0xC0, 0xE0, 0xF0))
             token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:whole])
             found.append(token)

@@ -105,15 +105,7 @@ def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
     assert circle(folder) == []
 
 
-@pytest.mark.parametrize(
-    "back",
-    [
-        "from planted.first import name",
-        "def late():\n    import planted.first",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from planted import first",
-    ],
-    ids=["module", "function", "TYPE_CHECKING"],
-)
+@pytest.mark.parametrize("back", ["def late():\n    import planted.first", "if True:\n    from planted import first"])
 def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
     folder = tmp_path / "planted"
     folder.mkdir()

@@ -14,7 +14,9 @@ from mlflow import MlflowClient
 import headtohead as h2h
 from headtohead import api, files
 from headtohead.config.versions import versions
+from headtohead.storage import leases
 from headtohead.storage.frames import load_frames
+from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.translations import translations_of
 from made import error_line, plugin_file
 from made.study import Study
@@ -223,3 +225,17 @@ def test_the_best_run_is_registered_and_translates_like_the_run(
     assert model.predict(sentences) == h2h.load(best).translate(sentences)
     assert str(model.metadata.signature.inputs) == "[string (required)]"
     assert len(model.input_example) == 2
+
+
+def test_a_lease_released_while_the_study_is_laid_out_is_taken_again(study: Study, monkeypatch: Any) -> None:
+    calls, original = list[Path](), RunWriter.plan
+
+    def plan(self: RunWriter, record: Any) -> None:
+        calls.append(self.path)
+        if len(calls) == 2:  # as another host does if this process is suspended
+            leases._lease_file(self.path).unlink()
+        original(self, record)
+
+    monkeypatch.setattr(RunWriter, "plan", plan)
+    study.run("--no-report")
+    assert len(calls) > len(set(calls))

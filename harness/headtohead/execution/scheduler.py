@@ -29,7 +29,7 @@ from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
-from headtohead.storage.leases import Busy, Lease, layout_lock, observe, release_dead
+from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.storage.run import RUN
@@ -99,7 +99,10 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
-            folders = _lay_out_study(plan, machine, cache)
+            try:
+                folders = _lay_out_study(plan, machine, cache)
+            except LeaseLost:  # released while this process was suspended; the lock still keeps others out
+                folders = _lay_out_study(plan, machine, cache)
     outcome = Outcome()
     if folders:
         hooks = current().manager.hook

@@ -187,14 +187,8 @@ class Axes:
         absent = {*ROLES}.difference(*(roles_of(cell.config) for cell in self.cells.values()))
         absent |= {f"{role}_layers" for role in absent}
         if lost := [axis for axis in self.axes if {*axis.split(".")[1:2]} & absent]:
-            raise (
-                self.loaded.location("design")
-                .child(lost[0])
-                .error(
-                    "a decoder-only model has neither encoder nor cross-attention; remove this axis, or set "
-                    "model.architecture: encoder-decoder"
-                )
-            )
+            reason = "a decoder-only model has neither encoder nor cross-attention; remove this axis"
+            raise self.loaded.location("design").child(lost[0]).error(reason)
         incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
         labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
         slugs = {key: slug_of(axes) for key, axes in labels.items()}

@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
@@ -105,6 +104,8 @@ def test_an_encoder_decoder_is_excluded_with_the_reason(file):
     raw = {"data": {"dataset": "text", "file": file}, "train": {"steps": 1}, "model.architecture": "encoder-decoder"}
     reason = find_incompatibility(resolve(raw, current()), {"source": 0, "target": 65}, current())
     assert reason == "dataset 'text' has no sources to encode; set model.architecture: decoder-only"
+    raw["data"] |= {"valid_file": file, "held_out": 0.3}
+    assert "held_out is not used with valid_file" in refused(resolve, raw, current())
 
 
 def test_unusable_files_are_refused(tmp_path):
@@ -140,18 +141,9 @@ def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field,
 
 
 def test_an_unknown_character_is_one_token_and_an_unknown_byte_too():
-    assert Text.tokens_of("a☃Žb", {"a", "b", written("é".encode())}) == [
-        "a",
-        written("☃".encode()),
-        written("Ž".encode()),
-        "b",
-    ]
-    assert Text.tokens_of("☃", {"a", written(b"\xc3"), written(b"\x98")}) == [*written("☃".encode())]
-
-
-def test_a_fraction_beside_a_validation_file_is_refused(file):
-    with pytest.raises(ValidationError, match="held_out is not used with valid_file"):
-        Options(file=file, valid_file=file, held_out=0.3)
+    snow, zed, known = (written(text.encode()) for text in "☃Žé")
+    assert Text.tokens_of("a☃Žb", {"a", "b", known}) == ["a", snow, zed, "b"]
+    assert Text.tokens_of("☃", {"a", *known}) == [*snow]
 
 
 LETTERS = ["\n", " ", "a", "é", "Ġ"]

@@ -211,7 +211,7 @@ def judge(
     warnings += _equal_scores({baseline: against} | scores, metric) + ends
     sizes = {variant: max(map(abs, by_seed.values())) for variant, by_seed in ({baseline: against} | scores).items()}
     least = min(sizes.values())
-    if large := [f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 * least < size <= 100]:
+    if large := [f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 < size <= 100]:
         warnings.append(f"scores of {_listed(large)} can be percentages, and the others fractions; check their unit")
     if is_paired:
         first = [*against.values()]

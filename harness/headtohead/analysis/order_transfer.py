@@ -30,9 +30,10 @@ class OrderTransfer(NamedTuple):
         variants: Number of variants that are ranked at both sizes.
         pairs: Number of pairs of them.
         same_order: Number of pairs whose means have the same order.
-        interval: Interval of the fraction of these pairs, from resampled seeds; NaN with fewer than two seeds.
+        order_interval: Interval of the fraction of these pairs, from resampled seeds.
         same_verdict: Number of pairs that are better, worse or undetected at both sizes, by paired t-tests at 5 %,
             not adjusted.
+        verdict_interval: Interval of the fraction of these pairs, like ``order_interval``.
         detected: Number of these pairs with a detected difference.
         reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
     """
@@ -42,14 +43,15 @@ class OrderTransfer(NamedTuple):
     variants: int
     pairs: int
     same_order: int
-    interval: Interval
+    order_interval: Interval
     same_verdict: int
+    verdict_interval: Interval
     detected: int
     reversed: int
 
 
 def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
-    """Return the transfer from each size to the next one; empty without the axis ``size``.
+    """Return the transfer from each size to the next one; empty without the axis ``size`` or with a single seed.
 
     Variants that equal another variant are left out, and so are seeds in which a run collapsed.
     """
@@ -63,13 +65,13 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         common = [rest for rest in by_size[small] if rest in by_size[large]]
         rows = [by_size[size][rest] for size in (small, large) for rest in common]
         seeds = sorted(set.intersection(*map(set, rows))) if rows else []
-        if len(common) > 1 and seeds:
+        if len(common) > 1 and len(seeds) > 1:
             values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(2, len(common), len(seeds))
             found.append(OrderTransfer(small, large, len(common), *compare_orders(values)))
     return tuple(found)
 
 
-def compare_orders(values: NDArray[np.float64]) -> tuple[int, int, Interval, int, int, int]:
+def compare_orders(values: NDArray[np.float64]) -> tuple[int, int, Interval, int, Interval, int, int]:
     """Return the fields of `OrderTransfer` from ``pairs`` on.
 
     Args:
@@ -77,19 +79,27 @@ def compare_orders(values: NDArray[np.float64]) -> tuple[int, int, Interval, int
     """
     first, second = np.triu_indices(values.shape[1], k=1)
     differences = values[:, first] - values[:, second]
-    seeds = values.shape[2]
-
-    def same_order(means: NDArray[np.float64]) -> NDArray[np.int64]:
-        return np.asarray((np.sign(means[0]) == np.sign(means[1])).sum(axis=0))
-
-    order = int(same_order(differences.mean(axis=2)))
-    if seeds < 2:
-        return len(first), order, Interval(CONFIDENCE, np.nan, np.nan), 0, 0, 0
+    pairs, seeds = len(first), values.shape[2]
+    order, verdicts = _equal(np.sign(differences.mean(axis=2))), _verdicts(differences)
     chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    fractions = same_order(differences[..., chosen].mean(axis=-1)) / len(first)
-    low, high = np.quantile(fractions, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    means, error = differences.mean(axis=2), differences.std(axis=2, ddof=1) / seeds**0.5
-    verdicts = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error)
-    same, both = int((verdicts[0] == verdicts[1]).sum()), verdicts[0] * verdicts[1]
-    interval = Interval(CONFIDENCE, float(low), float(high))
-    return len(first), order, interval, same, int((both > 0).sum()), int((both < 0).sum())
+    resampled = differences[..., chosen]
+    # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
+    intervals = [
+        Interval(CONFIDENCE, *np.quantile(_equal(found) / pairs, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist())
+        for found in (np.sign(resampled.mean(axis=-1)), _verdicts(resampled, widened=(seeds / (seeds - 1)) ** 0.5))
+    ]
+    both = verdicts[0] * verdicts[1]
+    opposite = int((both < 0).sum())
+    return pairs, int(order), intervals[0], int(_equal(verdicts)), intervals[1], int((both > 0).sum()), opposite
+
+
+def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return how many pairs have the same sign at both sizes, ``[...]`` of ``[2, pair, ...]``."""
+    return np.asarray((signs[0] == signs[1]).sum(axis=0))
+
+
+def _verdicts(differences: NDArray[np.float64], widened: float = 1.0) -> NDArray[np.float64]:
+    """Return the signs of differences ``[..., seed]`` that a paired t-test detects, and 0 for the others."""
+    seeds = differences.shape[-1]
+    means, error = differences.mean(axis=-1), widened * differences.std(axis=-1, ddof=1) / seeds**0.5
+    return np.asarray(np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error))

@@ -23,6 +23,7 @@ from headtohead.report.section import (
     table,
     with_interval,
 )
+from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.variance import CrossedEstimate
 from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
@@ -194,18 +195,19 @@ def _percent(fraction: float) -> str:
     return f"{100 * fraction:.0f} %" if fraction >= 0.005 else "< 1 %"
 
 
+def _part(count: int, pairs: int, interval: Interval) -> str:
+    return f"{count} of {pairs}\n{_percent(interval.low)} to {_percent(interval.high)}"
+
+
 def transfer_section(report: Report) -> Section | None:
     """Return how many pairs of variants keep order and verdict from one size to the next, or None without sizes."""
     rows = [
         {
             "sizes": f"{text(found.small)} → {text(found.large)}",
             "variants": str(found.variants),
-            "pairs with the same order": f"{found.same_order} of {found.pairs}",
-            "fraction": f"{_percent(found.same_order / found.pairs)}\n{_percent(found.interval.low)} to "
-            f"{_percent(found.interval.high)}"
-            if found.interval.low == found.interval.low
-            else _percent(found.same_order / found.pairs),
-            "the same verdict": f"{found.same_verdict} of {found.pairs}\n{found.detected} detected",
+            "pairs with the same order": _part(found.same_order, found.pairs, found.order_interval),
+            "pairs with the same verdict": _part(found.same_verdict, found.pairs, found.verdict_interval),
+            "detected at both sizes": str(found.detected),
             "opposite verdicts": str(found.reversed),
         }
         for found in order_transfer(report.analysis)
@@ -214,9 +216,9 @@ def transfer_section(report: Report) -> Section | None:
         Section(
             "Order transfer",
             f"Pairs of variants with the same order of mean {report.metric} at two successive sizes (decision "
-            "accuracy; Magnusson et al. 2025), with the 95 % interval over resampled seeds. A random order keeps half "
-            "of the pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; undetected at both sizes is the "
-            "same verdict.",
+            "accuracy; Magnusson et al. 2025), and with the same verdict, with 95 % intervals over resampled seeds. A "
+            "random order keeps half of the pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; "
+            "undetected at both sizes is the same verdict.",
             frame=table(rows),
         )
         if rows

@@ -178,6 +178,7 @@ _REASONS = {
     "defaults hydra sweeper",
     "a list is a pattern of layers: masking.decoder: [window, causal]": "attn_layer_pattern layer_pattern layer_types "
     "no_rope_layers sliding_window_pattern",
+    "columns are separated by commas in .csv files, by tabs in .tsv files": "delimiter sep separator",
     "merge keys do not exist; repeat the fields": "<<",
     "the file is an argument: h2h run FILE": "config config_file config_name config_path",
     "h2h -v prints a log; h2h run --launcher inline trains in one process, for debuggers": "debug pdb verbose",

@@ -425,7 +425,9 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
     if metric is not None:
         raise HeadToHeadError(f"no metric '{metric}'{nearest(metric, known)}")
     if not known:
-        raise HeadToHeadError(f"the table has no column of scores; columns: {_listed([*table.columns])}")
+        raise HeadToHeadError(
+            f"no column has scores, which are plain numbers such as 0.31; columns: {_listed([*table.columns])}"
+        )
     known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
     raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
 

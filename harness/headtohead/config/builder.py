@@ -213,10 +213,19 @@ class ConfigBuilder:
         }
         chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
         if not chosen:
-            hint = nearest(name, {*ROLES_OF[family], *(option for options in known.values() for option in options)})
-            raise location.error(f"unknown role or option '{name}'{hint}")
+            names = {*ROLES_OF[family], *(option for options in known.values() for option in options)}
+            hint = self._owners(family, name) or nearest(name, names)
+            raise location.error(
+                f"{family} '{self.value(family, roles[0], 'name')}' has no role or option '{name}'{hint}"
+            )
         for role in chosen:
             self._set((family, role, "options", name), value, location)
+
+    def _owners(self, family: str, option: str) -> str:
+        """Return which entries have an option, as a suffix of a message, or an empty text if none has it."""
+        entries = self.registry.entries[family]
+        owners = [name for name in sorted(entries) if option in entries[name].entry.Options.model_fields]
+        return f"; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it" if owners else ""
 
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
@@ -319,7 +328,7 @@ class ConfigBuilder:
         known = self.registry.dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
             if name not in known:
-                hint = suggest_field(name, [*known, *DataConfig.model_fields], "data")
+                hint = self._owners("dataset", name) or suggest_field(name, [*known, *DataConfig.model_fields], "data")
                 message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
                 raise self.location(("data", "options", name)).error(message)
 

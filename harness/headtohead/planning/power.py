@@ -84,12 +84,13 @@ class Power:
             return f"{self.family}: {listed}"
         other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)
         found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} s"
+        if self.difference is not None:
+            found += f", which is {show(self.difference, self.metric)} for the median contrast of the finished runs"
         if self.margin:
+            margin, most = f"the margin of {show(self.margin, self.metric)}", self.margin / self.effect_in_runs
             sd = self.sd or 2 * self.margin / self.effect
             seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
-            most = self.margin / self.effect_in_runs
-            found += f", or the margin of {show(self.margin, self.metric)} if s is below {most:.2g}; "
-            found += f"{'the margin' if self.sd else 'twice this s'} needs {seeds or 'more than 1,000'} seeds"
-        if self.difference is not None:
-            found += f", {show(self.difference, self.metric)} for the median contrast of the finished runs"
+            needed = f"{seeds or 'more than 1,000'} seeds"
+            found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if s is at most {most:.2g}"
+            found += "" if self.sd else f", or with {needed} if s is twice this"
         return f"{found} ({listed})"

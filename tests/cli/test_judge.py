@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
                              "one row per variant and seed, with the columns variant, seed and the metric"),
     "a column per seed": ("csv", b"variant,1,2\nbase,0.8,0.9\nnew,0.7,0.8\n",
                           "no column 'seed'; columns: variant, 1, 2; name it with --seed, or give the table one row"),
-    "no numbers": ("csv", b"variant,seed\nbase,1\n", "no column has scores, which are plain numbers such as 0.31; columns: variant, seed"),
+    "no numbers": ("csv", b"variant,seed\nbase,1\n", "which are plain numbers such as 0.31; columns: variant, seed"),
     "a JSON key twice": ("jsonl", records('{"variant": "new", "seed": 7, "seed": 8}'), "row 13: the key 'seed' twice"),
     "a missing JSON key": ("jsonl", records('{"variant": "new", "seed": 7}'), "row 13: 'accuracy' of variant 'new'"),
     "JSON true as score": ("jsonl", records('{"variant": "new", "seed": 7, "accuracy": true}'),

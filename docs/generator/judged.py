@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from headtohead.plugins.registry import current
+from headtohead.storage.metrics import show
 
 REPORTS = Path(__file__).parents[2] / "reports" / "contested"
 SETTINGS = {
@@ -82,8 +83,8 @@ def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def number(value: float) -> str:
-    """Return a difference with its sign."""
-    return f"{value:+.3f}".replace("-", "−")
+    """Return a difference in nats with its sign."""
+    return show(value, "test/loss", signed=True)
 
 
 def verdict(found: dict[str, Any]) -> str:

@@ -92,7 +92,7 @@ def test_a_direction_follows_from_a_name_or_is_needed() -> None:
     lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb", "test/bits_per_byte"]
     higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
     assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
-    for name in ("x", "entropy", "loss_accuracy", "glossary"):
+    for name in ("x", "entropy", "loss_accuracy", "glossary", "time_to_accuracy", "val_loss_improvement"):
         with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
             direction(name)
 
@@ -157,6 +157,11 @@ def test_fractions_beside_percentages_are_a_warning() -> None:
         ),
         (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
         (wide(base=BASE, new=BETTER).assign(state="crashed"), {}, "no run is finished: the column 'state' has crashed"),
+        (
+            wide(base=BASE, new=BETTER).assign(state=["good"] * 11 + ["failed"]),
+            {},
+            "seeds of 'new' and 'base' differ: 6 only in 'base'",
+        ),
         (
             pd.concat([wide(base=BASE, new=BETTER).assign(step=2), wide(base=BASE, new=BETTER).assign(step=math.nan)]),
             {},

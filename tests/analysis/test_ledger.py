@@ -68,9 +68,9 @@ def test_a_kept_change_is_the_incumbent_of_the_next_decision_with_its_stored_sco
     assert (first.kept, second.kept, ledger.incumbent, ledger.kept) == (True, False, "good", [1])
     assert second.incumbent_scores == first.scores
     assert Ledger.read(ledger.path) == ledger
-    better = decide(ledger, table(better=6))
+    better = decide(ledger, table(**{"two\u2028lines": 6}))
     assert better.decisions[-1].kept
-    assert better.incumbent == "better"
+    assert Ledger.read(ledger.path).incumbent == "two\u2028lines"
 
 
 def test_other_scores_of_the_incumbent_under_the_same_seeds_are_a_warning(ledger: Ledger) -> None:

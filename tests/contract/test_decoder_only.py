@@ -53,6 +53,14 @@ def test_without_positions_the_order_of_the_source_counts_from_two_causal_layers
         assert BY_NAME[name](subject).state == "holds"
 
 
+def test_every_layer_of_a_pattern_has_the_geometry_of_its_style():
+    subject = subject_of(positional="none", attention={"decoder": ["split-heads", "qk-norm"]})
+    geometries = [(part.context.geometry.scale, part.context.geometry.key_width) for part in subject.model.attentions]
+    assert geometries == [(0.5, 4), (1.0, 4)]
+    halved = tiny_config(architecture="decoder-only", attention={"decoder": ["split-heads", "differential"]})
+    assert "differ in heads" in find_incompatibility(halved, {}, REGISTRY)
+
+
 FAULTS = []
 
 

@@ -15,8 +15,9 @@ SOUND = own(f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", "heads * self.g[:, N
 PLAIN = SOUND.replace("self.parameter(2, std=0.1, mean=1.0)", "torch.nn.Parameter(torch.randn(2, 2))")
 
 
-def write(study: Study, source: str) -> None:
-    study.write(plugin=source, base={"model": {"heads": 2}, "train": {"steps": 2}}, baseline={"attention": "own"})
+def write(study: Study, source: str, **model: str) -> None:
+    base = {"model": {"heads": 2, **model}, "train": {"steps": 2}}
+    study.write(plugin=source, base=base, baseline={"attention": "own"})
 
 
 @pytest.mark.parametrize("source", [PLAIN, SOUND.replace("mean=1.0", "mean=float('nan')")], ids=["plain", "nan"])
@@ -37,14 +38,14 @@ FAULTS = {
     "not finite": (own("", "heads.log()"), "violates 'finite'"),
     "a later token of a long target": (
         own("", "heads * (x.roll(-1, 2) if x.shape[2] > 8 else x).mean(-1)[:, :, None, :, None]"),
-        "violates 'causality' in targets of ",
+        "violates 'isolation'",
     ),
     "state of training": (
         own(
             f"{BUILT}self.buffer(1, std=0.0, mean=1.0)",
             "(self.training and self.g.mul_(0.9) is None) or heads * self.g[:, :, None, None, None]",
         ),
-        "violates 'stateless': training changes ",
+        "violates 'isolation': a pass changes 'encoder.0.attention.style.g' (training, ",
     ),
     "a tensor that no scan finds": (
         own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),
@@ -63,12 +64,14 @@ def test_the_quick_check_refuses_a_study_before_its_first_run(study: Study, name
 
 
 @pytest.mark.slow
-def test_a_plugin_is_checked_again_only_when_its_source_changes(study: Study) -> None:
+def test_a_plugin_is_checked_again_only_when_its_source_or_the_model_changes(study: Study) -> None:
     def checked() -> bool:
         return "checking attention/own before the first run" in study.run("--fresh", "--no-report").stdout
 
     write(study, SOUND + f"# {study.folder}")  # other tests share the cache
     assert checked()
     assert not checked()
+    write(study, SOUND + f"# {study.folder}", norm="post")
+    assert checked()
     write(study, SOUND.replace("std=0.1", "std=0.2") + f"# {study.folder}")
     assert checked()

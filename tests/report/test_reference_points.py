@@ -172,5 +172,10 @@ def test_studies_without_translations_have_no_reference_points(study: Any) -> No
     assert not (folder / "reference_points.json").exists()
 
 
+def test_a_text_with_translations_has_a_report_without_reference_points(study: Any, tmp_path: Path) -> None:
+    folder = study(POINTS | {"vocabulary_bound": {}, "nearest_neighbour": {}, "source_copy": {}})
+    assert "## Variants" in write_report(folder, tmp_path).markdown.read_text(encoding="utf-8")
+
+
 def test_scores_without_padding_have_no_section_if_masks_hide_padding_everywhere(study):
     assert padding_section(read_report(study())) is None

@@ -35,7 +35,13 @@ HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f
           "mfu", "per_second")  # fmt: skip
 LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
          "nll", "mse", "mae", "rmse", "bits_per_byte", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
-FINISHED = frozenset({"finished", "done", "completed", "success", "succeeded"})
+OPPOSITE = frozenset(
+    {"time", "std", "sd", "var", "variance", "drop", "gap", "reduction", "improvement", "gain", "delta", "diff"}
+    | {"ratio", "inverse", "neg", "false"}
+)
+"""Words of names of metrics that may have the opposite direction, such as time_to_accuracy."""
+
+FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
 
 NOT_FINISHED = frozenset(
@@ -299,7 +305,7 @@ def direction(metric: str) -> bool:
     lower, higher = (
         any(word in words or ("_" in word and name.endswith(word)) for word in known) for known in (LOWER, HIGHER)
     )
-    if lower == higher:
+    if lower == higher or not OPPOSITE.isdisjoint(words):
         raise HeadToHeadError(
             f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
             "--lower-is-better"
@@ -319,10 +325,12 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return table, []
     states = _texts(table[column])
     lower = {state.lower() for state in states}
-    others = [row for row, state in enumerate(states) if state.lower() not in FINISHED]
+    # Without a word for finished runs, the other words are not states.
+    left_out = NOT_FINISHED if lower.isdisjoint(FINISHED) else lower - FINISHED
+    others = [row for row, state in enumerate(states) if state.lower() in left_out]
     if lower and lower <= NOT_FINISHED:
         raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(lower))}")
-    if not others or len(others) == len(table):  # a column with other words is not a state of runs
+    if not others:
         return table, []
     listed = _listed([f"row {row + 1} ({states[row]})" for row in others])
     return table.drop(others), [f"left out, as their {column} is not finished: {listed}"]

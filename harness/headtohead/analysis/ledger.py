@@ -81,7 +81,7 @@ class Ledger:
             HeadToHeadError: If a line is damaged, or does not follow from its scores and the lines before it.
         """
         ledger = cls(path, ())
-        lines = enumerate(files.read_text(path).splitlines() if path.exists() else [], 1)
+        lines = enumerate(files.read_text(path).split("\n") if path.exists() else [], 1)
         for number, line in ((number, line) for number, line in lines if line.strip()):
             found = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
             try:

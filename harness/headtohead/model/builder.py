@@ -83,7 +83,7 @@ class Builder:
             role=role,
             layers=model.encoder_layers if role == "encoder" else model.decoder_layers,
             d_model=model.d_model,
-            geometry=find_geometry(self.config, role),
+            geometry=find_geometry(self.config, role, layer or 0),
             generators=[self.generators[member] for member in own],
             layer=layer,
             model=model,

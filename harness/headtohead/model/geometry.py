@@ -19,13 +19,13 @@ SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
 """Mechanisms that act inside attention, not on its inputs."""
 
 
-def find_geometry(config: RunConfig, role: str) -> Geometry:
-    """Return the head geometry of the attention in ``role``.
+def find_geometry(config: RunConfig, role: str, layer: int = 0) -> Geometry:
+    """Return the head geometry of the attention of a layer in ``role``.
 
     Raises:
         HeadToHeadError: If the style is unknown or its sizes are inconsistent with the model.
     """
-    chosen = config.attention.role(role)
+    chosen = config.attention.role(role).at(layer)
     style = current().attention(chosen.name)
     return geometry_of(style, chosen.options, config.model)
 

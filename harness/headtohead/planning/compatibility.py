@@ -115,7 +115,8 @@ def _needs_encoder(config: RunConfig) -> str | None:
 def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in roles_of(config):
-        styles, encodings, geometries = config.attention.role(role), config.positional.role(role), set()
+        styles, encodings = config.attention.role(role), config.positional.role(role)
+        sizes = set[tuple[int, int, int]]()
         for layer in range(len(styles.pattern) * len(encodings.pattern)):
             entry = styles.at(layer)
             style = registry.attention(entry.name)
@@ -123,10 +124,11 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
                 geometry = geometry_of(style, entry.options, config.model)
             except HeadToHeadError as error:
                 return str(error)
-            geometries.add(geometry)
             entry = encodings.at(layer)
             encoding = registry.positional(entry.name)
             mechanisms = encoding.mechanisms_of(entry.options)
+            width = geometry.key_width if mechanisms - {"embed"} else 0
+            sizes.add((geometry.heads, geometry.output_heads, width))
             if encodings.next_layers and (mechanisms & {"embed", "draw"} or encoding.by_row):
                 return (
                     f"{entry.name} acts before the first layer, so it cannot vary by layer; list encodings that act in "
@@ -134,8 +136,11 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
                 )
             if reason := incompatibility(encoding, mechanisms, style, geometry, role):
                 return reason
-        if len(geometries) > 1:
-            return f"the styles that attention.{role} lists differ in heads or widths; list styles with the same sizes"
+        if len(sizes) > 1:
+            return (
+                f"the styles that attention.{role} lists differ in heads, or in the width of keys, which the encoding "
+                "depends on; list styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
+            )
     return None
 
 

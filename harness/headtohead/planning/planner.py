@@ -429,7 +429,8 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
 def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     notes = [*plan.design.notes, *matching]
     if plan.loaded.file.design and len(plan.variants) == 1:
-        notes.append("the design has only the baseline, so nothing is compared")
+        reasons = [f"{own.slug} is excluded: {own.reason}" for own in plan.design.excluded[:3]]
+        notes.append("; ".join(["the design has only the baseline, so nothing is compared", *reasons]))
     for contrast in plan.contrasts:
         if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(

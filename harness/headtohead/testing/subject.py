@@ -77,9 +77,17 @@ class Subject:
         config: The variant; `tiny_config` returns small variants.
         seeds: The seed of each member.
         data: Data for training stacks; by default a few pairs of invented words.
+        longest: Tokens of the longest target of the study that ``config`` is a variant of; None without a study.
     """
 
-    def __init__(self, config: RunConfig, seeds: Sequence[int] = (1, 2), data: PreparedData | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        seeds: Sequence[int] = (1, 2),
+        data: PreparedData | None = None,
+        longest: int | None = None,
+    ) -> None:
+        self.longest = longest
         fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
         self.config = changed(config, model=dict.fromkeys(fields, 0.0))
         self.seeds = tuple(seeds)

@@ -26,7 +26,8 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
 COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "prompt",
-                "completion", "question", "answer"}  # fmt: skip
+                "completion", "question", "answer", "english", "french", "german", "spanish", "en", "fr", "de", "es",
+                "eng", "fra", "deu", "spa"}  # fmt: skip
 """Words that are column names where two fields of a first line are among them."""
 LEAST_DATASETS = 4
 """Oldest major version of the package datasets that does not run code of a dataset."""
@@ -197,7 +198,7 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     if wrong and not options.skip_malformed:
         raise HeadToHeadError(
             f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
-            f"{form}{', or has more fields than line 1' if form == 'csv' else ''}; wrong lines: {len(wrong)} of "
+            f"{form}{'' if form == 'jsonl' else ', or has more fields than line 1'}; wrong lines: {len(wrong)} of "
             f"{len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set data.skip_malformed: "
             f"true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
         )
@@ -231,9 +232,15 @@ def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:
         except csv.Error as error:
             raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
         return
+    width = 0
     for number, line in enumerate(lines, 1):
         try:
-            yield number, line.split("\t") if form == "tsv" else json.loads(line) if line.strip() else [""]
+            if form == "tsv":
+                row = line.split("\t")
+                width = width or (len(row) if line else 0)
+                yield number, row if len(row) <= width or not line else None
+            else:
+                yield number, json.loads(line) if line.strip() else [""]
         except (ValueError, RecursionError):
             yield number, None
 

@@ -381,3 +381,46 @@ def fused_kernel_without_sinks(self, q, k, v, mask, pattern):
 def undeclared_sinks(self, scores, mask):
     """rows that sum to less than one, undeclared"""
     return Sinks.normalise(self, scores, mask)
+
+
+@fault(SplitHeads, "transform", "isolation")
+def late_layer_leak(self, q, k):
+    """keys of every third layer belong to the next token"""
+    return q, k.roll(-1, dims=-2) if self.context.layer % 3 == 2 else k
+
+
+@fault(SplitHeads, "transform", "isolation")
+def long_leak(self, q, k):
+    """keys of long sentences belong to the next token"""
+    return q, k.roll(-1, dims=-2) if k.shape[-2] > 64 else k
+
+
+@fault(SplitHeads, "transform", "isolation any-device")
+def single_precision_leak(self, q, k):
+    """keys belong to the next token in float32"""
+    return q, k.roll(-1, dims=-2) if k.dtype == torch.float32 else k
+
+
+@fault(SplitHeads, "transform", "isolation")
+def training_statistics(self, q, k):
+    """queries normalised over the batch, in training"""
+    return q - q.mean(1, keepdim=True) if self.training else q, k
+
+
+@fault(SplitHeads, "transform", "isolation")
+def large_stack(self, q, k):
+    """queries include those of the adjacent member, in stacks of more than three members"""
+    return q + 1e-3 * q.roll(1, dims=0) if len(q) > 3 else q, k
+
+
+@fault(SplitHeads, "transform", "isolation")
+def large_batch(self, q, k):
+    """queries normalised over batches of more than eight sentences"""
+    return q - q.mean(1, keepdim=True) if q.shape[1] > 8 else q, k
+
+
+@fault(SplitHeads, "transform", "isolation")
+def counted_passes(self, q, k):
+    """training passes counted in an attribute that no checkpoint has"""
+    self.passes = getattr(self, "passes", 0) + self.training
+    return q if self.passes < 20 else 0.9 * q, k

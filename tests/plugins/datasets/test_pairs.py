@@ -85,8 +85,15 @@ def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path
 
 NO_TEXT = "does not have a text in both columns"
 MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("x.tsv", "a\tb\nc\nd\n", {}, f"line 2 {NO_TEXT} 1 and 2 of tsv; wrong lines: 2 of 3; correct the file, data.for"),
+    (
+        "x.tsv",
+        "a\tb\nc\nd\n",
+        {},
+        f"line 2 {NO_TEXT} 1 and 2 of tsv, or has more fields than line 1; wrong lines: 2 of",
+    ),
     ("x.csv", "a,b\nc,d,e\n", {}, f"line 2 {NO_TEXT} 1 and 2 of csv, or has more fields than line 1; wrong"),
+    ("x.tsv", "a\tb\nc\td\te\n", {}, "or has more fields than line 1; wrong lines: 1 of 2"),
+    ("x.csv", "English,French\na,b\n", {}, "has column names; set data.columns to two of: English, French"),
     ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, f"line 2 {NO_TEXT} source and target"),
     ("x.jsonl", "[" * 100_000 + "\n", {}, f"line 1 {NO_TEXT}"),

@@ -8,6 +8,7 @@ from headtohead.testing.invariants import (
     attention_weights,
     decoding,
     gradients,
+    isolation,
     masks,
     model_state,
     positions,
@@ -15,7 +16,18 @@ from headtohead.testing.invariants import (
     trained_stacks,
 )
 
-_TOPICS = (masks, tokens, positions, attention_weights, decoding, gradients, arithmetic, model_state, trained_stacks)
+_TOPICS = (
+    masks,
+    tokens,
+    isolation,
+    positions,
+    attention_weights,
+    decoding,
+    gradients,
+    arithmetic,
+    model_state,
+    trained_stacks,
+)
 
 INVARIANTS: tuple[Invariant, ...] = tuple(
     value for topic in _TOPICS for value in vars(topic).values() if isinstance(value, Invariant)

@@ -56,7 +56,8 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
         return does_not_apply("no query attends to two adjacent keys")
     # With clipped distances, a swap may have no effect on some queries, but never on all of them.
     per_member = change.where(checked, 0.0).flatten(1).amax(-1)
-    return beyond(per_member, "largest change of an output by swapping two adjacent keys", OUTPUT[:1])
+    declared = ", as depends_on_order of the style is true" * own_scores
+    return beyond(per_member, f"largest change of an output by swapping two adjacent keys{declared}", OUTPUT[:1])
 
 
 @torch.no_grad()

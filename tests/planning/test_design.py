@@ -251,11 +251,9 @@ ERRORS = [
     ("design:\n  - product:\n      positional: rotary", "design[0].product.positional", "a list"),
     ("seeds: {until: decided, at_most: 2}", "seeds.at_most", "greater than or equal to 3"),
     ("seeds: [1, 2, 1]", "seeds", "duplicate seed 1"),
-    ("metrics: {target: {valid/loss: best}}", "metrics.target.valid/loss", "a valid number"),
     ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),
     ("metrics: {report: [valid/loss, test/blue]}", "metrics.report[1]", "did you mean 'test/bleu'?"),
     ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", "attention/encoder/entropy"),
-    ("metrics: {target: {test/bleu: 3}}", "metrics.target.test/bleu", "has no value during training"),
 ]
 
 

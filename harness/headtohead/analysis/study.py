@@ -15,7 +15,6 @@ from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
 from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.sweep import Sweep, sweep
-from headtohead.analysis.targets import Target, targets
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value
@@ -130,11 +129,6 @@ class Analysis(Scores):
         trained = {self.frames.trained(slug) for pair in contrast.pairs for slug in pair}
         learning = trained.intersection(self.convergence.still_learning)
         return f" after {self.convergence.total_steps:,} steps" if learning else ""
-
-    @cached_property
-    def targets(self) -> tuple[Target, ...]:
-        """The steps and the time in which the variants reach the declared targets."""
-        return targets(self)
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:

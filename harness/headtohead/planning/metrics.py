@@ -53,11 +53,7 @@ def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMet
     report = ("valid/loss", *(f"test/{metric.name}" for metric in task[1:])) if given.report is None else given.report
     for number, name in enumerate(report):
         check_metric(name, config, at.child("report").child(number))
-    for name in given.target:
-        check_metric(name, config, at.child("target").child(name))
-        if not name.startswith("valid/"):
-            raise at.child("target").child(name).error(f"'{name}' has no value during training; use a valid/ metric")
     if isinstance(loaded.file.margin, dict):
         for name in loaded.file.margin:
             check_metric(name, config, loaded.location("margin", name))
-    return ReportedMetrics(primary=primary, report=report, target=given.target)
+    return ReportedMetrics(primary=primary, report=report)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from headtohead.analysis.judge import Judged
     from headtohead.report.content import Report
 
-TARGET = ("reached", "median_steps", "median_seconds", "earlier", "later", "holm_p", "verdict", "reason")
-"""Fields of `headtohead.analysis.targets.VariantTarget` in ``answer.json``."""
-
 PARTS = ("against_metric", "lengths", "against_lengths")
 """Fields of a declared contrast that compares two metrics, or source lengths."""
 
@@ -82,17 +79,6 @@ def answer_file(report: Report) -> str:
             }
             for name, family in analysis.families._asdict().items()
             for contrast in family.contrasts
-        ],
-        "targets": [
-            {
-                "metric": target.metric,
-                "target": "baseline" if target.value is None else target.value,
-                "variants": {
-                    slug: {"runs": len(own.steps), **{name: getattr(own, name) for name in TARGET}}
-                    for slug, own in target.variants.items()
-                },
-            }
-            for target in analysis.targets
         ],
         "training": {
             "still_learning": bool(found.still_learning),

@@ -25,7 +25,7 @@ from headtohead.report.setup import (
     statistics_section,
     tuning_section,
 )
-from headtohead.report.training import target_section, training_section
+from headtohead.report.training import training_section
 from headtohead.report.variants import collapse_section, padding_section, pitfall_section, variant_section
 
 
@@ -83,7 +83,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     variant_section,
     collapse_section,
     padding_section,
-    target_section,
     reference_section,
     uncertainty_section,
     lambda report: Section(

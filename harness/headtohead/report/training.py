@@ -1,4 +1,4 @@
-"""The sections on training: curves, whether the runs trained far enough, and steps to target."""
+"""The sections on training: curves, and whether the runs trained far enough."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import math
 from collections import Counter
 
 from headtohead.analysis.convergence import LOSS, NOT_JUDGED
-from headtohead.analysis.targets import VariantTarget
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.remarks import gap_steps
 from headtohead.report.section import Section, contrast_name, table
-from headtohead.storage.metrics import readable, show, show_p
-from headtohead.storage.progress import duration
+from headtohead.storage.metrics import show
 
 PACE = (
     "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
@@ -63,40 +61,3 @@ def training_section(report: Report) -> Section:
         frame=table(rows),
         parts=[Section("Differences in steps", PACE, frame=table(gaps))] if gaps else [],
     )
-
-
-def target_section(report: Report) -> Section | None:
-    """Return a table per target, or None without targets."""
-    found = report.analysis.targets
-    if not found:
-        return None
-    return Section(
-        "Steps to target",
-        "The step of the first evaluation that reaches the target; a run that never reaches it counts as infinite (∞). "
-        "Medians over seeds, and a sign test against the baseline, adjusted by Holm over the variants and by the "
-        "number of planned looks. Time is the training time of a stack without evaluations.",
-        parts=[
-            Section(
-                f"Target: {readable(target.metric)} {show(target.value, target.metric)}"
-                if target.value is not None
-                else f"Target: the baseline's final {readable(target.metric)} with the same seed",
-                frame=table(
-                    {"variant": report.title(slug), **_target(target.variants[slug])} for slug in report.listed
-                ),
-            )
-            for target in found
-        ],
-    )
-
-
-def _target(found: VariantTarget) -> dict[str, str]:
-    steps, seconds = found.median_steps, found.median_seconds
-    unknown = "∞" if math.isinf(steps) else "–"
-    return {
-        "reached": f"{found.reached} of {len(found.steps)}",
-        "median steps": f"{steps:,.0f}" if math.isfinite(steps) else unknown,
-        "median time": duration(seconds) if math.isfinite(seconds) else unknown,
-        "seeds earlier, later": f"{found.earlier}, {found.later}" if found.verdict is not None else "–",
-        "sign test Holm p": show_p(found.holm_p),
-        "against baseline": found.verdict or found.reason or "–",
-    }

@@ -151,10 +151,6 @@ def _table(analysis: Analysis) -> str:
     verdicts[analysis.frames.baseline] = "baseline"
     table.insert(list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna(""))
     keys = [(str(variant), int(seed)) for variant, seed in zip(table["variant"], table["seed"], strict=True)]
-    for target in analysis.targets:
-        for name in ("steps", "seconds"):
-            found = {slug: getattr(variant, name) for slug, variant in target.variants.items()}
-            table[f"{name}_to_target/{target.metric}"] = [found[slug].get(seed, math.nan) for slug, seed in keys]
     declared = (side for contrast in analysis.families.declared.contrasts for pair in sides(contrast) for side in pair)
     for side in dict.fromkeys(side._replace(slug="") for side in declared if side.lengths):
         by_slug = {slug: side._replace(slug=slug).scores(analysis.frames) for slug, _ in keys}

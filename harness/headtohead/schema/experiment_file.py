@@ -63,11 +63,6 @@ class Metrics(ConfigSection):
         description="further metrics in the tables of the report; default: valid/loss and the other metrics of the "
         "dataset",
     )
-    target: dict[str, Score | Literal["baseline"]] = Field(
-        default_factory=dict,
-        description="values of validation metrics; the report gives the steps and the time until each run reaches "
-        "them. baseline: the baseline's final value with the same seed",
-    )
 
 
 Margin = Annotated[float, Field(gt=0, le=MAX_SCORE)]

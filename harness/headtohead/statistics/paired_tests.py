@@ -220,17 +220,6 @@ def _random_signs(seeds: int) -> Floats:
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
-def sign_test_p(values: ArrayLike, against: ArrayLike) -> float:
-    """Return the two-sided p of the sign test of paired values, which may be infinite.
-
-    Equal pairs are dropped; 1 if all pairs are equal.
-    """
-    left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
-    signs = (left > right).astype(np.float64) - (left < right)
-    signs = signs[signs != 0]
-    return sign_flip_p(signs) if len(signs) else 1.0
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values in the given order; NaN stays NaN and is not counted as a test."""
     p = np.asarray(p_values, dtype=np.float64)

@@ -33,7 +33,7 @@ from headtohead.storage.record import (
     read_record,
     required_record,
 )
-from headtohead.storage.results import MetricName, Scores, TargetName
+from headtohead.storage.results import MetricName, Scores
 
 EXPERIMENT = "experiment.json"
 REFERENCE_POINTS = "reference_points.json"
@@ -187,11 +187,10 @@ class TuningRecord(Record):
 
 
 class ReportedMetrics(Record):
-    """The primary metric, the metrics of the report's table, and the targets of validation metrics."""
+    """The primary metric, and the metrics of the report's table."""
 
     primary: MetricName
     report: tuple[MetricName, ...]
-    target: Mapping[TargetName, Number | Literal["baseline"]] = {}
 
 
 class MarginRecord(Record):

@@ -16,8 +16,6 @@ from headtohead.storage.record import Count, Fraction, NonNegative, Number, Reco
 
 MetricName = Annotated[str, Field(pattern="^(train|valid|test|attention|system)/")]
 
-TargetName = Annotated[str, Field(pattern="^valid/")]
-
 
 HeadMetricName = Annotated[str, Field(pattern="^heads/")]
 

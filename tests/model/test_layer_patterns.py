@@ -112,7 +112,7 @@ def test_mistakes_in_patterns_are_one_line():
     assert "masking.decoder[1].width: must be" in failure("masking.decoder", ["causal", {"name": "window", "width": 0}])
     reasons = {
         "positional": (["sinusoidal", "rotary"], "sinusoidal acts before the first layer"),
-        "attention": (["split-heads", "multi-query"], "the styles that attention.decoder lists differ"),
+        "attention": (["split-heads", "single-head"], "the styles that attention.decoder lists differ"),
     }
     for family, (pattern, reason) in reasons.items():
         config = tiny_config(**{family: {"decoder": pattern}})

@@ -116,7 +116,7 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in roles_of(config):
         styles, encodings = config.attention.role(role), config.positional.role(role)
-        sizes = set[tuple[int, int, int]]()
+        sizes, acts_in_attention = set[tuple[int, ...]](), False
         for layer in range(len(styles.pattern) * len(encodings.pattern)):
             entry = styles.at(layer)
             style = registry.attention(entry.name)
@@ -127,8 +127,9 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
             entry = encodings.at(layer)
             encoding = registry.positional(entry.name)
             mechanisms = encoding.mechanisms_of(entry.options)
-            width = geometry.key_width if mechanisms - {"embed"} else 0
-            sizes.add((geometry.heads, geometry.output_heads, width))
+            acts_in_attention |= bool(mechanisms - {"embed"})
+            own = geometry.heads, geometry.output_heads, geometry.kv_heads, geometry.key_width, geometry.value_width
+            sizes.add(own)
             if encodings.next_layers and (mechanisms & {"embed", "draw"} or encoding.by_row):
                 return (
                     f"{entry.name} acts before the first layer, so it cannot vary by layer; list encodings that act in "
@@ -136,9 +137,9 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
                 )
             if reason := incompatibility(encoding, mechanisms, style, geometry, role):
                 return reason
-        if len(sizes) > 1:
+        if len({size if acts_in_attention else size[:2] for size in sizes}) > 1:
             return (
-                f"the styles that attention.{role} lists differ in heads, or in the width of keys, which the encoding "
+                f"the styles that attention.{role} lists differ in heads, or in keys and values, which the encoding "
                 "depends on; list styles with the same sizes, or use an encoding that is added to embeddings, or 'none'"
             )
     return None

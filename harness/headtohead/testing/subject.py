@@ -77,7 +77,7 @@ class Subject:
         config: The variant; `tiny_config` returns small variants.
         seeds: The seed of each member.
         data: Data for training stacks; by default a few pairs of invented words.
-        longest: Tokens of the longest target of the study that ``config`` is a variant of; None without a study.
+        longest: Decoder inputs of the longest target of the study that ``config`` is a variant of; None without one.
     """
 
     def __init__(

@@ -134,7 +134,9 @@ def test_other_vocabularies_sizes_and_plugins_are_refused(warm: Warm) -> None:
     warm.write(design=[{"one_at_a_time": {"positional": ["learned"]}}])
     assert "is missing there and float [" in warm.refused()
     warm.write(base={"data": {"size": 60}})
-    assert "base.init_from: the source vocabulary is not that of" in warm.refused()
+    refused = warm.refused()
+    assert "base.init_from: the source vocabulary is not that of" in refused
+    assert re.search(r": token \d+ is '\S+' there and '\S+' here; use the data of that run", refused)
 
 
 def test_a_value_that_names_no_other_run_or_two_names_of_a_run_are_refused(warm: Warm) -> None:

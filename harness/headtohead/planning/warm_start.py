@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
@@ -144,10 +145,12 @@ def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
                 f"run '{run.reference}' has no vocabularies; repeat h2h import-checkpoint with --data and the file of "
                 "sentence pairs it was trained on"
             )
-        if list(there) != here:
+        pairs = enumerate(zip_longest(there, here, fillvalue="missing"))
+        if differing := next(((number, *pair) for number, pair in pairs if pair[0] != pair[1]), None):
+            number, old, new = differing
             raise HeadToHeadError(
-                f"the {side} vocabulary is not that of run '{run.reference}'; use the data of that run, or the same "
-                "data.vocabulary.file in both experiments"
+                f"the {side} vocabulary is not that of run '{run.reference}': token {number} is '{old}' there and "
+                f"'{new}' here; use the data of that run, or the same data.vocabulary.file in both experiments"
             )
 
 

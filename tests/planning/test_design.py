@@ -251,6 +251,11 @@ ERRORS = [
     ("design:\n  - product:\n      positional: rotary", "design[0].product.positional", "a list"),
     ("seeds: {until: decided, at_most: 2}", "seeds.at_most", "greater than or equal to 3"),
     ("seeds: [1, 2, 1]", "seeds", "duplicate seed 1"),
+    (
+        "design: [{one_at_a_time: {positional.theta: [100]}}]",
+        "one_at_a_time.positional.theta[0]",
+        "rotary-scaled have it",
+    ),
     ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),
     ("metrics: {report: [valid/loss, test/blue]}", "metrics.report[1]", "did you mean 'test/bleu'?"),
     ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", "attention/encoder/entropy"),

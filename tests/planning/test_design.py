@@ -253,7 +253,7 @@ ERRORS = [
     ("seeds: [1, 2, 1]", "seeds", "duplicate seed 1"),
     (
         "design: [{one_at_a_time: {positional.theta: [100]}}]",
-        "one_at_a_time.positional.theta[0]",
+        "design[0].one_at_a_time.positional.theta[0]",
         "rotary-scaled have it",
     ),
     ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),

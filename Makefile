@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test test-slow test-all lint format wheel docs notebooks site picture clean
+.PHONY: help demo install test test-slow test-all lint format wheel docs checked notebooks site picture clean
 
 help:
 	@echo "make demo     install, run $(QUICKSTART) and print its answer"
@@ -17,6 +17,7 @@ help:
 	@echo "make format   fix style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
 	@echo "make docs     regenerate the generated pages of docs/"
+	@echo "make checked  evaluate all invariants on every entry and write their page (10 minutes)"
 	@echo "make notebooks execute the notebooks of docs/how-to and store their outputs"
 	@echo "make site     build the documentation site into site/; warnings are errors"
 	@echo "make picture  take docs/images/report.png from reports/quickstart (needs chromium)"
@@ -59,6 +60,10 @@ wheel: .venv/installed-dev
 docs: .venv/installed-dev
 	$(BIN)/python docs/generator/reference.py
 	PYTHONPATH=docs/generator $(BIN)/python -m catalogue
+
+checked: .venv/installed-dev
+	mkdir -p dist && $(BIN)/h2h check --format json > dist/checked.json
+	$(BIN)/python docs/generator/checked.py < dist/checked.json > docs/reference/checked.md
 
 # Not --quiet: it hides warnings from --strict too.
 notebooks: .venv/installed-dev

@@ -5,8 +5,10 @@ import inspect
 import os
 import re
 import shlex
+import sys
 import textwrap
 from pathlib import Path
+from subprocess import run
 
 import click
 import pandas as pd
@@ -17,6 +19,7 @@ from scipy import stats
 
 from headtohead import HeadToHeadError
 from headtohead.cli import main
+from headtohead.config.builder import FAMILIES
 from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
@@ -45,6 +48,23 @@ def test_the_readme_counts_what_there_is():
         "planted faults": len(re.findall(r"(?m)^\| `", text_of("docs/internals/zoo.md"))),
     }
     assert [f"{count} {name}" for name, count in counts.items() if f"{count} {name}" not in text_of("README.md")] == []
+
+
+def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
+    text, entries = text_of("docs/reference/checked.md"), load_registry().entries
+    names = [name for family in (*FAMILIES, "recipe") for name in entries[family]]
+    assert sorted(re.findall(r"(?m)^\| `(\S+)` \| \d", text)) == sorted(names)
+    assert f"Of {len(names) * len(INVARIANTS):,} outcomes, 0 are unexpected violations." in text
+
+
+@pytest.mark.slow
+def test_the_outcomes_of_the_page_are_those_of_the_command():
+    names = ["positional/sinusoidal-by-row", "attention/talking-heads", "masking/none", "norm/rmsnorm"]
+    found = CliRunner().invoke(main, ["check", *names, "--format", "json"])
+    command = [sys.executable, str(ROOT / "docs" / "generator" / "checked.py")]
+    rows = run(command, input=found.stdout, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [row for row in rows if row.startswith("| `") and row not in text_of("docs/reference/checked.md")] == []
+    assert len([row for row in rows if row.startswith("| `")]) == len(names)
 
 
 def blocks(page: str, *kinds: str) -> list[str]:

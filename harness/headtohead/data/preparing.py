@@ -197,6 +197,9 @@ class _Preparation:
         }
         if given is not None:
             vocabularies: dict[Side, Vocabulary] = dict.fromkeys(SIDES, given)
+        elif corpus.words:
+            plain = (word for word in corpus.words if word not in SPECIALS)
+            vocabularies = dict.fromkeys(SIDES, Vocabulary([*SPECIALS, *plain]))
         else:
             vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
         splits = {}

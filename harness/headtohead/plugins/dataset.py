@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,6 +66,8 @@ class Corpus:
             upper bound of a bag-of-words encoder.
         vocabularies: Fixed ids by word, for source and target, used with
             ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
+        words: Words of both vocabularies in the order of their ids, after the special tokens, if the tokens of a prompt
+            depend on it. Default: the words of the training part, counted.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
         has_sources: False for text without sources, which only a decoder-only model reads.
@@ -78,6 +80,7 @@ class Corpus:
     languages: tuple[str, str]
     notes: tuple[str, ...] = field(default=())
     vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
+    words: Sequence[str] = ()
     targets_join: bool = True
     has_sources: bool = True
     data_hash: str = ""
@@ -135,8 +138,8 @@ class Dataset(Entry):
         raise NotImplementedError
 
     @classmethod
-    def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
-        """Return the tokens of a prompt in a vocabulary; for datasets without sources."""
+    def tokens_of(cls, text: str, words: Sequence[str]) -> list[str]:
+        """Return the tokens of a prompt in a vocabulary in the order of its ids; for datasets without sources."""
         return text.split()
 
     @classmethod

@@ -14,16 +14,18 @@ byte-level byte-pair encoding).
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from headtohead.data import Metric, fetch, fetched_sha256, file_sha256, open_file, read_text
+from headtohead.data import SPECIALS, Metric, fetch, fetched_sha256, file_sha256, open_file, read_text
 from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
@@ -119,7 +121,7 @@ class Text(Dataset):
         "truncate_tokens": "set data.block",
         "vocabulary.max_size": "every token of the training part is kept; leave it out",
         "vocabulary.min_count": "every token of the training part is kept; leave it out",
-        "vocabulary.unknown": "a token that training lacks counts as <unk>; leave it out",
+        "vocabulary.unknown": "a character that training lacks counts as <unk>; leave it out",
     }
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"source_boundaries": "none", "target_boundaries": "none"},
@@ -128,16 +130,24 @@ class Text(Dataset):
     }
 
     @classmethod
-    def tokens_of(cls, text: str, words: Collection[str]) -> list[str]:
-        """Return the longest tokens of the vocabulary from left to right; other characters become unknown tokens."""
+    def tokens_of(cls, text: str, words: Sequence[str]) -> list[str]:
+        """Return the tokens of a text.
+
+        A vocabulary with every byte is one of byte-pair encoding, in the order of its merges. From another, the longest
+        tokens are taken from left to right; a character that it lacks is one token.
+        """
         if any(word.startswith(NUMBER) for word in words):
             return [f"{NUMBER}{number}" for number in text.split()]
+        ranks = {word: rank for rank, word in enumerate(words)}
+        if ranks.keys() >= BYTES.keys():
+            if max(map(len, ranks.keys() - {*SPECIALS})) == 1:
+                return list(written(text.encode()))
+            pieces = _tokenizers().pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
+            return [token for piece, _ in pieces for token in _merged(piece, ranks)]
         rest, found, longest = written(text.encode()), [], max(map(len, words))
-        has_bytes = any(len(word) == 1 and BYTES.get(word, 0) >= 0x80 for word in words)
         while rest:
-            # An unknown character is one token; its number of bytes follows from its first byte.
-            whole = 1 if has_bytes else 1 + sum(BYTES[rest[0]] >= least for least in (0xC0, 0xE0, 0xF0))
-            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in words), rest[:whole])
+            whole = 1 + sum(BYTES[rest[0]] >= least for least in (0xC0, 0xE0, 0xF0))
+            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in ranks), rest[:whole])
             found.append(token)
             rest = rest[len(token) :]
         return found
@@ -170,7 +180,8 @@ class Text(Dataset):
         held_out, trained = ((" ".join(own) if of_ids else own) for own in (parts["test"], parts["train"]))
         if others and held_out in trained:
             raise HeadToHeadError(f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation")
-        tokens = parts if of_ids else _tokens(parts, options)
+        known = list(symbols.values()) if symbols else []
+        tokens, words = (parts, known) if of_ids else _tokens(parts, options)
         pairs = [
             Pair("", " ".join(own[start : start + options.block + 1]), f"{part} {start}", part)
             for part, own in tokens.items()
@@ -182,13 +193,14 @@ class Text(Dataset):
                 f"file '{files[-1]}' is too short: {missing[0]} has no token to predict; use a longer file"
                 f"{'' if others else ', or change data.held_out'}"
             )
-        counts = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())
+        sizes = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())
         return Corpus(
             pairs=pairs,
             licence="not stated",
             citation="not stated",
             languages=("none", "text"),
-            notes=(f"tokens ({'ids' if of_ids else options.unit}): {counts}, in blocks of {options.block}",),
+            notes=(f"tokens ({'ids' if of_ids else options.unit}): {sizes}, in blocks of {options.block}",),
+            words=words,
             targets_join=False,
             has_sources=False,
         )
@@ -241,21 +253,34 @@ def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
     return [known[index] for index in ids]
 
 
-def _tokens(parts: Mapping[str, Any], options: Options) -> dict[str, Sequence[str]]:
-    """Return the tokens of each part, written in the alphabet."""
+def _tokens(parts: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
+    """Return the tokens of each part, written in the alphabet, and the tokens that the unit has in every text."""
     if options.unit == "character":
-        return {part: [written(character.encode()) for character in text] for part, text in parts.items()}
+        return {part: [written(character.encode()) for character in text] for part, text in parts.items()}, []
     if options.unit == "byte":
-        return {part: written(text.encode()) for part, text in parts.items()}
+        return {part: written(text.encode()) for part, text in parts.items()}, list(BYTES)
+    tokenizer = _tokenizers().ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator([parts["train"]], vocab_size=options.subwords, show_progress=False)
+    ids = tokenizer.get_vocab()
+    return {part: tokenizer.encode(text).tokens for part, text in parts.items()}, sorted(ids, key=ids.__getitem__)
+
+
+def _tokenizers() -> Any:
     try:
-        from tokenizers import ByteLevelBPETokenizer
+        return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
             "data.unit: subword requires the package tokenizers; pip install 'headtohead[subwords]'"
         ) from error
-    tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator([parts["train"]], vocab_size=options.subwords, show_progress=False)
-    return {part: tokenizer.encode(text).tokens for part, text in parts.items()}
+
+
+def _merged(text: str, ranks: Mapping[str, int]) -> list[str]:
+    """Return the tokens of a text in the alphabet: of two neighbours that are a token, those of lowest rank first."""
+    tokens = list(text)
+    while pairs := [(ranks[pair], n) for n, pair in enumerate(map("".join, pairwise(tokens))) if pair in ranks]:
+        _, first = min(pairs)
+        tokens[first : first + 2] = ["".join(tokens[first : first + 2])]
+    return tokens
 
 
 @hookimpl

@@ -16,7 +16,7 @@ from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead_plugins.datasets import text
-from headtohead_plugins.datasets.text import Options, Text, predicted_bytes, readable, written
+from headtohead_plugins.datasets.text import BYTES, Options, Text, predicted_bytes, readable, written
 from made import refused
 
 WORDS = "naïve cafés sell “crêpes”,\ttwo for €5.\n\nOr  three\u2028for ten; <pad> costs more.\n"
@@ -140,10 +140,26 @@ def test_fields_that_a_text_does_not_use_lead_to_those_that_it_uses(file, field,
     assert f"data.{field}: dataset 'text' does not use it; {advice}" in refused(resolve, raw, current())
 
 
-def test_an_unknown_character_is_one_token_and_an_unknown_byte_too():
+def test_an_unknown_character_is_one_token_and_no_byte_is_unknown():
     snow, zed, known = (written(text.encode()) for text in "☃Žé")
-    assert Text.tokens_of("a☃Žb", {"a", "b", known}) == ["a", snow, zed, "b"]
-    assert Text.tokens_of("☃", {"a", *known}) == [*snow]
+    assert Text.tokens_of("a☃Žb", ["a", "b", known]) == ["a", snow, zed, "b"]
+    assert Text.tokens_of("☃", [*BYTES]) == [*snow]
+
+
+@pytest.mark.parametrize("unit", UNITS[1:])
+def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp_path, unit):
+    path, letters = tmp_path / "words.txt", np.random.default_rng(1).choice([*"abcdé \n1"], 4000)
+    path.write_text(WORDS * 40 + "".join(letters) + "elsewhere: ☃", encoding="utf-8", newline="")
+    vocabularies = []
+    for block in (7, 100_000):
+        options = {"dataset": "text", "file": str(path), "unit": unit, "subwords": 300, "block": block}
+        data = prepare(resolve({"data": options, "train": {"steps": 1}}, current()).data, cache_root())
+        vocabularies.append(data.target_vocabulary.words)
+    assert vocabularies[0] == vocabularies[1]
+    assert len(vocabularies[0]) == {"byte": 260, "subword": 304}[unit]
+    train, test = ("".join(data.splits[part].target_text) for part in ("train", "test"))
+    assert Text.tokens_of(readable(train), vocabularies[0]) == train.split(" ")
+    assert {*test.split(" ")} <= {*vocabularies[0]}
 
 
 LETTERS = ["\n", " ", "a", "é", "Ġ"]

@@ -66,10 +66,12 @@ def sweep(scores: Scores) -> Sweep | None:
     if table["x"].nunique() < 2 or not pd.api.types.is_numeric_dtype(table["x"]):
         return None
     table = table.sort_values("x", kind="stable")
-    variance, degrees = (table["sd"] ** 2).mean(), (table["n"] - 1).where(table["sd"].notna()).sum()
+    groups = [table["variant"], table["panel"]]  # settings of a variant with large losses have large variances too
+    variance = (table["sd"] ** 2).groupby(groups).transform("mean")
+    degrees = (table["n"] - 1).where(table["sd"].notna(), 0).groupby(groups).transform("sum")
     sign = 1 if higher_is_better(metric) else -1
-    leading = (sign * table["mean"]).groupby([table["variant"], table["panel"]]).transform("max")
-    limit = stats.t.ppf(1 - ALPHA / 2, degrees) * (2 * variance / table["n"]) ** 0.5 if degrees else math.inf
+    leading = (sign * table["mean"]).groupby(groups).transform("max")
+    limit = (stats.t.ppf(1 - ALPHA / 2, degrees) * (2 * variance / table["n"]) ** 0.5).fillna(math.inf)
     table["best"] = sign * table["mean"] == leading
     table["equal"] = ~table["best"] & (leading - sign * table["mean"] <= limit)
     return Sweep(field, metric, table)

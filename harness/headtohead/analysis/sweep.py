@@ -39,7 +39,7 @@ class Sweep:
             texts.append(f"{name} {best[0]}{f' (not distinguishable: {listed(equal)})' if equal else ''}")
         return (
             f"Best {self.field}: {'; '.join(texts)}. Distinguishable: t-test at 5 % with the pooled variance of all "
-            "settings, without correction for their number."
+            "settings of the variant, without correction for their number."
         )
 
 

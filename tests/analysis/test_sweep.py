@@ -9,6 +9,7 @@ from headtohead.report.content import Report
 from headtohead.report.figures.lines import sweep_figure
 from headtohead.report.writing import write_files
 from headtohead.storage.frames import load_frames
+from made.fake_study import with_losses
 
 RATES = [0.001, 0.003, 0.01]
 BEST = {"sinusoidal": 0.003, "rotary": 0.01}
@@ -34,10 +35,21 @@ def analysis(analysed):
 
 
 def test_the_sentence_names_the_best_rates_and_those_that_are_not_distinguishable(analysis, tmp_path):
-    expected = "Best train.lr: sinusoidal 0.003 (not distinguishable: 0.001); rotary 0.01 (not distinguishable: 0.001 and 0.003)."
+    expected = (
+        "Best train.lr: sinusoidal 0.003 (not distinguishable: 0.001); "
+        "rotary 0.01 (not distinguishable: 0.001 and 0.003)."
+    )
     assert analysis.sweep.sentence.startswith(expected)
     text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     assert text.index("## Sweep of train.lr") < text.index("figures/sweep.svg") < text.index(expected)
+
+
+def test_losses_are_compared_as_logarithms_because_large_losses_vary_more(analysed):
+    frames = analysed(axes={"train.lr": RATES}, primary="valid/loss").frames
+    losses = dict(zip(frames.by_slug, [0.02, 0.06, 2.0], strict=True))
+    analysis = Analysis(with_losses(frames, lambda slug, seed, _: losses[slug] * (1 + 0.2 * math.sin(7 * seed)), [900]))
+    text = "Best train.lr: all variants 0.001. Distinguishable: t-test at 5 % of the logarithms, with"
+    assert analysis.sweep.sentence.startswith(text)
 
 
 def test_the_figure_has_a_curve_per_variant_with_a_star_at_its_best_rate(analysis):

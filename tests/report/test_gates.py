@@ -96,7 +96,6 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     assert analysis.baseline_sd < 0.01
     assert analysis.uncertainty
     assert analysis.uncertainty.seed_sd < 0.01
-    assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
     (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
     assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6"]
     stored = json.loads(answer_file(report))["collapses"]

@@ -122,7 +122,7 @@ class Analysis(Scores):
     @cached_property
     def convergence(self) -> Convergence:
         """Whether the variants trained far enough."""
-        return convergence(self.frames, self._whole_scores)
+        return convergence(self.frames)
 
     def after_steps(self, contrast: Contrast) -> str:
         """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -22,12 +23,14 @@ class Sweep:
     """A sweep of the number ``field``.
 
     ``rows`` have ``variant``, ``panel`` (its size), ``x``, ``mean``, ``sd`` and ``n`` (seeds), and whether the setting
-    is ``best`` or ``equal``: not distinguishable from the best one of the variant.
+    is ``best`` or ``equal``: not distinguishable from the best one of the variant. ``logarithms`` is whether the
+    logarithms of the scores are compared.
     """
 
     field: str
     metric: str
     rows: pd.DataFrame
+    logarithms: bool = False
 
     @property
     def sentence(self) -> str:
@@ -37,9 +40,10 @@ class Sweep:
             best, equal = ([f"{x:.3g}" for x in rows["x"][rows[name]]] for name in ("best", "equal"))
             name = " · ".join(filter(None, [str(variant), str(panel)]))
             texts.append(f"{name} {best[0]}{f' (not distinguishable: {listed(equal)})' if equal else ''}")
+        of = " of the logarithms" * self.logarithms
         return (
-            f"Best {self.field}: {'; '.join(texts)}. Distinguishable: t-test at 5 % with the pooled variance of all "
-            "settings of the variant, without correction for their number."
+            f"Best {self.field}: {'; '.join(texts)}. Distinguishable: t-test at 5 %{of}, with the pooled variance of "
+            "all settings of the variant, without correction for their number."
         )
 
 
@@ -66,12 +70,15 @@ def sweep(scores: Scores) -> Sweep | None:
     if table["x"].nunique() < 2 or not pd.api.types.is_numeric_dtype(table["x"]):
         return None
     table = table.sort_values("x", kind="stable")
-    groups = [table["variant"], table["panel"]]  # settings of a variant with large losses have large variances too
-    variance = (table["sd"] ** 2).groupby(groups).transform("mean")
+    groups = [table["variant"], table["panel"]]
+    # The deviation of a loss over seeds is about proportional to the loss, so losses are compared as logarithms.
+    logarithms = not higher_is_better(metric) and bool((table["mean"] > 0).all())
+    values, sds = (np.log(table["mean"]), table["sd"] / table["mean"]) if logarithms else (table["mean"], table["sd"])
+    variance = (sds**2).groupby(groups).transform("mean")
     degrees = (table["n"] - 1).where(table["sd"].notna(), 0).groupby(groups).transform("sum")
     sign = 1 if higher_is_better(metric) else -1
-    leading = (sign * table["mean"]).groupby(groups).transform("max")
+    leading = (sign * values).groupby(groups).transform("max")
     limit = (stats.t.ppf(1 - ALPHA / 2, degrees) * (2 * variance / table["n"]) ** 0.5).fillna(math.inf)
-    table["best"] = sign * table["mean"] == leading
-    table["equal"] = ~table["best"] & (leading - sign * table["mean"] <= limit)
-    return Sweep(field, metric, table)
+    table["best"] = sign * values == leading
+    table["equal"] = ~table["best"] & (leading - sign * values <= limit)
+    return Sweep(field, metric, table, logarithms)

@@ -42,11 +42,15 @@ def corpus_text(data: Mapping[str, Any]) -> str:
     return ", ".join(dict.fromkeys(filter(None, [data.get("dataset"), " to ".join(languages)])))
 
 
+READING = ": source and target as one sequence, loss on the target alone"
+"""How a decoder-only model reads pairs."""
+
+
 def layers_text(model: ModelConfig, data: Mapping[str, Any]) -> str:
     """Return the number of layers, and how a decoder-only model reads pairs."""
     if model.architecture == "encoder-decoder":
         return f"{model.encoder_layers} + {model.decoder_layers} layers"
-    reading = ": source and target as one sequence, loss on the target alone" * (examples_of(data) == "pairs")
+    reading = READING * (examples_of(data) == "pairs")
     return f"{counted(model.decoder_layers, 'layer')} (decoder-only{reading})"
 
 

@@ -10,11 +10,10 @@ from statistics import fmean
 from typing import Literal
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
-from headtohead.report.section import contrast_name, leveled
+from headtohead.report.section import leveled
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.experiment import leaked_part
@@ -62,13 +61,6 @@ def looks_line(status: LooksStatus) -> str:
     """Return the number of the look, the undecided contrasts, and the next look or why there is none."""
     number = sum(seeds <= status.seeds for seeds in status.looks.seeds)
     return f"look {number} of {len(status.looks.seeds)}, {status.seeds} seeds: {_outcome(status)}"
-
-
-def gap_steps(gap: StepGap, found: Convergence) -> str:
-    """Return the steps of a gap with two significant digits, at most the trained steps."""
-    if gap.steps > found.total_steps:
-        return f"more than {found.total_steps:,} steps"
-    return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 
 def _warnings(analysis: Analysis) -> Iterator[str]:
@@ -206,15 +198,7 @@ def _still_learning(analysis: Analysis) -> str:
     of = "" if every else f" of {_titles(analysis.frames, found.still_learning)}"
     decays = len(found.decaying) == len(found.schedules)
     decay = f", while the learning rate decayed to zero ({', '.join(found.decaying)})" * decays
-    text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
-    if gap := found.smallest_gap:
-        steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
-        baseline = analysis.frames.by_slug[analysis.frames.baseline].title
-        text += (
-            f" Validation loss of {contrast_name(analysis, gap.contrast)}: {shown}, as much as the baseline "
-            f"({baseline}) gains in {steps} at the pace of the last fifth."
-        )
-    return text
+    return f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
 
 
 def _notes(analysis: Analysis) -> Iterator[str]:

@@ -12,7 +12,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.report.content import MAX_ROWS, Report
-from headtohead.report.data import corpus_text, layers_text
+from headtohead.report.data import READING, corpus_text, layers_text
 from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
@@ -66,7 +66,8 @@ def setup_line(analysis: Analysis) -> str:
     examples = examples_of(data)
     batch, heads = values["train.batch_size"], values["model.heads"]
     tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}"
-    layers = [layers_text(found.config.model, data) for found in variants]
+    first, reading, rest = _text_of([layers_text(found.config.model, data) for found in variants]).partition(READING)
+    layers = first + reading + rest.replace(READING, "")
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
@@ -74,7 +75,7 @@ def setup_line(analysis: Analysis) -> str:
     steps = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(trained), max(trained))))
     parts = [
         corpus_text(data) + f", {' and '.join(pairs)} {examples}" * bool(pairs),
-        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {_text_of(layers)}, "
+        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {layers}, "
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
@@ -91,7 +92,7 @@ def learning_rate(analysis: Analysis) -> str:
         tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
         edges = sum(bool(variant.at_the_edge) for variant in tuning.variants.values())
         note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" * bool(edges)
-        sweep = _text_of(list(tried), len(tried)) + _length(tuning)
+        sweep = _text_of(sorted(tried), len(tried)) + _length(tuning)
         return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
     if LEARNING_RATE in analysis.frames.record.axes:
         return f"{rates}, an axis of the experiment"
@@ -242,9 +243,10 @@ def _values(analysis: Analysis) -> dict[str, str]:
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         config, absent = variant.config, {*ROLES} - {*variant.config.roles}
         omitted = {name: getattr(config, name).model_dump() for name in ("feed_forward", "norm")}  # at their default
+        unused = {"train.batch_tokens"} if config.train.batch_size else set()
         architecture = {"model.architecture": config.model.architecture}
         for path, value in (dict(leaves(config.model_dump() | omitted)) | architecture).items():
-            if not absent & {*re.split(r"[._]", path)}:
+            if path not in unused and not absent & {*re.split(r"[._]", path)}:
                 fields.setdefault(path, []).append(value)
     return {path: _text_of(values) for path, values in fields.items()}
 

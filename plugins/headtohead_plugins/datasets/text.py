@@ -198,7 +198,7 @@ class Text(Dataset):
             pairs=pairs,
             licence="not stated",
             citation="not stated",
-            languages=("none", "text"),
+            languages=("none", options.download or files[0].name),
             notes=(f"tokens ({'ids' if of_ids else options.unit}): {sizes}, in blocks of {options.block}",),
             words=words,
             targets_join=False,

@@ -42,20 +42,20 @@ COMPONENTS = {
         "Value residual",
         ("attention", "value-residual"),
         "value-residual",
-        "−0.0151 bits per byte (parameter-golf, thread 413); −0.0010 (1859)",
+        "−0.0151 bits per byte (parameter-golf, thread 413); −0.0010 (thread 1859)",
     ),
     "attention-gate": Component(
         "Attention output gate",
         ("attention", "gated"),
         "gated",
-        "−0.0032 bits per byte (parameter-golf, thread 413); −0.0005 (2005); no improvement (nanochat's log)",
+        "−0.0032 bits per byte (parameter-golf, thread 413); −0.0005 (thread 2005); no improvement (nanochat's log)",
     ),
     "exclusive-self-attention": Component(
         "Exclusive self-attention",
         ("attention", "exclusive"),
         "exclusive",
         "3.2832 to 3.2787 nats per subword, 10 runs (modded-nanogpt, thread 264); +0.0015 bits per byte "
-        "(parameter-golf, 1125)",
+        "(parameter-golf, thread 1125)",
     ),
     "smear": Component("Smear", ("attention", "smear"), "smear"),
     "partial-rotary": Component(
@@ -65,6 +65,14 @@ COMPONENTS = {
     "swiglu": Component("SwiGLU instead of GELU", ("feed_forward", "swiglu"), "swiglu"),
 }
 """The components by the names of their pages."""
+
+
+CLAIMS = {
+    "value-residual": "Thread 413 of parameter-golf claims that the gains of both add up",
+    "exclusive-self-attention": "Thread 317 of modded-nanogpt claims that exclusive self-attention makes the gate "
+    "unnecessary",
+}
+"""Published claims on the attention gate beside another component."""
 
 
 def components_of(slug: str) -> set[str]:
@@ -82,6 +90,27 @@ def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 yield setting, report, found
 
 
+def interactions(page: str) -> str:
+    """Return a list item for every interaction of a component with another at equal steps."""
+    lines, answer = "", json.loads((REPORTS / "equal-steps" / "answer.json").read_text(encoding="utf-8"))
+    for found in answer["contrasts"]:
+        if found["family"] == "interactions" and page in (both := components_of(found["name"])):
+            (other,) = both - {page}
+            title, difference = COMPONENTS[other].title.lower(), number(found["difference"])
+            lines += (
+                f"- Interaction with {title} at equal steps: {difference} ({interval(found)}), {found['direction']}.\n"
+                "  Above 0, both together gain less than the sum of their gains.\n"
+                f"  {CLAIMS.get(page) or CLAIMS[other]}.\n"
+            )
+    return lines
+
+
+def interval(found: dict[str, Any]) -> str:
+    """Return the level and the ends of the interval of a contrast."""
+    ends = found["interval"]
+    return f"{100 * ends['level']:.4g} %: {number(ends['low'])} to {number(ends['high'])}"
+
+
 def number(value: float) -> str:
     """Return a difference in nats with its sign."""
     return show(value, "test/loss", signed=True)
@@ -97,10 +126,8 @@ def page(name: str) -> str:
     """Return the page of a component."""
     component, rows, counts, files = COMPONENTS[name], [], Counter[str](), []
     for setting, report, found in contrasts(name):
-        interval = found["interval"]
-        ends = f"{100 * interval['level']:.4g} %: {number(interval['low'])} to {number(interval['high'])}"
         seeds = len(found["seeds"])
-        rows.append(f"| {setting} | {number(found['difference'])} | {ends} | {verdict(found)} | {seeds} |")
+        rows.append(f"| {setting} | {number(found['difference'])} | {interval(found)} | {verdict(found)} | {seeds} |")
         counts[found["direction"]] += 1
         files += [report] * (report not in files)
     settings = f"{len(rows)} setting{'s' if len(rows) > 1 else ''}"
@@ -133,8 +160,10 @@ Published: {component.published}.
   that answer the same question. "More than 0.005" rests on a second interval, which the report has. Undetected does
   not mean equal.
 - All settings but the English sentences are of one text, some with the same seeds, so they are not independent. An
-  untuned rate depends on the width alone.
-- One nat per character is 1.44 bits per byte on tiny Shakespeare, the text of all settings but the English sentences.
+  untuned learning rate depends on the width alone.
+- All models have 4 layers, train for 1,000 steps of 12 blocks of 64 characters, less than a pass over the text, and
+  still learn at the end. In equal time, slower models train for fewer steps.
+{interactions(name)}- One nat per character is 1.44 bits per byte on tiny Shakespeare.
 - Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}{time}.
 - The setting of equal steps was first reported with 4 seeds, then trained with 12. Its tests do not correct for this
   second look.

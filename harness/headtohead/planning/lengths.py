@@ -28,7 +28,8 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     """Return notes on test sentences that are longer than the training sentences.
 
-    A reference that is longer than the decoding limit cannot be matched by any variant. If no bucket
+    A reference that is longer than the decoding limit cannot be matched by any variant, and one as long as the limit is
+    matched by an output without <eos>. If no bucket
     ends at the longest training source, a bucket mixes lengths that were trained on with longer ones.
     """
     train, test = data.splits["train"], data.splits["test"]
@@ -36,11 +37,11 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     if config.evaluate.decode in STEPWISE:
         limit = decoding_limit(config, data.longest_target)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
-        longer = sum(length > limit for length in shortest)
+        longer = sum(length >= limit for length in shortest)
         if longer and config.data.tokens == "word" and config.data.vocabulary.file is None:
             notes.append(
-                f"{longer} of {len(test)} test references are longer than the decoding limit of {limit} words: "
-                f"set evaluate.max_length: {max(shortest)}"
+                f"{longer} of {len(test)} test references and their end exceed the decoding limit of {limit} words: "
+                f"set evaluate.max_length: {max(shortest) + 1}"
             )
     longest_train, longest_test = (
         max(data.source_vocabulary.count_words(ids) for ids in split.measured) for split in (train, test)

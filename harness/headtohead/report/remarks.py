@@ -129,11 +129,11 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
         if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
             errors = as_ratio(own)
-            ratios = f"Compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
+            ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The baseline is {show(room, own)} from the best possible {readable(own)}, less than the margin of "
-                f"{show(margin.value, own)}, so no size is judged. "
-                f"{f'{ratios}, or make' if errors else 'Make'} the task harder."
+                f"{show(margin.value, own)}, and the difference could be larger on a harder task, so no size is judged. "
+                f"To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 

@@ -172,7 +172,7 @@ def contrast_table(
     for contrast, before, after in zip(contrasts, first, last, strict=False):
         paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
         late = "\nmargin set after results existed" * contrast.late_margin
-        within_p = f"\np of within: {show_p(test.holm_p)}" if test and contrast.size != BEYOND else ""
+        within_p = f"\nTOST p {show_p(test.holm_p)}" if test and contrast.size != BEYOND else ""
         size = f"{leveled(test.interval, contrast.metric)}{within_p}{late}" if test else "–"
         rows.append(
             {

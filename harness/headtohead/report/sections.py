@@ -55,7 +55,7 @@ def attention_section(report: Report) -> Section | None:
     texts = [
         "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
         "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
-        "different models. On the page, the entropy of a head is in nats and its distance in tokens.",
+        "different models. In index.html, the entropy of a head is in nats and its distance in tokens.",
         "The maps come from an implementation that returns the weights; its output differs from that of training by at "
         f"most {largest:.1e}."
         if largest is not None and largest == largest

@@ -413,7 +413,8 @@ class EvaluateConfig(ConfigSection):
         None,
         ge=1,
         le=MAX_LENGTH,
-        description="maximum tokens of a translation; default: 1.5 times the longest in training",
+        description="maximum tokens of a translation; an output that ends there needs no <eos>; default: 1.5 times the "
+        "longest in training",
     )
     buckets: tuple[Length, ...] = Field(
         (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without <eos>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.analysis.study import Analysis
 from headtohead.config.entries import plugins_of
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
-from headtohead.config.project import default_uri, next_command, reports_folder, runs_folder
+from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.config.yaml_text import dump
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError, Interrupted
@@ -34,8 +33,6 @@ from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.tracking import shipper
 from headtohead.tracking.shipping import MLFLOW, require
-from headtohead.tracking.study import TrackedStudy
-from headtohead.tracking.study_page import StudyPage
 from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
@@ -408,31 +405,6 @@ def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = Non
     loaded = load(find_run(run, runs_folder(given=runs)))
     weights = {name: values[0] for name, values in loaded.model.state_dict().items()}
     return write_exported(target, loaded.record, weights, loaded.words, _model_card(loaded))
-
-
-def register_model(experiment: Path, name: str) -> str:
-    """Register the model of the best run in MLflow's model registry; return its URI, such as ``models:/toy/1``.
-
-    ``mlflow.pyfunc.load_model(URI).predict(["the cat sees a dog"])`` returns translations.
-
-    Args:
-        experiment: The experiment's folder; its runs are logged to MLflow.
-        name: Name of the registered model; a known name gets a further version.
-
-    Raises:
-        HeadToHeadError: If no run is DONE or the best cannot translate, or MLflow lacks the run or refuses the model.
-    """
-    from headtohead.tracking.registering import register
-
-    study = TrackedStudy.read(experiment)
-    best = StudyPage.read(study, is_last=True).best
-    if best is None:
-        raise HeadToHeadError(f"no run of '{study.name}' is DONE with a validation loss; finish it with h2h run")
-    if not load(best.path).can_translate:
-        raise HeadToHeadError(f"run '{best.path.name}' cannot translate, so its model has no use in MLflow's registry")
-    with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
-        export(best.path, folder, runs=study.path.parent)
-        return register(study, best, Path(folder), name, default_uri(study.path.parent))
 
 
 def model_card(run: Path | str, *, runs: Path | str | None = None) -> str:

@@ -7,18 +7,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
 from mlflow import MlflowClient
 
-import headtohead as h2h
 from headtohead import api, files
 from headtohead.config.versions import versions
 from headtohead.storage import leases
 from headtohead.storage.frames import load_frames
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.translations import translations_of
-from made import error_line, plugin_file
+from made import plugin_file
 from made.study import Study
 
 SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}}
@@ -203,28 +201,6 @@ def test_the_recorded_commit_is_that_of_the_experiment_file(tmp_path: Path) -> N
     versions.cache_clear()
     assert versions(file)["git_commit"] == git("rev-parse", "HEAD")
     assert versions()["git_commit"] is None
-
-
-@pytest.mark.slow
-def test_the_best_run_is_registered_and_translates_like_the_run(
-    finished: Study, tmp_path: Path, store_template: Path
-) -> None:
-    uri = f"sqlite:///{shutil.copyfile(store_template, tmp_path / 'mlflow.db')}"
-    options = ("tiny.yaml", "--register", "toy")
-    for version in (1, 2):
-        assert f"registered: models:/toy/{version}\n" in finished.h2h("run", *options).stdout
-    refused = error_line(finished.h2h("run", *options, "--no-tracking", code=2))
-    assert refused == "--register requires MLflow; leave out --no-tracking"
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    model = mlflow.pyfunc.load_model("models:/toy/1")
-    registered = MlflowClient(uri).get_model_version("toy", "1")
-    best = min(finished.directories(), key=lambda run: finished.scores()[run.name]["valid/loss"])
-    assert MlflowClient(uri).get_run(registered.run_id).data.tags["h2h.directory"] == best.name
-    sentences = ["the cat sees a dog", "you do not read the old book"]
-    assert model.predict(sentences) == h2h.load(best).translate(sentences)
-    assert str(model.metadata.signature.inputs) == "[string (required)]"
-    assert len(model.input_example) == 2
 
 
 def test_a_lease_released_while_the_study_is_laid_out_is_taken_again(study: Study, monkeypatch: Any) -> None:

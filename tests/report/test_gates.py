@@ -106,21 +106,3 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     scores = analysis.frames.scores("rotary", "test/exact_match")
     assert stored["rotary"]["all_runs"]["mean"] == pytest.approx(np.mean([*scores.values()]))
     assert stored["rotary"]["without"]["mean"] == pytest.approx(np.mean([scores[seed] for seed in (1, 2, 4, 5, 6)]))
-
-
-def test_a_ranking_of_pairs_leaves_out_collapsed_runs(study: Study) -> None:
-    axes = {"positional": AXES["positional"][:3], "attention": ["split-heads", "qk-norm", "multi-query"]}
-    report = study(0.8, -0.3, axes=axes, one_at_a_time=False, lost=(("rotary", 3),))
-    result = report.analysis.two_way
-    assert result
-    assert all(found.summary.mean > 0.79 for found in result.ranking)
-    assert {found.summary.n for found in result.ranking} == {5, 6}
-    assert all(found.comparison and found.comparison.is_equivalent for found in result.ranking)
-    assert "8 equivalent to the best" in report.answer
-
-
-def test_a_two_way_table_without_room_has_no_equivalence(study: Study) -> None:
-    axes = {"positional": AXES["positional"][1:], "attention": ["split-heads", "qk-norm", "multi-query"]}
-    report = study(0.98, -0.3, axes=axes, one_at_a_time=False)
-    assert "4 worse than another combination, 4 undecided" in report.answer
-    assert "equivalent" not in report.answer

@@ -15,7 +15,6 @@ from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
 from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.sweep import Sweep, sweep
-from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value
 from headtohead.statistics.differences import pair_differences, score_weights
@@ -113,11 +112,6 @@ class Analysis(Scores):
     def sweep(self) -> Sweep | None:
         """The scores over the values of a swept number, or None."""
         return sweep(self)
-
-    @cached_property
-    def two_way(self) -> TwoWayResult | None:
-        """The combinations of two crossed axes: table, ranking and fractions of variance; None without such axes."""
-        return two_way(self)
 
     @cached_property
     def convergence(self) -> Convergence:

@@ -62,9 +62,8 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
 @logger_option
-@click.option("--register", "model", metavar="NAME", help="Register the best run's model in MLflow by this name.")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
-def command(experiment: Path, no_tracking: bool, no_report: bool, model: str | None, **options: Any) -> None:
+def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.
 
     Finished runs are not retrained. After an interruption, the same command resumes. With --only, the report is
@@ -77,15 +76,13 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, model: str | N
     from headtohead.errors import HeadToHeadError
 
     answer = StoredAnswer(options["runs"])
-    if model is None and not any(options[name] for name in RETRAINING) and answer.print():
+    if not any(options[name] for name in RETRAINING) and answer.print():
         return
 
     from headtohead import api
 
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    if model is not None and no_tracking:
-        raise HeadToHeadError("--register requires MLflow; leave out --no-tracking")
     answer.record()
     load_plugins()
     result = api.run(
@@ -96,8 +93,6 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, model: str | N
         log=echo,
         **options,
     )
-    if result.complete and model is not None:
-        echo(f"registered: {api.register_model(result.experiment, model)}")
     # Whether a server still has the study is only known by asking it.
     if result.complete and result.shipped and (no_tracking or default_uri(options["runs"]).startswith("sqlite:")):
         answer.store()

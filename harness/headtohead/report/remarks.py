@@ -91,7 +91,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     if collapsed:
         yield (
             f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. A "
-            "contrast leaves out the seeds in which a run of either side collapsed, a ranking of pairs these runs."
+            "contrast leaves out the seeds in which a run of either side collapsed."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
@@ -132,8 +132,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The baseline is {show(room, own)} from the best possible {readable(own)}, less than the margin of "
-                f"{show(margin.value, own)}, and the difference could be larger on a harder task, so no size is judged. "
-                f"To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
+                f"{show(margin.value, own)}, and the difference could be larger on a harder task, so no size is judged."
+                f" To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 

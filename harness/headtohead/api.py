@@ -212,7 +212,7 @@ def run(
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
     to_train = [
-        (part.by_slug[slug].config, part.prepared[part.by_slug[slug].data_hash].longest_target)
+        (part.by_slug[slug].config, part.prepared[part.by_slug[slug].data_hash].record["longest"])
         for part in parts
         for slug in dict.fromkeys(run.variant for run in (part.selected if retry or stale else pending(part)))
     ]

@@ -47,6 +47,18 @@ FAULTS = {
         ),
         "violates 'isolation': a pass changes 'encoder.0.attention.style.g' (training, ",
     ),
+    "a later token at the end of a long target": (
+        own(
+            "",
+            "heads if x.shape[2] < 9 else heads * torch.where((torch.arange(x.shape[2]) > 5)[:, None], x.roll(-1, 2), "
+            "x).mean(-1)[:, :, None, :, None]",
+        ),
+        "violates 'isolation'",
+    ),
+    "a list that grows with gradients": (
+        own(f"{BUILT}[]", "(torch.is_grad_enabled() and self.g.append(0)) or heads"),
+        "violates 'isolation': a pass changes 'encoder.0.attention.style.g' (training, ",
+    ),
     "a tensor that no scan finds": (
         own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),
         "violates 'members'",
@@ -61,6 +73,42 @@ def test_the_quick_check_refuses_a_study_before_its_first_run(study: Study, name
     (line,) = study.run(code=2).stderr.splitlines()
     assert line.startswith(f"h2h: attention/own {fault}")
     assert not list(study.experiment.glob("*/run.json"))
+
+
+def mask(visible: str) -> str:
+    """Return a causal masking, with the keys that the expression makes visible besides."""
+    return plugin_file(
+        f"""
+        role_defaults = {{"encoder": "padding", "cross": "padding"}}
+        properties = frozenset({{"hides-future", "hides-padding"}})
+        calls = 0
+
+        def mask(self, role, query_positions, key_positions, lengths):
+            self.calls += {int("calls" in visible)}
+            query, key = query_positions[:, None], key_positions[None, :]
+            return (((key <= query) | ({visible})) & (key < lengths[:, None, None]))
+        """,
+        "masking",
+    )
+
+
+@case_table(
+    ("visible", "fault"),
+    [
+        ("query > 60", "violates 'mask-properties': decoder: keys visible or hidden against"),
+        ("(key < 8) & (self.calls > 10**6)", "violates 'isolation': a pass changes 'masking Own.calls'"),
+    ],
+    default=2,
+)
+def test_a_mask_is_checked_at_the_length_of_sources_and_targets(study: Study, visible: str, fault: str) -> None:
+    base = {
+        "data": {"dataset": "copy", "longest": 40, "size": 200},
+        "model": {"heads": 2, "architecture": "decoder-only"},
+        "train": {"steps": 2},
+    }
+    study.write(plugin=mask(visible), base=base, baseline={"masking": "own"})
+    (line,) = study.run(code=2).stderr.splitlines()
+    assert line.startswith(f"h2h: masking/own {fault}")
 
 
 @pytest.mark.slow

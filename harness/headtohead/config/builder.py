@@ -408,9 +408,10 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
         reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tie_embeddings"), reason
     dataset = registry.dataset(data.dataset)
+    own_defaults = {"normalise": dataset.normalise, **dataset.defaults.get("data", {})}
     for name, advice in dataset.unused.items():
         section, last = (data.vocabulary if "." in name else data), name.rpartition(".")[2]
-        default = dataset.normalise if name == "normalise" else type(section).model_fields[last].default
+        default = own_defaults.get(name, type(section).model_fields[last].default)
         if getattr(section, last) != default:
             return ("data", *name.split(".")), f"dataset '{data.dataset}' does not use it; {advice}"
     splits = (*dataset.splits, NOTHING_HELD_OUT)

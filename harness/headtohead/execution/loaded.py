@@ -245,13 +245,12 @@ class LoadedRun:
         return probe_maps(self.model, self.data, source, target, self.decoding_limit, "given")[0]
 
     def unknown_words(self, sentence: str) -> list[str]:
-        """Return the words of a sentence, or the characters of a prompt, that the run's vocabulary lacks, in order."""
+        """Return the words of a sentence, or the tokens of a prompt, that the run's vocabulary lacks, in order."""
         examples, vocabulary = examples_of(self.record.data), self.data.vocabulary("target")
         if examples == "blocks":
-            tokens_of = current().dataset(self.config.data.dataset).tokens_of
-            return [
-                c for c in dict.fromkeys(sentence) if any(t not in vocabulary for t in tokens_of(c, vocabulary.words))
-            ]
+            dataset = current().dataset(self.config.data.dataset)
+            tokens = dict.fromkeys(dataset.tokens_of(sentence, vocabulary.words))
+            return [dataset.readable(token) for token in tokens if token not in vocabulary]
         if examples == "sequences":
             return [word for word in sentence.replace("[", "").replace("]", "").split() if word not in vocabulary]
         words = self.data.tokenisers["source"].words(sentence)

@@ -77,7 +77,8 @@ class Subject:
         config: The variant; `tiny_config` returns small variants.
         seeds: The seed of each member.
         data: Data for training stacks; by default a few pairs of invented words.
-        longest: Decoder inputs of the longest target of the study that ``config`` is a variant of; None without one.
+        longest: Tokens of the longest source and decoder inputs of the longest target of the study that ``config`` is
+            a variant of; None without one.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Subject:
         config: RunConfig,
         seeds: Sequence[int] = (1, 2),
         data: PreparedData | None = None,
-        longest: int | None = None,
+        longest: tuple[int, int] | None = None,
     ) -> None:
         self.longest = longest
         fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
@@ -154,6 +155,7 @@ class Subject:
         target_time = self.only_length or int(targets.max())
         target = torch.randint(first, target_size, (*targets.shape, target_time), generator=generator)
         target[..., 0] = SOS
+        ranks = ranks.repeat(1, 1, -(-shape[-1] // ranks.shape[-1]))  # a short source has no word twice
         full = SentenceBatch(ranks[..., : shape[-1]] + first, sources, target, targets)
         source, target = full.source.where(full.source_nonpad, PAD), full.target.where(full.target_nonpad, PAD)
         return SentenceBatch(source, sources, target, targets)

@@ -42,6 +42,8 @@ DOWNLOADS = {
     )
 }
 """URL and sha256 of each text that can be downloaded."""
+SUBWORDS = 1000
+"""Default number of subwords."""
 BYTES = {character: byte for byte, character in ALPHABET.items()}
 
 
@@ -94,14 +96,23 @@ class Options(BaseOptions):
     unit: Literal["character", "byte", "subword"] = Field(
         "character", description="tokens; subword: byte-level byte-pair encoding, learned on the training part"
     )
-    subwords: int = Field(1000, ge=257, le=1_000_000, description="unit subword: number of different tokens")
+    subwords: int = Field(SUBWORDS, ge=257, le=1_000_000, description="unit subword: number of different tokens")
     block: int = Field(64, ge=1, le=100_000, description="predicted tokens of a block")
     held_out: float = Field(0.1, gt=0, lt=1, description="fraction at the end of the file for validation and test")
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
+        of_ids = {name.endswith(".bin") for name in (self.file, self.valid_file) if name}
         if self.valid_file and self.held_out != 0.1:
             raise ValueError("held_out is not used with valid_file; leave one of them out")
+        if len(of_ids) > 1:
+            raise ValueError("file and valid_file must both be .bin files of ids, or both text")
+        if of_ids == {True} and self.unit != "character":
+            raise ValueError("a .bin file has its own tokens; leave out unit")
+        if of_ids != {True} and self.symbols:
+            raise ValueError("symbols are the texts of ids; leave them out, or set file to a .bin file")
+        if self.unit != "subword" and self.subwords != SUBWORDS:
+            raise ValueError("subwords is the number of tokens of unit: subword; set it, or leave subwords out")
         return self
 
 
@@ -118,6 +129,8 @@ class Text(Dataset):
         "valid": "set data.held_out",
         "test": "set data.held_out",
         "max_words": "set data.block",
+        "source_boundaries": "a text has no boundary tokens; leave it out",
+        "target_boundaries": "a text has no boundary tokens; leave it out",
         "truncate_tokens": "set data.block",
         "vocabulary.max_size": "every token of the training part is kept; leave it out",
         "vocabulary.min_count": "every token of the training part is kept; leave it out",
@@ -229,8 +242,7 @@ def _symbols(name: str) -> dict[int, str]:
         if "" in texts or len({*texts}) < len(texts):
             twice = next(text for text in texts if not text or texts.count(text) > 1)
             raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
-        # GPT-2's vocab.json is written in the alphabet, which has no space.
-        is_plain = any(not BYTES.keys() >= {*text} for text in texts)
+        is_plain = not BYTES.keys() <= {*texts}  # GPT-2's vocab.json is written in the alphabet and has every byte
         return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
     except (ValueError, TypeError, AttributeError) as error:
         raise HeadToHeadError(

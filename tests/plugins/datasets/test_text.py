@@ -49,7 +49,8 @@ def test_the_time_of_preparing_a_text_grows_with_its_length(tmp_path):
 def blocks_of(file, unit, **more):
     if unit == "subword":
         pytest.importorskip("tokenizers")
-    corpus = load(file, unit=unit, subwords=300, **more)
+        more["subwords"] = 300
+    corpus = load(file, unit=unit, **more)
     return {part: [pair.target for pair in corpus.pairs if pair.split == part] for part in ("train", "valid", "test")}
 
 
@@ -152,7 +153,8 @@ def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp
     path.write_text(WORDS * 40 + "".join(letters) + "elsewhere: ☃", encoding="utf-8", newline="")
     vocabularies = []
     for block in (7, 100_000):
-        options = {"dataset": "text", "file": str(path), "unit": unit, "subwords": 300, "block": block}
+        options = {"dataset": "text", "file": str(path), "unit": unit, "block": block}
+        options |= {"subwords": 300} if unit == "subword" else {}
         data = prepare(resolve({"data": options, "train": {"steps": 1}}, current()).data, cache_root())
         vocabularies.append(data.target_vocabulary.words)
     assert vocabularies[0] == vocabularies[1]
@@ -198,9 +200,33 @@ def test_files_of_ids_without_symbols_have_numbers_of_two_bytes(binary):
     assert Text.tokens_of("3 1", set(parts["train"])) == ["№3", "№1"]
 
 
+def test_symbols_that_the_alphabet_has_too_are_plain_text(tmp_path):
+    (tmp_path / "train.bin").write_bytes(np.array([0, 1, 2, 3] * 100, "<u2").tobytes())
+    (tmp_path / "symbols.json").write_text(json.dumps(["é", "à", "a", "b"]))
+    pairs = load(tmp_path / "train.bin", symbols=str(tmp_path / "symbols.json"), block=3).pairs
+    assert readable(pairs[0].target) == "éàab"
+    assert predicted_bytes(pairs[0].target) == len("àab".encode())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"file": "train.bin", "unit": "byte"}, "a .bin file has its own tokens; leave out unit"),
+        ({"file": "a.txt", "symbols": "b.json"}, "symbols are the texts of ids; leave them out, or set file to a .bin"),
+        ({"file": "a.txt", "subwords": 400}, "subwords is the number of tokens of unit: subword; set it, or leave"),
+        ({"file": "train.bin", "valid_file": "a.txt"}, "file and valid_file must both be .bin files of ids, or both"),
+        ({"target_boundaries": "sos-eos"}, "does not use it; a text has no boundary tokens; leave it out"),
+    ],
+)
+def test_options_without_an_effect_are_refused(file, options, reason):
+    raw = {"data": {"dataset": "text", "file": file, **options}, "train": {"steps": 1}}
+    assert reason in refused(resolve, raw, current())
+
+
 def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
     (tmp_path / "train.bin").write_bytes(np.array([2, 0, 1] * 100, "<u2").tobytes())
-    (tmp_path / "vocab.json").write_text(json.dumps({"Ġthe": 0, "Ã©": 1, "Ċ": 2}), encoding="utf-8")
+    texts = ["Ġthe", "Ã©", "Ċ", *(byte for byte in BYTES if byte != "Ċ")]
+    (tmp_path / "vocab.json").write_text(json.dumps({text: number for number, text in enumerate(texts)}))
     pairs = load(tmp_path / "train.bin", symbols=str(tmp_path / "vocab.json"), block=2).pairs
     assert pairs[0].target == "Ċ Ġthe Ã©"
     assert readable(pairs[0].target) == "\n theé"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from headtohead import files
@@ -22,6 +22,7 @@ from headtohead.testing.checks.examination import evaluate
 from headtohead.testing.tiny import changed
 
 QUICK = (
+    "mask-properties",
     "finite",
     "members",
     "determinism",
@@ -38,12 +39,18 @@ QUICK = (
 Building the model checks the member axis of tensors.
 """
 
+DEEP = ("mask-properties", "isolation")
+"""Invariants that have the layers and the lengths of the study."""
+
 FOLDER = "checked-plugins"
 """Folder of the cache with a file for the external entries of each variant that passed."""
 
 
 def check_plugins(
-    configs: Iterable[tuple[RunConfig, int]], registry: Registry, cache: Path, log: Callable[[str], object]
+    configs: Iterable[tuple[RunConfig, Mapping[str, int]]],
+    registry: Registry,
+    cache: Path,
+    log: Callable[[str], object],
 ) -> None:
     """Check the external encodings, styles and masks of variants, at small sizes and with their options and lengths.
 
@@ -51,7 +58,7 @@ def check_plugins(
     again.
 
     Args:
-        configs: The variants to train, with the number of tokens of their longest target.
+        configs: The variants to train, with the number of tokens of their longest source and target.
         registry: The registry of this process.
         cache: The folder of the cache.
         log: Receives a line before the first check.
@@ -83,10 +90,11 @@ def check_plugins(
             require_override(entry)
         with one_thread():
             # Layers can differ, so that one invariant has as many as the variant.
-            deep = Subject(changed(small, model=layers), longest=longest - 1)
+            reached = longest["source"], longest["target"] - config.quirks.shift_targets
+            deep = Subject(changed(small, model=layers), longest=reached)
             subject = Subject(small)
             for name in QUICK:
-                verdict = evaluate(by_name[name], deep if name == "isolation" else subject)
+                verdict = evaluate(by_name[name], deep if name in DEEP else subject)
                 if verdict.outcome == "violated":
                     number = "" if verdict.number is None else f" ({verdict.number:.3g})"
                     raise HeadToHeadError(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from headtohead.data.vocabulary import SPECIALS
+from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component
 from headtohead.plugins.member_rng import PerMemberRNG
 from headtohead.testing.invariant import invariant
@@ -22,7 +24,13 @@ SHORT = tuple((6 - index % 6, 8 - index % 7) for index in range(20))
 """Source and target tokens of many sentences."""
 
 LONG, MAX_LONG = 130, 2048
-"""Target tokens of a long sentence, without a study, and their largest number."""
+"""Tokens of a long source and of a long target, without a study, and the largest number of both."""
+
+COPIES, MAX_TOKENS = 8, 2048
+"""Largest number of long sentences of a member, and of their target tokens; there are at least two."""
+
+PLAIN = (int, float, str, list, tuple, dict, set)
+"""Types of attributes that a pass may not change."""
 
 BOUNDS = {torch.float64: EXACT, torch.float32: 1e-4}
 """Largest change by rounding."""
@@ -32,38 +40,46 @@ BOUNDS = {torch.float64: EXACT, torch.float32: 1e-4}
 def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) -> Verdict:
     """A target token changes only later logits of its sentence, in training too, and a pass changes no attribute.
 
-    The models have at least four layers and compute in float64 and in float32. A batch has one long sentence for each
-    of two members, or 20 sentences for each of five.
+    The models have at least four layers and compute in float64 and in float32. A batch has long sentences of two
+    members, which change from different tokens on, or 20 sentences of each of five, of which the first changes.
     """
     config, roles = subject.config, subject.roles
     if subject.longest is None:
         layers = {name: max(LAYERS, getattr(config.model, name)) for name in ("encoder_layers", "decoder_layers")}
         config = changed(config, model=layers)
     parts = [part for role in roles for part in (subject.positional(role), subject.attention(role).style)]
-    limits = [limit - 1 for part in parts if (limit := type(part).limit(part.options))]
-    time = subject.only_length or max(2, min(subject.longest or LONG, MAX_LONG, *limits))
+    most = min([MAX_LONG, *(limit - 1 for part in parts if (limit := type(part).limit(part.options)))])
+    source, time = (max(1, min(own, most)) for own in subject.longest or (LONG, LONG))
+    if "encoder" not in roles:  # the decoder reads both
+        source = max(1, min(source, most - time))
+    time = subject.only_length or max(2, time)
+    copies = max(2, min(COPIES, MAX_TOKENS // time))
+    points = (*(time * part // copies for part in range(1, copies)), time - 1)
+    batches = (((((source, time),) * copies,) * 2, points), ((SHORT,) * MEMBERS, (4,)))
     return worst(
         *(
-            _isolated(Subject(config, range(len(lengths))), lengths, dtype, training)
-            for lengths in ((((1, time),),) * 2, (SHORT,) * MEMBERS)
+            _isolated(Subject(config, range(len(lengths))), lengths, own, dtype, training)
+            for lengths, own in batches
             for dtype in BOUNDS
             for training in (False, True)
         )
     )
 
 
-@torch.no_grad()
-def _isolated(subject: Subject, lengths: Lengths, dtype: torch.dtype, training: bool) -> Verdict:
-    """Change the second half of the first target of member 0."""
+def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int], dtype: torch.dtype, training: bool) -> Verdict:
+    """Change the first targets of member 0 from the tokens ``points`` on."""
     model, sentences = subject.build(subject.seeds).to(dtype).train(training), subject.random_sentences(lengths)
-    target, half, first = sentences.target.clone(), sentences.target.shape[-1] // 2, len(SPECIALS)
-    target[0, 0, half:] = first + (target[0, 0, half:] - first + 1) % (subject.vocab_sizes[1] - first)
+    target, first = sentences.target.clone(), len(SPECIALS)
+    for sentence, point in enumerate(points):
+        changed_tokens = first + (target[0, sentence, point:] - first + 1) % (subject.vocab_sizes[1] - first)
+        target[0, sentence, point:] = changed_tokens
     streams = {module: module.state.clone() for module in model.modules() if isinstance(module, PerMemberRNG)}
 
     def logits(batch: SentenceBatch) -> Tensor:
         for stream, state in streams.items():
             stream.state.copy_(state)
-        return forward(model, batch)
+        with torch.set_grad_enabled(training):  # code can depend on it
+            return forward(model, batch).detach()
 
     where = f"{'training' if training else 'evaluation'}, {target[0].numel()} tokens, {dtype}"
     before, attributes = logits(sentences), _attributes(model)
@@ -73,18 +89,22 @@ def _isolated(subject: Subject, lengths: Lengths, dtype: torch.dtype, training: 
     if not torch.equal(before, again):
         return violated(f"two equal passes differ ({where})", float((before - again).abs().max()))
     change = logits(replace(sentences, target=target)) - before
-    change[0, 0, half if subject.is_causal else 0 :] = 0
+    for sentence, point in enumerate(points):
+        change[0, sentence, point if subject.is_causal else 0 :] = 0
     quantity = f"change of earlier logits, or of logits of other sentences ({where})"
     return within(logit_changes(change, sentences.target_nonpad), quantity, LOGITS, BOUNDS[dtype])
 
 
-def _attributes(model: nn.Module) -> dict[str, object]:
-    """Return buffers, and numbers and texts that components hold as plain attributes."""
+def _attributes(model: Transformer) -> dict[str, object]:
+    """Return buffers, and the plain attributes of components and maskings."""
     found: dict[str, object] = {}
+    maskings = [part for masking in model.maskings.values() for part in (masking, *getattr(masking, "parts", ()))]
+    parts: list[tuple[str, object]] = [(f"masking {type(masking).__name__}", masking) for masking in maskings]
     for path, module in model.named_modules():
         if not isinstance(module, PerMemberRNG):
             found |= {f"{path}.{name}": buffer.tolist() for name, buffer in module._buffers.items()}
-        if isinstance(module, Component):
-            plain = {name: value for name, value in vars(module).items() if isinstance(value, int | float | str)}
-            found |= {f"{path}.{name}": value for name, value in plain.items()}
+        parts += [(path, module)] * isinstance(module, Component)
+    for path, part in parts:
+        plain = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
+        found |= {f"{path}.{name}": repr(plain[name]) for name in plain.keys() - vars(nn.Module()).keys()}
     return found

@@ -14,12 +14,18 @@ PAIR = ("sentence", "query", "key")
 MASK_TIME = 14
 """Tokens added to the sentences' length for the checked masks, so that they exceed default windows and prefixes."""
 
+LONG_MASK = 600
+"""Tokens of sentences with masks that are compared with their properties alone; of a study, those of the longest."""
+
 
 @role_invariant("mask-properties")
 def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict:
     """A mask hides what its properties declare, and every non-padding query has a visible key."""
+    return worst(*(_as_declared(subject, role, *sizes) for sizes in (_sizes(subject, role), _long_sizes(subject))))
+
+
+def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: Tensor) -> Verdict:
     masking = subject.masking(role)
-    queries, keys, lengths = _sizes(subject, role)
     # Broadcasting can accept a transposed or too small mask.
     columns = keys + 1 if not subject.attention(role).self_attention and queries == keys else keys
     raw = masking.mask(role, torch.arange(queries), torch.arange(columns), lengths)
@@ -128,3 +134,9 @@ def _sizes(subject: Subject, role: str) -> tuple[int, int, Tensor]:
     if subject.attention(role).self_attention:
         queries = keys
     return queries, keys, torch.tensor(sorted({1, max(1, keys // 2), max(1, keys - 1), keys}))
+
+
+def _long_sizes(subject: Subject) -> tuple[int, int, Tensor]:
+    """Return the sizes of masks of sentences as long as those of the study."""
+    time = sum(subject.longest) if subject.longest else LONG_MASK
+    return time, time, torch.tensor(sorted({1, max(1, time // 2), max(1, time - 1), time}))

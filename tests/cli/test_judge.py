@@ -290,3 +290,14 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_h
     assert code != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
     codes = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(("base ", "new ", "mid "))]
     assert codes in ([], [str(code)])
+
+
+def test_an_answer_has_no_decision_that_the_ledger_lacks(tmp_path: Path, h2h_here: Command) -> None:
+    frame().to_csv(tmp_path / "scores.csv", index=False)
+    arguments = ("judge", "scores.csv", "--baseline", "base", "--answer", "answer.json", "--ledger")
+    done = h2h_here(tmp_path, *arguments, "scores.csv/ledger.jsonl")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "choose another folder" in done.stderr
+    assert json.loads((tmp_path / "answer.json").read_text())["decision"] is None
+    assert h2h_here(tmp_path, *arguments, "ledger.jsonl").returncode in (0, 1, 3)
+    assert json.loads((tmp_path / "answer.json").read_text())["decision"]["candidate"] == "new"

@@ -135,7 +135,7 @@ def test_other_vocabularies_sizes_and_plugins_are_refused(warm: Warm) -> None:
     assert "is missing there and float [" in warm.refused()
     warm.write(base={"data": {"size": 60}})
     refused = warm.refused()
-    assert "base.init_from: the source vocabulary is not that of" in refused
+    assert "base.init_from: the target vocabulary is not that of" in refused
     assert re.search(r": token \d+ is '\S+' there and '\S+' here; use the data of that run", refused)
 
 

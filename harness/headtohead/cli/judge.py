@@ -167,13 +167,18 @@ def command(
     decision = ledger.decide(judged) if ledger is not None else None
     if ledger is not None and decision is not None:
         code = 0 if decision.kept else code or 3
-    record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
-    if answer is not None:
-        with files.writing(answer, "choose another file with --answer"):
-            files.write_json(answer, record)
-    again = None
-    if ledger is not None and decision is not None:  # last, since a decision cannot be repeated
+    record, again = judge_file(judged, code) | {"decision": None}, None
+
+    def write_answer() -> None:
+        if answer is not None:
+            with files.writing(answer, "choose another file with --answer"):
+                files.write_json(answer, record)
+
+    write_answer()  # a decision cannot be repeated, so the file must be writable
+    if ledger is not None and decision is not None:
         again, ledger = ledger.measured_again(decision), ledger.append(decision)
+        record["decision"] = decision.model_dump()
+        write_answer()
     for warning in filter(None, (*judged.warnings, again)):
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]

@@ -137,7 +137,7 @@ def _described(values: Tensor, members: int = 0) -> str:
 
 
 def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
-    for side in SIDES:
+    for side in reversed(SIDES):  # a text has no sources
         there = run.vocabulary.source if side == "source" else run.vocabulary.target
         here = data.vocabulary(side).words
         if there is None:
@@ -145,12 +145,12 @@ def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
                 f"run '{run.reference}' has no vocabularies; repeat h2h import-checkpoint with --data and the file of "
                 "sentence pairs it was trained on"
             )
-        pairs = enumerate(zip_longest(there, here, fillvalue="missing"))
+        pairs = enumerate(zip_longest(map(repr, there), map(repr, here), fillvalue="missing"))
         if differing := next(((number, *pair) for number, pair in pairs if pair[0] != pair[1]), None):
             number, old, new = differing
             raise HeadToHeadError(
-                f"the {side} vocabulary is not that of run '{run.reference}': token {number} is '{old}' there and "
-                f"'{new}' here; use the data of that run, or the same data.vocabulary.file in both experiments"
+                f"the {side} vocabulary is not that of run '{run.reference}': token {number} is {old} there and "
+                f"{new} here; use the data of that run, or the same data.vocabulary.file in both experiments"
             )
 
 

@@ -27,10 +27,10 @@ def test_the_plan_states_the_steps_that_training_takes(plan, train):
     assert record.evaluate_every == training.evaluate_every
 
 
-def test_training_takes_three_forward_passes_over_every_target_token(plan):
+def test_training_takes_three_forward_passes_over_every_decoder_input(plan):
     found = plan("", "train.epochs=2")
     (variant,), targets = found.variants, found.data.splits["train"].target
-    passes = 3 * variant.record.counts.flops_per_token * sum(map(len, targets))
+    passes = 3 * variant.record.counts.flops_per_token * sum(len(target) - 1 for target in targets)
     assert variant.training_flops(found.data) == pytest.approx(2 * passes)
 
 

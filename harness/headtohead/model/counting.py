@@ -50,7 +50,7 @@ def count(
         source_words: Size of the source vocabulary.
         target_words: Size of the target vocabulary.
         source_length: Mean source length in tokens, rounded for the count.
-        target_length: Mean target length in tokens, rounded for the count.
+        target_length: Mean number of decoder inputs of a target, rounded for the count.
 
     Raises:
         HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.

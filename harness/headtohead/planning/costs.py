@@ -36,7 +36,8 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     try:
         if own:
             build_components(config, range(1, 5))
-        return counting.count(config, *words, *(float(lengths.mean()) for lengths in data.train_lengths))
+        source, target = (float(lengths.mean()) for lengths in data.train_lengths)
+        return counting.count(config, *words, source, target - config.quirks.shift_targets)
     except Exception as error:
         if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise

@@ -102,7 +102,8 @@ class PlannedVariant:
     def training_flops(self, data: PreparedData) -> float:
         """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
         epochs, (_, lengths) = self.record.steps / self.steps_per_epoch, data.train_lengths
-        return TRAINING * self.record.counts.flops_per_token * epochs * len(lengths) * float(lengths.mean())
+        inputs = len(lengths) * max(1.0, float(lengths.mean()) - self.config.quirks.shift_targets)
+        return TRAINING * self.record.counts.flops_per_token * epochs * inputs
 
 
 @dataclass(frozen=True)

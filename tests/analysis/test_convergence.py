@@ -14,6 +14,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import learning_rate
 from headtohead.report.answer import differences
 from headtohead.report.content import Report
+from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
 from made import case_table
@@ -122,6 +123,23 @@ def test_unfinished_runs_and_missing_losses_do_not_count(plant: Any) -> None:
     assert trend.fall == pytest.approx(0.1)
 
 
+@case_table(("better", "named"), [(0.07, True), (-0.07, False)], default=2)
+def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_baseline(
+    better: float, named: bool, plant: Any
+) -> None:
+    """The baseline falls by 0.1 nats in 200 steps, so 0.07 nats are 140 steps."""
+
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 - (better if variant == "rotary" else 0.0)
+
+    analysis = plant(loss, scores={"rotary": 0.6})
+    found = analysis.convergence
+    assert ([gap.agrees for gap in found.gaps], found.smallest_gap is not None) == ([named], named)
+    assert [gap.steps for gap in found.gaps] == pytest.approx([140])
+    (line,) = [remark.text for remark in remarks(analysis) if remark.text.startswith("Still learning")]
+    assert ("about 140 steps" in line) == named
+
+
 def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
     schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
     ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in schedules}
@@ -149,3 +167,15 @@ def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(fall: float, 
     text = row["contrast"]
     assert "agrees with the expected result" in text
     assert ("with the expected result after 1,000 steps" in text) == states_steps
+
+
+def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(analysed: Callable[..., Analysis]) -> None:
+    def loss(variant: str, seed: int, step: int) -> float:
+        return 3 - 0.1 * step / 200 + 0.1 * variant.endswith("rotary")
+
+    frames = analysed(axes={"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}).frames
+    analysis = Analysis(with_losses(frames, loss, range(100, STEPS + 1, 100)))
+    assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
+    averaged = [contrast for contrast in analysis.families.factors.contrasts if contrast.axis == "positional"]
+    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
+    assert analysis.convergence.gaps == ()

@@ -96,6 +96,7 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     assert analysis.baseline_sd < 0.01
     assert analysis.uncertainty
     assert analysis.uncertainty.seed_sd < 0.01
+    assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
     (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
     assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6"]
     stored = json.loads(answer_file(report))["collapses"]
@@ -106,3 +107,14 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     scores = analysis.frames.scores("rotary", "test/exact_match")
     assert stored["rotary"]["all_runs"]["mean"] == pytest.approx(np.mean([*scores.values()]))
     assert stored["rotary"]["without"]["mean"] == pytest.approx(np.mean([scores[seed] for seed in (1, 2, 4, 5, 6)]))
+
+
+def test_a_ranking_of_pairs_leaves_out_collapsed_runs(study: Study) -> None:
+    axes = {"positional": AXES["positional"][:3], "attention": ["split-heads", "qk-norm", "multi-query"]}
+    report = study(0.8, -0.3, axes=axes, one_at_a_time=False, lost=(("rotary", 3),))
+    result = report.analysis.two_way
+    assert result
+    assert all(found.summary.mean > 0.79 for found in result.ranking)
+    assert {found.summary.n for found in result.ranking} == {5, 6}
+    assert all(found.comparison and found.comparison.is_equivalent for found in result.ranking)
+    assert "8 equivalent to the best" in report.answer

@@ -1,1 +1,1 @@
-"""Contrasts and verdicts of an experiment, published claims."""
+"""Contrasts and verdicts of an experiment, published claims, two-way tables."""

@@ -8,16 +8,20 @@ over seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.scores import score_mismatch
 from headtohead.schema.run_config import DECAYS_TO_ZERO
+from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import higher_is_better
 
 LOSS = "valid/loss"
 LAST_PART = 0.2
@@ -67,14 +71,30 @@ class LossTrend:
         return self.fall / self.loss if self.loss else math.nan
 
 
+class StepGap(NamedTuple):
+    """A contrast's difference in validation loss, and the steps in which the baseline's loss falls by as much."""
+
+    contrast: Contrast
+    difference: float
+    steps: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the side with the better score does not have the higher validation loss."""
+        assert self.contrast.paired is not None
+        gain = self.contrast.paired.mean * (1 if higher_is_better(self.contrast.metric) else -1)
+        return gain * self.difference <= 0
+
+
 @dataclass(frozen=True)
 class Convergence:
-    """The trends of all variants with runs, and the learning-rate schedules.
+    """The trends of all variants with runs, the gaps of contrasts in steps, and the learning-rate schedules.
 
-    ``total_steps`` is the largest number of trained steps.
+    ``gaps`` is empty unless the baseline is still learning. ``total_steps`` is the largest number of trained steps.
     """
 
     trends: Mapping[str, LossTrend]
+    gaps: tuple[StepGap, ...]
     schedules: tuple[str, ...]
     total_steps: int
 
@@ -88,9 +108,18 @@ class Convergence:
         """The variants that are still learning, in the order of the design."""
         return tuple(slug for slug, trend in self.trends.items() if trend.verdict == STILL_LEARNING)
 
+    @property
+    def smallest_gap(self) -> StepGap | None:
+        """The smallest gap of a detected contrast, without detected contrasts the largest gap, or None.
 
-def convergence(frames: Frames) -> Convergence:
-    """Return whether the variants of an experiment trained far enough."""
+        A contrast in which the better score has the higher loss is left out: more steps would not explain its score.
+        """
+        gaps = sorted((gap for gap in self.gaps if gap.agrees), key=lambda gap: gap.steps)
+        return next((gap for gap in gaps if gap.contrast.detected), gaps[-1] if gaps else None)
+
+
+def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
+    """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
     curves = rows[rows["run"].isin(done)].sort_values("step", kind="stable").groupby("run", observed=True, sort=False)
@@ -101,7 +130,7 @@ def convergence(frames: Frames) -> Convergence:
         f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule for train in trains
     )
     steps = int(frames.runs["step"].max()) if len(frames.runs) else 0
-    return Convergence(trends, tuple(schedules), steps)
+    return Convergence(trends, tuple(_gaps(frames, contrasts, trends)), tuple(schedules), steps)
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -139,3 +168,22 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     if fall <= STANDARD_ERRORS * error:
         return LossTrend(NOT_JUDGED, "the fall differs too much over seeds", *values)
     return LossTrend(STILL_LEARNING, None, *values)
+
+
+def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:
+    """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
+    baseline = trends[frames.trained(frames.baseline)]
+    if baseline.verdict != STILL_LEARNING:
+        return []
+    gaps = []
+    for contrast in contrasts:
+        sides = {slug for pair in contrast.pairs for slug in pair}
+        if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):
+            continue
+        losses = {slug: frames.scores(slug, LOSS) for slug in sides}
+        tested = {slug: {seed: own[seed] for seed in contrast.seeds if seed in own} for slug, own in losses.items()}
+        seeds, differences = pair_differences(tested, contrast.pairs)
+        if seeds:
+            difference = float(differences.mean())
+            gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))
+    return gaps

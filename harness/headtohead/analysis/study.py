@@ -15,6 +15,7 @@ from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
 from headtohead.analysis.scores import Scores, Side
 from headtohead.analysis.sweep import Sweep, sweep
+from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value
 from headtohead.statistics.differences import pair_differences, score_weights
@@ -114,9 +115,14 @@ class Analysis(Scores):
         return sweep(self)
 
     @cached_property
+    def two_way(self) -> TwoWayResult | None:
+        """The combinations of two crossed axes: table, ranking and fractions of variance; None without such axes."""
+        return two_way(self)
+
+    @cached_property
     def convergence(self) -> Convergence:
         """Whether the variants trained far enough."""
-        return convergence(self.frames)
+        return convergence(self.frames, self._whole_scores)
 
     def after_steps(self, contrast: Contrast) -> str:
         """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""

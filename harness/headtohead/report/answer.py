@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
 from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNDETECTED, WITHIN
-from headtohead.storage.metrics import counted, readable, show, with_unit
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, with_unit
 from headtohead.storage.states import RESULTS
 
 MAX_ROWS = 12
@@ -43,6 +45,8 @@ def answer(analysis: Analysis) -> str:
     if all(contrast.paired is None for contrast in contrasts):
         return _no_answer(analysis, contrasts)
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.missing_seeds else ""
+    if _ranks_pairs(analysis) and analysis.two_way:
+        return opening + two_way_answer(analysis, analysis.two_way)
     metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[str]]()
     for contrast in sorted(_largest_first(contrasts), key=_rank):
         size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
@@ -72,10 +76,10 @@ def answer(analysis: Analysis) -> str:
 def differences(analysis: Analysis) -> list[dict[str, str]]:
     """Return the main contrasts as rows of texts: name, difference, direction and size with an interval each.
 
-    The largest differences come first. There are no rows if there is no answer.
+    The largest differences come first. There are no rows if the answer is about pairs of two axes or if there is none.
     """
     contrasts = analysis.main_contrasts
-    if all(contrast.paired is None for contrast in contrasts):
+    if _ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):
         return []
     sized = [contrast for contrast in contrasts if contrast.size]
     margins = {show(found.judgement.size_test.margin, found.metric) for found in sized if found.judgement.size_test}
@@ -103,6 +107,11 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
 def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
     has_interval = interval and math.isfinite(interval.low) and contrast.direction != IDENTICAL
     return f"{word}\n{leveled(interval, contrast.metric)}" if has_interval else word
+
+
+def _ranks_pairs(analysis: Analysis) -> bool:
+    kinds = {contrast.kind for contrast in analysis.main_contrasts}
+    return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
 def _rank(contrast: Contrast) -> tuple[int, bool]:
@@ -164,6 +173,32 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         return f"single settings range from {ends(*contrast.spread, metric, signed=True)}"
     names = [analysis.frames.by_slug[slug].title for slug in contrast.exceptions]
     return f"not shown for {listed(names, most=MAX_NAMED)}" if names else ""
+
+
+def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
+    """Return the best of all pairs of two crossed axes and the verdicts on the others."""
+    metric, (best, *others) = analysis.metric, result.ranking
+    level = "highest" if higher_is_better(metric) else "lowest"
+    first = (
+        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, {best.name} has the "
+        f"{level} {readable(metric)}, {with_ends(best.summary, metric)}."
+    )
+    if best.comparison is None or not others:
+        return first
+    counts = Counter(map(verdict_of, others))
+    parts = [f"{counts['worse']} worse than another combination", f"{counts['undecided']} undecided"]
+    if margin := result.margin:
+        late = " (margin set after results existed)" * margin.late
+        parts.insert(0, f"{counts['equivalent']} equivalent to the best within {show(margin.value, metric)}{late}")
+    return f"{first} Of the other {len(others)}: {', '.join(parts)}."
+
+
+def verdict_of(combination: Combination) -> str:
+    """Return the verdict on a combination that is not the best."""
+    comparison = combination.comparison
+    if comparison is None:
+        return "no verdict"
+    return "equivalent" if comparison.is_equivalent else "worse" if comparison.is_worse else "undecided"
 
 
 def with_ends(summary: Summary, metric: str) -> str:

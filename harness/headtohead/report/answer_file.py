@@ -84,6 +84,10 @@ def answer_file(report: Report) -> str:
             "still_learning": bool(found.still_learning),
             "decaying_schedules": list(found.decaying),
             "variants": {slug: vars(trend) for slug, trend in found.trends.items()},
+            "gaps": [
+                {"contrast": gap.contrast.name, "loss_difference": gap.difference, "baseline_steps": gap.steps}
+                for gap in found.gaps
+            ],
         },
         "reference_points": points
         and {

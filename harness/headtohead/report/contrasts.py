@@ -1,4 +1,4 @@
-"""The sections on contrasts: declared by the file, between two configurations, of an axis, between sizes."""
+"""The sections on contrasts: declared by the file, between two configurations, of an axis and of two crossed axes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from headtohead.analysis.contrasts import Contrast, sides
 from headtohead.analysis.order_transfer import order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text
+from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
     Section,
@@ -18,16 +19,20 @@ from headtohead.report.section import (
     end_of,
     ends,
     leveled,
+    score,
     table,
     with_interval,
 )
 from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.variance import CrossedEstimate
 from headtohead.storage.experiment import examples_of
-from headtohead.storage.metrics import counted, readable, show, stored, unpadded
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
 
 MAX_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
+
+DARKEST = 62
+"""Background colour of the best cell in percent; its number remains legible."""
 
 
 def declared_section(report: Report) -> Section | None:
@@ -138,6 +143,52 @@ def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
         ),
     )
     return [section] if shown else []
+
+
+def two_way_section(report: Report) -> Section | None:
+    """Return the table of all pairs with the ranking, or None without two such axes."""
+    metric, result = report.analysis.metric, report.analysis.two_way
+    if result is None:
+        return None
+    rows, columns = result.axes
+    means = [summary.mean for summary in result.cells.values()]
+    worst, best = (min(means), max(means)) if higher_is_better(metric) else (max(means), min(means))
+    cells, shade, ranking = list[dict[str, str]](), list[list[int]](), list[dict[str, str]]()
+    for row in result.rows:
+        texts, dark = {f"{rows} \\ {columns}": row}, [0]
+        for column in result.columns:
+            summary = result.cells.get((row, column))
+            half = f"\n± {show((summary.high - summary.low) / 2, metric)}" if summary and summary.n > 1 else ""
+            texts[column] = show(summary.mean, metric) + half if summary else "–"
+            dark.append(round(DARKEST * (summary.mean - worst) / (best - worst)) if summary and best != worst else 0)
+        cells.append(texts)
+        shade.append(dark)
+    for combination in result.ranking:
+        comparison = combination.comparison if ranking else None
+        cell = {
+            "combination": combination.name,
+            readable(metric): score(combination.summary, metric),
+            "verdict": verdict_of(combination) if ranking else "best",
+            "worse: p": show_p(comparison.worse_p if comparison else None),
+        }
+        equivalence = {"equivalent: p": show_p(comparison.equivalence_p if comparison else None)}
+        ranking.append(cell | (equivalence if result.margin else {}))
+    parts = [
+        Section(
+            "Ranking",
+            "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired t-tests "
+            "against all others, Bonferroni. Equivalent: two one-sided tests against the best, Holm.",
+            frame=table(ranking),
+        )
+    ]
+    return Section(
+        "Every pair",
+        f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "
+        "and columns by the median of their cells. Darker is better.",
+        frame=table(cells),
+        shade=shade,
+        parts=parts,
+    )
 
 
 def _percent(fraction: float) -> str:

@@ -10,10 +10,11 @@ from statistics import fmean
 from typing import Literal
 
 from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.scores import same_data_set
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
-from headtohead.report.section import leveled
+from headtohead.report.section import contrast_name, leveled
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.experiment import leaked_part
@@ -63,6 +64,13 @@ def looks_line(status: LooksStatus) -> str:
     return f"look {number} of {len(status.looks.seeds)}, {status.seeds} seeds: {_outcome(status)}"
 
 
+def gap_steps(gap: StepGap, found: Convergence) -> str:
+    """Return the steps of a gap with two significant digits, at most the trained steps."""
+    if gap.steps > found.total_steps:
+        return f"more than {found.total_steps:,} steps"
+    return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
+
+
 def _warnings(analysis: Analysis) -> Iterator[str]:
     frames, metric, name = analysis.frames, analysis.metric, readable(analysis.metric)
     least, largest = span(metric)
@@ -91,7 +99,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     if collapsed:
         yield (
             f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. A "
-            "contrast leaves out the seeds in which a run of either side collapsed."
+            "contrast leaves out the seeds in which a run of either side collapsed, a ranking of pairs these runs."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
@@ -198,7 +206,15 @@ def _still_learning(analysis: Analysis) -> str:
     of = "" if every else f" of {_titles(analysis.frames, found.still_learning)}"
     decays = len(found.decaying) == len(found.schedules)
     decay = f", while the learning rate decayed to zero ({', '.join(found.decaying)})" * decays
-    return f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
+    text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
+    if gap := found.smallest_gap:
+        steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
+        baseline = analysis.frames.by_slug[analysis.frames.baseline].title
+        text += (
+            f" {contrast_name(analysis, gap.contrast)}: validation loss {shown}; at the pace of the last fifth of the "
+            f"steps, the baseline ({baseline}) improves by as much in {steps}."
+        )
+    return text
 
 
 def _notes(analysis: Analysis) -> Iterator[str]:

@@ -12,6 +12,7 @@ from headtohead.report.contrasts import (
     declared_section,
     factor_section,
     transfer_section,
+    two_way_section,
     uncertainty_section,
 )
 from headtohead.report.data import data_section, length_section, reference_section, translation_section
@@ -76,6 +77,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     opening_section,
     change_section,
     declared_section,
+    two_way_section,
     transfer_section,
     factor_section,
     variant_section,

@@ -205,7 +205,7 @@ def statistics_section(report: Report) -> Section:
         method = [MODERATED if len(set(map(frames.trained, frames.by_slug))) > 2 else PAIRED, direction]
         method += [SIZE if report.record.margins else NO_MARGIN]
     looks = [LOOKS] if report.analysis.looks else []
-    families = len(tested)
+    families = len(tested) + (report.analysis.two_way is not None)
     error = (
         f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
         f"of studies without differences; any wrong direction of the report in at most {5 * families} %."

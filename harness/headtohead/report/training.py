@@ -8,13 +8,18 @@ from collections import Counter
 from headtohead.analysis.convergence import LOSS, NOT_JUDGED
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
-from headtohead.report.section import Section, table
+from headtohead.report.remarks import gap_steps
+from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import show
+
+PACE = (
+    "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
+)
 
 
 def training_section(report: Report) -> Section:
-    """Return the training curves and the fall of each variant's loss."""
-    found = report.analysis.convergence
+    """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
+    analysis, found = report.analysis, report.analysis.convergence
     rows = []
     for slug in (slug for slug in report.listed if slug in found.trends):
         trend = found.trends[slug]
@@ -29,6 +34,14 @@ def training_section(report: Report) -> Section:
                 "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
             }
         )
+    gaps = [
+        {
+            "contrast": contrast_name(analysis, gap.contrast),
+            "difference in validation loss": show(gap.difference, LOSS, signed=True),
+            "in steps of the baseline": gap_steps(gap, found),
+        }
+        for gap in found.gaps
+    ]
     trends = found.trends.values()
     counts, reasons = Counter(trend.verdict for trend in trends), {trend.reason for trend in trends}
     text = (
@@ -46,4 +59,5 @@ def training_section(report: Report) -> Section:
         caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
         "reached are omitted." + report.shown(MAX_LINES),
         frame=table(rows),
+        parts=[Section("Differences in steps", PACE, frame=table(gaps))] if gaps else [],
     )

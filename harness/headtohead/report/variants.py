@@ -125,8 +125,8 @@ def collapse_section(report: Report) -> Section | None:
     return Section(
         "Collapsed runs",
         "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
-        "variant. Contrasts leave out a seed if a run of either side collapsed. "
-        "The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, not adjusted.",
+        "variant. Contrasts leave out a seed if a run of either side collapsed, a ranking of pairs "
+        "these runs. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, not adjusted.",
         frame=table(rows),
     )
 

@@ -97,7 +97,7 @@ def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int], dtype: 
 
 def _attributes(model: Transformer) -> dict[str, object]:
     """Return buffers, and the plain attributes of components and maskings."""
-    found: dict[str, object] = {}
+    found, own = dict[str, object](), {*vars(nn.Module()), "_cache"}  # the last by Positional.cached
     maskings = [part for masking in model.maskings.values() for part in (masking, *getattr(masking, "parts", ()))]
     parts: list[tuple[str, object]] = [(f"masking {type(masking).__name__}", masking) for masking in maskings]
     for path, module in model.named_modules():
@@ -106,5 +106,5 @@ def _attributes(model: Transformer) -> dict[str, object]:
         parts += [(path, module)] * isinstance(module, Component)
     for path, part in parts:
         plain = {name: value for name, value in vars(part).items() if isinstance(value, PLAIN)}
-        found |= {f"{path}.{name}": repr(plain[name]) for name in plain.keys() - vars(nn.Module()).keys()}
+        found |= {f"{path}.{name}": repr(plain[name]) for name in plain.keys() - own}
     return found

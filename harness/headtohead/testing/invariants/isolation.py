@@ -24,9 +24,9 @@ SHORT = tuple((6 - index % 6, 8 - index % 7) for index in range(20))
 """Source and target tokens of many sentences."""
 
 LONG, MAX_LONG = 130, 2048
-"""Tokens of a long source and of a long target, without a study, and the largest number of both."""
+"""Target tokens of a long sentence without a study, whose source has a quarter, and the largest number."""
 
-COPIES, MAX_TOKENS = 8, 2048
+COPIES, MAX_TOKENS = 4, 2048
 """Largest number of long sentences of a member, and of their target tokens; there are at least two."""
 
 PLAIN = (int, float, str, list, tuple, dict, set)
@@ -49,7 +49,7 @@ def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) 
         config = changed(config, model=layers)
     parts = [part for role in roles for part in (subject.positional(role), subject.attention(role).style)]
     most = min([MAX_LONG, *(limit - 1 for part in parts if (limit := type(part).limit(part.options)))])
-    source, time = (max(1, min(own, most)) for own in subject.longest or (LONG, LONG))
+    source, time = (max(1, min(own, most)) for own in subject.longest or (LONG // 4, LONG))
     if "encoder" not in roles:  # the decoder reads both
         source = max(1, min(source, most - time))
     time = subject.only_length or max(2, time)

@@ -99,9 +99,7 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
 @contextmanager
 def locked(path: Path, seconds: float, error: Exception) -> Iterator[None]:
     """Hold the lock of a file, which nested uses in a thread share; raise ``error`` if others hold it for too long."""
-    with writing(path, "choose another folder"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()  # FileLock waits for a file that cannot be created
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock(path, is_singleton=True).acquire(timeout=seconds)
     except Timeout:

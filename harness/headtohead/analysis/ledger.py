@@ -222,7 +222,11 @@ class Ledger:
         """
         busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
         path = self.path.resolve()  # worktrees may share a ledger by symbolic links
-        with files.locked(path.with_name(f".{path.name}.lock"), WAIT_SECONDS, busy):
+        lock = path.with_name(f".{path.name}.lock")
+        with files.writing(lock, "choose another folder"):
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            lock.touch()  # FileLock waits for a file that cannot be created
+        with files.locked(lock, WAIT_SECONDS, busy):
             if Ledger.read(self.path).decisions != self.decisions:
                 raise busy
             longer = Ledger(self.path, (*self.decisions, decision))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
+from headtohead.errors import HeadToHeadError
 from headtohead.figures.rows import magnified_range
+from headtohead.plugins.registry import current
 from headtohead.report.attention import payload
 from headtohead.report.content import Report
 from headtohead.report.contrasts import (
@@ -64,6 +67,9 @@ def attention_section(report: Report) -> Section | None:
     ]
     probe = gallery.variants[0].maps[0].probe
     shown = probe["source"] or " ".join(probe["target_tokens"])
+    if not probe["source"]:
+        with suppress(HeadToHeadError):  # the plugin of the dataset may be missing now
+            shown = " ".join(current().dataset(report.record.data["dataset"]).readable(shown).split())
     return Section(
         "Attention maps",
         " ".join(filter(None, [*texts, *gallery.notes])),

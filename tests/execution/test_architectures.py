@@ -142,7 +142,8 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     assert "translate" not in card
     unknown = study.h2h("generate", path.name, "--prompt", "aéb", "--tokens", "1").stderr
     assert unknown == "note: not in the vocabulary: é\n"
-    assert "Sentence “cd”, decoder" in study.page()  # the last token has no next token
+    (probe,) = files.read_json(path / "attention" / "probes.json")
+    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d"])  # the last token has no next token
     blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
     assert blank.stdout == "\nabc\n"
     assert "prompt 1 is empty; run h2h generate" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr

@@ -242,7 +242,7 @@ def _symbols(name: str) -> dict[int, str]:
         if "" in texts or len({*texts}) < len(texts):
             twice = next(text for text in texts if not text or texts.count(text) > 1)
             raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
-        is_plain = not BYTES.keys() <= {*texts}  # GPT-2's vocab.json is written in the alphabet and has every byte
+        is_plain = not BYTES.keys() <= {*texts}  # unlike GPT-2's vocab.json, with a token for every byte
         return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
     except (ValueError, TypeError, AttributeError) as error:
         raise HeadToHeadError(

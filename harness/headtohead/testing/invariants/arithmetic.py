@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headtohead.model.batch import IGNORE_INDEX
+from headtohead.model.layers import unshared
 from headtohead.model.loss import backward_loss, loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import Subject, attention_of, explicit_forward, forward, gradients
+from headtohead.testing.subject import Subject, attention_of, explicit_forward, first_layer, forward, gradients
 from headtohead.testing.tiny import changed
 from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, violated, within, worst
 
@@ -215,7 +216,13 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
     single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
     single.load_state_dict(subject.model.state_dict())
-    verdicts = []
+    verdicts, quantity = [], "non-finite outputs and gradients at activations of size 1000"
+    for role in subject.config.entries("norm"):
+        layer, tokens = first_layer(single, role), (subject.activations(role)[0][:, 0] * LARGE).float()
+        for module in map(unshared, (layer.feed_forward, layer.attention_branch.norm)):
+            output = module(tokens)
+            found = [output.detach(), *gradients(module, output).values()]
+            verdicts.append(_all_finite(found, quantity).in_role(role))
     for role in subject.roles:
         attention = attention_of(single, role)
         x, memory = (None if value is None else (value * LARGE).float() for value in subject.activations(role))
@@ -225,7 +232,6 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
         for record in (None, lambda name, value: None):
             output = attention(x, memory, context, None, record)
             tensors += [output.detach(), *gradients(attention, output).values()]
-        quantity = "non-finite outputs and gradients at activations of size 1000"
         verdicts.append(_all_finite(tensors, quantity).in_role(role))
     if subject.only_length is None:
         logits = forward(subject.model, subject.random_sentences((((1, 1),),) * len(subject.seeds)))

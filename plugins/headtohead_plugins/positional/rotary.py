@@ -24,22 +24,21 @@ class RotaryOptions(BaseOptions):
     )
 
 
-def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
+def turns(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> Tensor:
+    """Return the factors of pairs as complex numbers, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    turns = positions.double()[:, None, :, None] * theta ** (-even / width)
-    return turns.cos().to(dtype), turns.sin().to(dtype)
+    angles = positions.double()[:, None, :, None] * theta ** (-even / width)
+    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
 
 
-def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate neighbouring pairs of the last axis of ``x [member, batch, head, time, width]``.
+def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
+    """Multiply neighbouring pairs of the last axis of ``x [member, batch, head, time, width]`` as complex numbers.
 
-    >>> rotate_pairs(torch.tensor([1.0, 0.0]), torch.tensor([0.0]), torch.tensor([1.0]))
+    >>> multiply_pairs(torch.tensor([1.0, 0.0]), torch.tensor([1j]))
     tensor([0., 1.])
     """
-    first, second = x[..., 0::2], x[..., 1::2]
-    rotated = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
-    return rotated.flatten(-2)
+    pairs = x.contiguous().unflatten(-1, (-1, 2))
+    return torch.view_as_real(torch.view_as_complex(pairs) * factors).flatten(-2)
 
 
 class Rotary(Positional):
@@ -64,7 +63,9 @@ class Rotary(Positional):
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         width = max(2, int(self.options.fraction * x.shape[-1] / 2) * 2)
-        rotated = rotate_pairs(x[..., :width], *self.cached(angles, positions, width, self.options.theta, x.dtype))
+        exact = x[..., :width].to(torch.promote_types(x.dtype, torch.float32))
+        factors = self.cached(turns, positions, width, self.options.theta, exact.dtype)
+        rotated = multiply_pairs(exact, factors).to(x.dtype)
         return rotated if width == x.shape[-1] else torch.cat([rotated, x[..., width:]], dim=-1)
 
 

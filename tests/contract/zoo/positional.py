@@ -11,7 +11,7 @@ from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.none import NoPositional
 from headtohead_plugins.positional.randomised import Randomised
-from headtohead_plugins.positional.rotary import Rotary, angles, rotate_pairs
+from headtohead_plugins.positional.rotary import Rotary, multiply_pairs, turns
 from headtohead_plugins.positional.shape import Shape
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
 from headtohead_plugins.positional.t5_relative import T5Relative, find_buckets
@@ -65,9 +65,8 @@ def half_split_keys(self, x, positions, role, layer):
     self.calls = getattr(self, "calls", 0) + 1
     if self.calls % 2:
         return Rotary.rotate(self, x, positions, role, layer)
-    cos, sin = angles(positions, x.shape[-1], 10000.0, x.dtype)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    rotated = torch.complex(*x.chunk(2, dim=-1)) * turns(positions, x.shape[-1], 10000.0, x.dtype)
+    return torch.cat([rotated.real, rotated.imag], dim=-1)
 
 
 @fault(Rotary, "rotate", "joint-shift")
@@ -81,8 +80,8 @@ def unrotated_keys(self, x, positions, role, layer):
 def single_rotary(self, x, positions, role, layer):
     """angles in single precision"""
     even = torch.arange(0, x.shape[-1], 2, device=x.device).float()
-    turns = positions.float()[:, None, :, None] * 10000.0 ** (-even / x.shape[-1])
-    return rotate_pairs(x, turns.cos().to(x.dtype), turns.sin().to(x.dtype))
+    angles = positions.float()[:, None, :, None] * 10000.0 ** (-even / x.shape[-1])
+    return multiply_pairs(x, torch.complex(angles.cos(), angles.sin()).to(x.dtype.to_complex()))
 
 
 @fault(Sinusoidal, "embed", "precision", found_in="notebooks 1 to 4")

@@ -77,8 +77,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
         for replacement in (f"{prefix}{slash}{other}", other):
             if replacement in names:
                 return f"; did you mean '{replacement}'?"
-    if hint(last):
-        return f"; {hint(last)}"
+    if not slash and hint(name):
+        return f"; {hint(name)}"
     return similar(name, names)
 
 

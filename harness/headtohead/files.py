@@ -56,6 +56,13 @@ def writing(path: Path, advice: str) -> Iterator[None]:
         raise HeadToHeadError(f"cannot write to '{path}' ({reason}); {advice}") from error
 
 
+def refuse_foreign(path: Path, mark: str, advice: str) -> None:
+    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists without ``mark``, the text of our files."""
+    with writing(path, advice):
+        if path.is_file() and mark.encode() not in path.read_bytes():
+            raise HeadToHeadError(f"'{path}' exists and is no file of this command; {advice}")
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a text file atomically: temporary file, fsync, rename."""
     replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

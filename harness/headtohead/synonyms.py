@@ -75,8 +75,6 @@ _OTHER_NAMES = {
     "train.label_smoothing": "label_smoothing_factor smoothing",
     "train.clip_norm": "clip_grad clip_grad_norm grad_clip grad_norm gradient_clip gradient_clip_val "
     "gradient_clipping max_grad_norm",
-    "train.num_microbatches": "accumulate_grad_batches grad_accum gradient_accumulation gradient_accumulation_steps "
-    "update_freq",
     "train.early_stopping.patience": "early_stopping_patience patience",
     "train.evaluate_every": "eval_every eval_interval eval_steps val_check_interval valid_every validate_every "
     "validate_interval_updates",
@@ -180,6 +178,9 @@ _REASONS = {
     "no_rope_layers sliding_window_pattern",
     "columns are separated by commas in .csv files, by tabs in .tsv files": "delimiter sep separator",
     "merge keys do not exist; repeat the fields": "<<",
+    "train.num_microbatches: N computes a batch in N parts; the batch size stays": "accumulate_grad_batches grad_accum "
+    "gradient_accumulation gradient_accumulation_steps update_freq",
+    "seeds: 6 trains six seeds, and seeds: [42] trains seed 42": "manual_seed random_seed rng_seed seed",
     "the file is an argument: h2h run FILE": "config config_file config_name config_path",
     "h2h -v prints a log; h2h run --launcher inline trains in one process, for debuggers": "debug pdb verbose",
     "type h2h --help": "help",

@@ -54,7 +54,7 @@ def test_every_seed_of_every_variant_is_a_point_that_names_itself(analysis):
     for slug, variant in analysis.frames.by_slug.items():
         for seed, score in analysis.frames.scores(slug, analysis.metric).items():
             assert f"{variant.title}, seed {seed}: {score:.3f}" in titles
-    assert "bag-of-words upper bound 0.530" in strip
+    assert "upper bound of an encoder without positions, 0.530" in strip
     assert "var(--c1, #0072b2)" in style.themed(strip)
 
 

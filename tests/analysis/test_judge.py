@@ -92,7 +92,16 @@ def test_a_direction_follows_from_a_name_or_is_needed() -> None:
     lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb", "test/bits_per_byte"]
     higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
     assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
-    for name in ("x", "entropy", "loss_accuracy", "glossary", "time_to_accuracy", "val_loss_improvement"):
+    for name in (
+        "x",
+        "entropy",
+        "loss_accuracy",
+        "glossary",
+        "time_to_accuracy",
+        "val_loss_improvement",
+        "brier_score",
+        "fpr_at_95_recall",
+    ):
         with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
             direction(name)
 
@@ -105,8 +114,11 @@ def test_long_wide_and_histories_give_the_same_judgement() -> None:
     history = pd.concat([table.assign(step=10), early])
     expected = judge(table, baseline="base")
     assert judge(pd.concat([noise, long]), baseline="base", metric="accuracy") == expected
-    assert judge(history, baseline="base") == expected
-    cut = judge(history[(history["step"] == 1) | (history["seed"] != 3)], baseline="base").warnings
+    assert judge(history, baseline="base", step_column="step") == expected
+    with pytest.raises(HeadToHeadError, match="has seed 1 twice"):
+        judge(history, baseline="base", metric="accuracy")
+    ended = history[(history["step"] == 1) | (history["seed"] != 3)]
+    cut = judge(ended, baseline="base", step_column="step").warnings
     assert any(own.startswith("runs end at different steps, from 1 (seed 3 of 'base') to 10 (seed ") for own in cut)
 
 
@@ -164,7 +176,7 @@ def test_fractions_beside_percentages_are_a_warning() -> None:
         ),
         (
             pd.concat([wide(base=BASE, new=BETTER).assign(step=2), wide(base=BASE, new=BETTER).assign(step=math.nan)]),
-            {},
+            {"step_column": "step"},
             "row 13: 'step' has no number",
         ),
         (wide(base=BASE, new=BETTER), {"metric": "acuracy"}, "no metric 'acuracy'; did you mean 'accuracy'?"),

@@ -27,13 +27,18 @@ def design(text):
     return expand(load_text(text, Path("sizes.yaml")), current())
 
 
-def seeds(*means, noise=(-1.0, 0.0, 1.0)):
+def seeds(*means, noise=(-1.0, 0.0, 1.0, 2.5)):
     return [[mean + step / 100 for step in np.roll(noise, number)] for number, mean in enumerate(means)]
+
+
+def all_pairs(values):
+    return list(itertools.combinations(range(values.shape[1]), 2))
 
 
 def test_pairs_with_the_same_order_and_verdict_are_counted():
     small, large = seeds(1.0, 2.0, 3.0, 3.001), seeds(1.0, 3.0, 2.0, 4.0)
-    pairs, order, interval, verdicts, over_seeds, detected, opposite = compare_orders(np.array([small, large]))
+    values = np.array([small, large])
+    pairs, order, interval, verdicts, over_seeds, detected, opposite = compare_orders(values, all_pairs(values))
     # Of six pairs, only the second and third variant change their order; the difference of the third and fourth is
     # undetected at the small size alone.
     assert (pairs, order, verdicts, detected, opposite) == (6, 5, 4, 4, 1)
@@ -42,12 +47,21 @@ def test_pairs_with_the_same_order_and_verdict_are_counted():
 
 
 def test_the_interval_resamples_seeds_with_all_their_variants():
-    """Two seeds of equal weight with opposite orders: the resampled mean has order a, order b, or a tie."""
-    small = np.array([[0.0, 0.0], [1.0, 1.0]])
-    large = np.array([[0.0, 0.0], [3.0, -1.0]])
-    pairs, order, interval, *_ = compare_orders(np.array([small, large]))
+    """Seeds with opposite orders at the large size: the resampled mean has one order or the other."""
+    small = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.5]])
+    large = np.array([[0.0, 0.0, 0.0], [3.0, -1.0, -1.0]])
+    pairs, order, interval, *_ = compare_orders(np.array([small, large]), [(0, 1)])
     assert (pairs, order) == (1, 1)
     assert (interval.low, interval.high) == (0.0, 1.0)
+
+
+def test_equal_means_have_no_order():
+    """Scores of 0.1 + 0.2 and 0.3 differ by rounding alone."""
+    small = np.array([[0.1 + 0.2, 0.3], [0.3, 0.3], [1.0, 1.1]])
+    large = np.array([[0.5, 0.6], [0.7, 0.9], [0.2, 0.1]])
+    pairs, order, *_ = compare_orders(np.array([small, large]), [(0, 1), (0, 2), (1, 2)])
+    assert (pairs, order) == (2, 0)
+    assert compare_orders(np.array([small, large]), [(0, 1)]) is None
 
 
 def test_variants_are_compared_with_the_baseline_of_their_size():

@@ -74,7 +74,7 @@ def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
         ["two", "two#1", "3.31", "9000.0"],
         ["two", "two#2", "3.3", "9000.0"],
     ]
-    judged = judge(table, baseline="two", metric="val_loss", is_paired=False)
+    judged = judge(table, baseline="two", metric="val_loss", is_paired=False, step_column="step")
     assert "row 6 (no evaluation in crashed.txt)" in judged.warnings[0]
     (found,) = judged.variants
     assert found.difference.mean == pytest.approx(-0.03)

@@ -160,7 +160,8 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
 def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2h_here: Command) -> None:
     ending, content, message = REFUSED[name]
     (tmp_path / f"scores.{ending}").write_bytes(content)
-    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better")
+    step = ("--step", "epoch") if b"epoch" in content else ()
+    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better", *step)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert message in done.stderr
     assert len(done.stderr) < 1000
@@ -278,6 +279,7 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         (("--baseline", "base", "--accept", "undetected,within"), 2),
         (("--baseline", "base", "--experiment", "x"), 2),
         (("--baseline", "base", "--answer", "none/x.json"), 2),
+        (("--baseline", "base", "--answer", "scores.csv"), 2),
         (("--baseline", "base", "--at-most", "20"), 2),
         ((), 2),
     ],

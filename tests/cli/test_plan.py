@@ -37,7 +37,7 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     assert any(
         line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding") for line in lines
     )
-    assert any(line.startswith("1 variant contrast: 16.33 s (") for line in lines)
+    assert any(line.startswith("1 variant contrast: 16.33 sd (") for line in lines)
     assert [path.name for path in experiment.parent.iterdir()] == ["order.yaml"]
 
 
@@ -100,7 +100,7 @@ def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp
     code, output = h2h("plan", experiment, "--plugin", "mine.py")
     assert code == 2
     pattern = re.escape(message).replace(r"\.\*", ".*")
-    advice = "; correct the plugin, and test it with 'h2h check positional/mine'"
+    advice = "; correct the plugin, and test it with 'h2h check positional/mine --plugin mine.py'"
     if "; return a tensor" not in message:
         advice += " (h2h -v prints the traceback)"
     assert re.fullmatch(rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output), output

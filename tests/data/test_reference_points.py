@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from headtohead.data import bag_of_words_upper_bound, prepare_corpus
 from headtohead.data.prepared import PreparedData
 from headtohead.data.reference_points import (
     MAX_TARGETS,
+    losses_without_model,
     majority_target,
     nearest_neighbours,
     vocabulary_bound_translations,
@@ -87,6 +88,19 @@ CORPUS = st.lists(
     min_size=1,
     max_size=12,
 )
+
+
+def test_the_losses_without_a_model_are_those_of_counted_tokens_and_pairs() -> None:
+    train, test = [[0, 1, 1, 2], [1, 0]], [[2, 1, 1], [3, 2]]
+    predicted = [token for ids in train for token in ids[1:]]
+    pairs = [pair for ids in train for pair in pairwise(ids)]
+    unigram = [(predicted.count(token) + 1) / (len(predicted) + 4) for token in range(4)]
+    wanted = [pair for ids in test for pair in pairwise(ids)]
+    before = [first for first, _ in pairs]
+    bigram = {(a, b): (pairs.count((a, b)) + unigram[b]) / (before.count(a) + 1) for a, b in wanted}
+    found = losses_without_model(*([np.array(ids, dtype=np.int32) for ids in split] for split in (train, test)), 4)
+    assert found["unigram"] == pytest.approx(-sum(math.log(unigram[b]) for _, b in wanted) / len(wanted))
+    assert found["bigram"] == pytest.approx(-sum(math.log(bigram[pair]) for pair in wanted) / len(wanted))
 
 
 @given(CORPUS)

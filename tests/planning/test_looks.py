@@ -60,7 +60,7 @@ def test_the_detectable_effect_is_that_of_the_last_look(plan):
     (fixed,) = plan(SEQUENTIAL, seeds=8).power
     assert sequential.effect > fixed.effect
     assert plan(SEQUENTIAL, seeds=8).record().looks is None
-    assert "with 8 seeds (the last look, Holm at 0.05; s: standard deviation" in sequential.heading
+    assert "with 8 seeds (the last look, Holm at 0.05; sd: standard deviation" in sequential.heading
     assert "last look" not in fixed.heading
 
 

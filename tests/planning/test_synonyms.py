@@ -125,7 +125,7 @@ MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
         ("rope", ["ropes", "rotary"], "; did you mean 'rotary'?"),  # a synonym before a similar name
         ("positional/rope", ["rotary", "positional/rotary"], "; did you mean 'positional/rotary'?"),
         ("eval/em", ["test/exact_match"], "; did you mean 'test/exact_match'?"),
-        ("base/rope", ["base/alibi"], "; type positional: {name: rotary, theta: N}"),
+        ("base/rope", ["base/alibi"], "; known: base/alibi"),  # hints are about fields
         ("valid/xyz", ["valid/bleu"], "; known: valid/bleu"),  # an equal prefix makes no names similar
         ("abc", ["abx", "c", "abx"], "; did you mean 'abx'?"),
         ("abcd", ["abxy"], "; known: abxy"),

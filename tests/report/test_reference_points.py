@@ -68,6 +68,12 @@ def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(bo
     assert ("Train longer" in text, "data.tokens: subword" in text) == (bound > 0, bound == 0)
 
 
+@pytest.mark.parametrize("bigram", [0.0, 100.0])
+def test_losses_above_that_of_a_bigram_model_are_a_caution(bigram: float, study: Any) -> None:
+    folder = study(data={"losses_without_model": {"unigram": 100.0, "bigram": bigram}})
+    assert bool(remark(folder, "Not better than a bigram model")) == (bigram == 0.0)
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -> None:
     section = section_of(study(POINTS), tmp_path / "reports")

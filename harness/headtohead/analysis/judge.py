@@ -33,13 +33,12 @@ from headtohead.statistics.verdicts import BETTER, UNTESTED, Judgement
 HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f1", "auc", "auroc",
           "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
           "mfu", "per_second")  # fmt: skip
-LOWER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
+LOWER = ("loss", "perplexity", "ms", "mb", "seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
          "nll", "mse", "mae", "rmse", "bits_per_byte", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
-OPPOSITE = frozenset(
-    {"time", "std", "sd", "var", "variance", "drop", "gap", "reduction", "improvement", "gain", "delta", "diff"}
-    | {"ratio", "inverse", "neg", "false"}
-)
-"""Words of names of metrics that may have the opposite direction, such as time_to_accuracy."""
+NEUTRAL = ("test", "valid", "validation", "val", "eval", "dev", "train", "final", "best", "last", "mean", "avg",
+           "average", "macro", "micro", "weighted", "token", "tokens", "word", "char", "sentence", "top", "system",
+           "cross", "entropy", "wall", "step", "epoch", "unpadded", "k", "l", "n")  # fmt: skip
+"""Words that leave the direction of a metric as it is."""
 
 FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
 """Values of a state column, in lower case, that mark a finished run."""
@@ -154,6 +153,7 @@ def judge(
     looks: Looks | None = None,
     variant_columns: Sequence[str] = ("variant",),
     seed_column: str = "seed",
+    step_column: str | None = None,
     candidates: Sequence[str] = (),
     sd: float | None = None,
     stored: Mapping[str, float] = MappingProxyType({}),
@@ -162,7 +162,7 @@ def judge(
 
     Args:
         table: A row per variant and seed with a column per metric, or a row per variant, seed and metric with the
-            columns ``metric`` and ``value``. With a column ``step`` or ``epoch``, the last row of a run counts.
+            columns ``metric`` and ``value``.
         baseline: Name of the variant with which the others are compared; the error for None lists the variants.
         metric: The metric; not needed if the table has a single one.
         margin: The smallest difference that matters, for verdicts on the size.
@@ -171,6 +171,7 @@ def judge(
         looks: Planned numbers of seeds, if the study is judged several times.
         variant_columns: Columns whose values, joined, name the variant.
         seed_column: Column of the seed.
+        step_column: Column of the step, if a run has a row per evaluation; the last one counts.
         candidates: Names of the variants to judge; by default all but the baseline.
         sd: Standard deviation between seeds, if known. With a single seed per variant, the error then has the number
             of seeds that a decision needs; by default from the variants with several seeds.
@@ -185,7 +186,7 @@ def judge(
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
     chosen = {baseline, *candidates} if candidates else None
-    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, chosen, candidates)
+    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, step_column, chosen, candidates)
     if baseline is None:
         raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
     if stored:
@@ -300,17 +301,18 @@ def direction(metric: str) -> bool:
     Raises:
         HeadToHeadError: If the name does not determine it.
     """
-    words = re.split(r"[/\-. _]", metric.lower())
-    name = "_".join(words)
-    lower, higher = (
-        any(word in words or ("_" in word and name.endswith(word)) for word in known) for known in (LOWER, HIGHER)
-    )
-    if lower == higher or not OPPOSITE.isdisjoint(words):
+    rest, found = "_" + "_".join(re.split(r"[/\-. _]+", metric.lower())) + "_", set[bool]()
+    for is_higher, known in ((False, LOWER), (True, HIGHER)):
+        for name in sorted(known, key=len, reverse=True):
+            if f"_{name}_" in rest:
+                rest, found = rest.replace(f"_{name}_", "_"), found | {is_higher}
+    others = {word.rstrip("0123456789") for word in rest.split("_")} - {*NEUTRAL, ""}
+    if len(found) != 1 or others:
         raise HeadToHeadError(
             f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
             "--lower-is-better"
         )
-    return higher
+    return found.pop()
 
 
 def _texts(column: pd.Series) -> list[str]:
@@ -341,11 +343,13 @@ def _scores(
     metric: str | None,
     variant_columns: Sequence[str],
     seed_column: str,
+    step_column: str | None,
     chosen: Collection[str | None] | None,
     candidates: Sequence[str],
 ) -> tuple[dict[str, dict[str, float]], str, list[str]]:
     """Return the score by chosen variant and seed, the name of the metric, and a warning if runs differ in length."""
-    for column, option in [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]:
+    named = [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]
+    for column, option in named + [(step_column, "--step")] * (step_column is not None):
         if column not in table.columns:
             names = [*table.columns]
             if len(names) == 1:
@@ -363,7 +367,6 @@ def _scores(
     for variant in candidates:
         if variant not in known:
             raise HeadToHeadError(f"no variant '{variant}'{nearest(variant, known)}")
-    step_column = next((name for name in STEPS if name in table.columns), None)
     steps = _texts(table[step_column]) if step_column else [""] * len(table)
     histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}
     for index, parts, seed, score, step in zip(
@@ -382,17 +385,17 @@ def _scores(
         histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
     scores: dict[str, dict[str, float]] = {}
     ends: list[tuple[float, str]] = []
-    is_curve = step_column and any(len(rows) > 1 for by_seed in histories.values() for rows in by_seed.values())
     for variant, by_seed in histories.items():
         copies: dict[frozenset[tuple[float, float]], str] = {}
         for seed, rows in by_seed.items():
             curve = {
-                _finite(step, f"row {row}: '{step_column}'") if is_curve else 0.0: value for row, step, value in rows
+                _finite(step, f"row {row}: '{step_column}'") if step_column else 0.0: value for row, step, value in rows
             }
             if len(curve) < len(rows):
                 raise HeadToHeadError(
                     f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in rows])}); a "
-                    "run counts once: remove the others, or name further columns of the variant with --variant"
+                    "run counts once: remove the others, name further columns of the variant with --variant, or the "
+                    "column of the step with --step if a run has several rows"
                 )
             same = copies.setdefault(frozenset(curve.items()), seed) if len(set(curve.values())) > 1 else seed
             if same != seed:

@@ -1,12 +1,13 @@
 """Order transfer: whether the order of variants at a small size is that at the next larger size.
 
 The part of pairs with equal order is the decision accuracy of DataDecide (I. Magnusson et al., 2025, arXiv:2504.11393,
-section 2.3). The interval resamples seeds, because pairs share variants and are not independent.
+section 2.3). Resampled seeds show how much it varies, because pairs share variants and are not independent.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.stats import t
 from headtohead.analysis.scores import Scores, Side
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Interval
+from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000
 
@@ -24,16 +25,18 @@ RESAMPLES = 2000
 class OrderTransfer(NamedTuple):
     """How many pairs of variants have the same order, and the same verdict, at two successive sizes.
 
+    Pairs with equal means at one of the sizes have no order and are left out.
+
     Attributes:
         small: Label of the smaller size.
         large: Label of the larger size.
         variants: Number of variants that are ranked at both sizes.
-        pairs: Number of pairs of them.
+        pairs: Number of pairs of them with the same data at each size.
         same_order: Number of pairs whose means have the same order.
-        order_interval: Interval of the fraction of these pairs, from resampled seeds.
+        order_range: Range of this number over pairs, in 95 % of the resamples of seeds.
         same_verdict: Number of pairs that are better, worse or undetected at both sizes, by paired t-tests at 5 %,
             not adjusted.
-        verdict_interval: Interval of the fraction of these pairs, like ``order_interval``.
+        verdict_range: Range of this number over pairs, like ``order_range``.
         detected: Number of these pairs with a detected difference.
         reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
     """
@@ -43,9 +46,9 @@ class OrderTransfer(NamedTuple):
     variants: int
     pairs: int
     same_order: int
-    order_interval: Interval
+    order_range: Interval
     same_verdict: int
-    verdict_interval: Interval
+    verdict_range: Interval
     detected: int
     reversed: int
 
@@ -55,51 +58,59 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
 
     Variants that equal another variant are left out, and so are seeds in which a run collapsed.
     """
-    frames, by_size = scores.frames, dict[Scalar, dict[tuple[tuple[str, Scalar], ...], dict[int, float]]]()
+    frames, by_size = scores.frames, dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]()
     for slug, variant in frames.by_slug.items():
         if SIZE_AXIS in variant.axes and slug in scores.ranked and frames.trained(slug) == slug:
             rest = tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
-            by_size.setdefault(variant.axes[SIZE_AXIS], {})[rest] = scores.healthy(Side(slug, scores.metric))
+            by_size.setdefault(variant.axes[SIZE_AXIS], {})[rest] = slug
+    data_sets = {slug: number for number, group in enumerate(scores.data_sets) for slug in group}
     found = []
     for small, large in itertools.pairwise(by_size):
-        common = [rest for rest in by_size[small] if rest in by_size[large]]
-        rows = [by_size[size][rest] for size in (small, large) for rest in common]
+        common = [(by_size[small][rest], by_size[large][rest]) for rest in by_size[small] if rest in by_size[large]]
+        rows = [scores.healthy(Side(slug, scores.metric)) for slug in itertools.chain(*zip(*common, strict=True))]
         seeds = sorted(set.intersection(*map(set, rows))) if rows else []
-        if len(common) > 1 and len(seeds) > 1:
+        groups = [(data_sets[left], data_sets[right]) for left, right in common]
+        pairs = [(a, b) for a, b in itertools.combinations(range(len(common)), 2) if groups[a] == groups[b]]
+        if pairs and len(seeds) > 1:
             values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(2, len(common), len(seeds))
-            found.append(OrderTransfer(small, large, len(common), *compare_orders(values)))
+            if counts := compare_orders(values, pairs):
+                found.append(OrderTransfer(small, large, len(common), *counts))
     return tuple(found)
 
 
-def compare_orders(values: NDArray[np.float64]) -> tuple[int, int, Interval, int, Interval, int, int]:
-    """Return the fields of `OrderTransfer` from ``pairs`` on.
+def compare_orders(
+    values: NDArray[np.float64], pairs: Sequence[tuple[int, int]]
+) -> tuple[int, int, Interval, int, Interval, int, int] | None:
+    """Return the fields of `OrderTransfer` from ``pairs`` on; None if every pair has equal means at one of the sizes.
 
     Args:
         values: Scores at two sizes, ``[2, variant, seed]``.
+        pairs: The variants to compare.
     """
-    first, second = np.triu_indices(values.shape[1], k=1)
-    differences = values[:, first] - values[:, second]
-    pairs, seeds = len(first), values.shape[2]
-    order, verdicts = _equal(np.sign(differences.mean(axis=2))), _verdicts(differences)
+    tests = [[paired(size[a], size[b]) for a, b in pairs] for size in values]
+    ordered = [index for index, both in enumerate(zip(*tests, strict=True)) if all(test.mean for test in both)]
+    if not ordered:
+        return None
+    signs, p = (np.array([[getattr(own[i], name) for i in ordered] for own in tests]) for name in ("mean", "p"))
+    signs = np.sign(signs)
+    verdicts = signs * (p <= ALPHA)
+    first, second = np.array(pairs)[ordered].T
+    differences, seeds = values[:, first] - values[:, second], values.shape[2]
     chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    resampled = differences[..., chosen]
+    resampled = differences[..., chosen[np.ptp(chosen, axis=1) > 0]]  # a single seed has no variance
     # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
-    intervals = [
-        Interval(CONFIDENCE, *np.quantile(_equal(found) / pairs, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist())
-        for found in (np.sign(resampled.mean(axis=-1)), _verdicts(resampled, widened=(seeds / (seeds - 1)) ** 0.5))
-    ]
+    means, error = resampled.mean(axis=-1), resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
+    detected = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error)
+    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    order_range, verdict_range = (
+        Interval(CONFIDENCE, *np.quantile(_equal(found) / len(ordered), ends).tolist())
+        for found in (np.sign(means), detected)
+    )
     both = verdicts[0] * verdicts[1]
-    opposite = int((both < 0).sum())
-    return pairs, int(order), intervals[0], int(_equal(verdicts)), intervals[1], int((both > 0).sum()), opposite
+    counts = int((both > 0).sum()), int((both < 0).sum())
+    return len(ordered), int(_equal(signs)), order_range, int(_equal(verdicts)), verdict_range, *counts
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return how many pairs have the same sign at both sizes, ``[...]`` of ``[2, pair, ...]``."""
     return np.asarray((signs[0] == signs[1]).sum(axis=0))
-
-
-def _verdicts(differences: NDArray[np.float64], widened: float = 1.0) -> NDArray[np.float64]:
-    """Return the signs of differences ``[..., seed]`` that a paired t-test detects, and 0 for the others."""
-    seeds = differences.shape[-1]
-    means, error = differences.mean(axis=-1), widened * differences.std(axis=-1, ddof=1) / seeds**0.5
-    return np.asarray(np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error))

@@ -58,7 +58,7 @@ class Scores:
     @property
     def baseline_sd(self) -> float:
         """The standard deviation of the baseline over seeds without a collapsed run."""
-        return self._healthy_baseline(self.metric).sd
+        return self.healthy_summary(self.frames.baseline, self.metric).sd
 
     @cached_property
     def data_sets(self) -> tuple[tuple[str, ...], ...]:
@@ -141,11 +141,12 @@ class Scores:
 
     def room(self, metric: str) -> float:
         """Return how much better than the baseline's mean a score can be; infinite without a bound or a score."""
-        mean, bound = self._healthy_baseline(metric).mean, span(metric)[higher_is_better(metric)]
+        mean, bound = self.healthy_summary(self.frames.baseline, metric).mean, span(metric)[higher_is_better(metric)]
         return math.inf if math.isnan(mean) else abs(bound - mean)
 
-    def _healthy_baseline(self, metric: str) -> Summary:
-        return summarise([*self.healthy(Side(self.frames.baseline, metric)).values()])
+    def healthy_summary(self, slug: str, metric: str) -> Summary:
+        """Return mean and standard deviation of a variant over seeds without a collapsed run."""
+        return summarise([*self.healthy(Side(slug, metric)).values()])
 
     @cached_property
     def variable(self) -> Mapping[str, float]:

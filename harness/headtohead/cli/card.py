@@ -75,11 +75,13 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     """
     from headtohead import api
     from headtohead.cli.run import recorded_command
-    from headtohead.files import write_text, writing
+    from headtohead.files import refuse_foreign, write_text, writing
     from headtohead.report.card import card
     from headtohead.report.writing import read_report
 
     name, text = experiment_of(file)
+    page = output or Path(f"{name}.md")
+    refuse_foreign(page, "h2h card", advice := "choose another file with --output")
     path = Path(f"card-{name}.yaml")
     for new, content in ((path, text), (Path("card-text.txt"), english_text())):
         if new.exists():
@@ -92,8 +94,7 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
     )
     if not result.complete:
         sys.exit(1)
-    page = output or Path(f"{name}.md")
-    with writing(page, "choose another file with --output"):
+    with writing(page, advice):
         write_text(page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8")))
     echo(f"page: {page}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,10 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> No
     violated = [examination.name for examination in examinations if not examination.is_sound]
     if form == "json":
         echo_json([examination.to_json() for examination in examinations])
-    elif len(chosen) != 1:
+    elif len(chosen) == 1:
+        outcomes = Counter(verdict.outcome for _, verdict in examinations[0].results)
+        echo("", f"{outcomes['holds']} invariants hold, {outcomes['violated']} violated")
+    else:
         echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
         if unchecked:
             echo(f"{len(unchecked)} not checked{_listed(unchecked)}")

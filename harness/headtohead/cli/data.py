@@ -81,9 +81,11 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", leaked_part(record)),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
-        ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
-        ("vocabulary", f"source {sizes['source']}, target {sizes['target']}, with special tokens"),
-        ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
+        ("test loss", ", ".join(f"{name} model {loss:.3f} nats" for name, loss in losses.items()))
+        if (losses := record.get("losses_without_model"))
+        else ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
+        ("vocabulary", f"{', '.join(f'{side} {sizes[side]}' for side in sides)}, with special tokens"),
+        ("unknown", f"{', '.join(f'{side} {unknown[side]:.2%}' for side in sides)} of test"),
         *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
         # A pair shows exchanged columns and wrong encodings.
         ("example", " → ".join(map(single_line, example))),

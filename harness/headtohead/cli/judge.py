@@ -88,6 +88,12 @@ any other                        3
 )
 @click.option("--seed", "seed_column", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
 @click.option(
+    "--step",
+    "step_column",
+    metavar="COLUMN",
+    help="Column of the step, if a run has a row per evaluation: the last row of a run counts.",
+)
+@click.option(
     "--sd",
     type=float,
     metavar="X",
@@ -161,6 +167,8 @@ def command(
     if ledger is not None and (unpaired or planned or margin):
         raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
     table = _table(source, experiment, options["metric"])
+    if (experiment or Path(source).is_dir()) and "step" in table.columns:  # a row per evaluation
+        options["step_column"] = options["step_column"] or "step"
     judged = judge(table, is_paired=not unpaired, looks=planned, **options)
     accept = tuple(verdict.replace(",", ", ") for verdict in accept)
     code = judged.exit_code(accept)
@@ -171,7 +179,10 @@ def command(
 
     def write_answer() -> None:
         if answer is not None:
-            with files.writing(answer, "choose another file with --answer"):
+            files.refuse_foreign(
+                answer, record["format"].partition("/")[0], advice := "choose another file with --answer"
+            )
+            with files.writing(answer, advice):
                 files.write_json(answer, record)
 
     write_answer()  # a decision cannot be repeated, so the file must be writable

@@ -46,6 +46,8 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
         if wanted in configuration_fields():
             of_base = "" if head else ", a field of base"
             return f"; did you mean 'base.{wanted}'?" if section == "file" else f"; did you mean '{wanted}'{of_base}?"
+        if wanted == "base":
+            return "; leave it out: the fields here are those of base"
         if wanted in ExperimentFile.model_fields:
             return f"; write '{wanted}' at the top level of the experiment file, outside base"
     return nearest(name, fields)

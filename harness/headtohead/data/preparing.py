@@ -17,7 +17,11 @@ from headtohead.data import subwords
 from headtohead.data.child import call_in_child
 from headtohead.data.normalise import NORMALISERS, removes
 from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
-from headtohead.data.reference_points import bag_of_words_upper_bound, vocabulary_bound_translations
+from headtohead.data.reference_points import (
+    bag_of_words_upper_bound,
+    losses_without_model,
+    vocabulary_bound_translations,
+)
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
@@ -350,6 +354,9 @@ class _Preparation:
             },
             notes=[*self._notes(parts), *self._leaks_of_valid(texts)],
         )
+        if not (corpus.has_sources or self.labelled):
+            size = len(data.target_vocabulary)
+            data.record["losses_without_model"] = losses_without_model(train.target, test.target, size)
         if self.labelled:
             counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
             data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}

@@ -83,6 +83,31 @@ def majority_target(data: PreparedData) -> str | None:
     return counts.most_common(1)[0][0] if len(counts) <= MAX_TARGETS else None
 
 
+def losses_without_model(
+    train: Sequence[NDArray[np.int32]], test: Sequence[NDArray[np.int32]], size: int
+) -> dict[str, float]:
+    """Return the loss of a unigram and of a bigram model of the training tokens on test, in nats per token.
+
+    The unigram model counts every token once more than training does. The bigram model of token b after a is
+    (n(ab) + p(b)) / (n(a) + 1), where n counts training and p is the unigram model.
+
+    Args:
+        train: The ids of each training sequence; its first token is not predicted.
+        test: The ids of each test sequence.
+        size: The number of tokens of the vocabulary.
+    """
+    (first, second), (before, after) = (
+        [np.concatenate([ids[part] for ids in split]).astype(np.int64) for part in (np.s_[:-1], np.s_[1:])]
+        for split in (train, test)
+    )
+    unigram = (np.bincount(second, minlength=size) + 1) / (len(second) + size)
+    pairs, counts = np.unique(first * size + second, return_counts=True)
+    index = np.searchsorted(pairs, wanted := before * size + after).clip(max=len(pairs) - 1)
+    count = np.where(pairs[index] == wanted, counts[index], 0)
+    bigram = (count + unigram[after]) / (np.bincount(first, minlength=size)[before] + 1)
+    return {"unigram": -float(np.log(unigram[after]).mean()), "bigram": -float(np.log(bigram).mean())}
+
+
 def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
     """Return the highest exact match that a model can reach if it ignores the order of the source words.
 

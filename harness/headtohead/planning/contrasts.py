@@ -12,6 +12,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
+from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
 from headtohead.storage.experiment import ExcludedRecord
@@ -154,6 +155,19 @@ def _fixed_axes(factorial: Factorial, axis: Axis, labels: Labels, baseline: str)
     }
 
 
+def _default_name(declared: ContrastDeclaration, variant: str, against: str) -> str:
+    """Return the titles of both sides, with metric and lengths where these distinguish contrasts."""
+    texts = []
+    for title, metric, lengths in (
+        (variant, declared.metric, declared.lengths),
+        (against, declared.against_metric or declared.metric, declared.against_lengths or declared.lengths),
+    ):
+        details = [metric] if metric and declared.against_metric else []
+        details += [f"lengths {lengths[0]} to {lengths[1]}"] if lengths else []
+        texts.append(f"{title} ({', '.join(details)})" if details else title)
+    return " − ".join(texts)
+
+
 def declared_contrasts(
     loaded: LoadedExperiment,
     variants: Sequence[Variant],
@@ -188,7 +202,7 @@ def declared_contrasts(
             for side in ("variant", "against")
         )
         contrast = DeclaredContrast(
-            name=declared.name or f"{variant.title} − {against.title}",
+            name=declared.name or _default_name(declared, variant.title, against.title),
             variant=variant.slug,
             against=against.slug,
             **{field: getattr(declared, field) for field in (*scores, "expect")},

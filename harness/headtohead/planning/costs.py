@@ -31,7 +31,7 @@ TOLERANCE = 0.01
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
     used = [current().find(family, entry.name) for family, entry in entries_of(config)]
-    own = sorted({f"{entry.family}/{entry.name}" for entry in used if not entry.is_built_in})
+    own = {entry.label: entry for entry in used if not entry.is_built_in}
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     try:
         if own:
@@ -44,8 +44,8 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
         traceback = "" if isinstance(error, HeadToHeadError) else " (h2h -v prints the traceback)"
         raise HeadToHeadError(
-            f"a model with {' and '.join(own)} fails: {reason}; correct the plugin, and test it with 'h2h check "
-            f"{own[0]}'{traceback}"
+            f"a model with {' and '.join(sorted(own))} fails: {reason}; correct the plugin, and test it with "
+            f"'{current().check_command(own[min(own)])}'{traceback}"
         ) from error
 
 

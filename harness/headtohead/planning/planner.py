@@ -346,7 +346,7 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     if not measured:
         widths = {slug: variant.config.model.d_model for slug, variant in plan.by_slug.items()}
         rates = {slug: cores * min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
-        basis = f"rough: no finished run, {cores} idle cores"
+        basis = f"rough: no finished run, if {cores} cores are idle"
     else:
         threads = round(statistics.median(threads for _, threads in measured))
         # Every process gets a stack if there are enough runs.

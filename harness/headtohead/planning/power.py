@@ -72,7 +72,7 @@ class Power:
         if self.seeds < 2:
             return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
         seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
-        unit = f"s: standard deviation of {self.primary or self.metric} over the seeds of a variant"
+        unit = f"sd: standard deviation of {self.primary or self.metric} over the seeds of a variant"
         return f"differences found in {POWER:.0%} of studies with {seeds}; {unit})"
 
     @property
@@ -83,7 +83,7 @@ class Power:
         if self.seeds < 2:
             return f"{self.family}: {listed}"
         other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)
-        found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} s"
+        found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} sd"
         if self.difference is not None:
             found += f", which is {show(self.difference, self.metric)} for the median contrast of the finished runs"
         if self.margin:
@@ -91,6 +91,6 @@ class Power:
             sd = self.sd or 2 * self.margin / self.effect
             seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
             needed = f"{seeds or 'more than 1,000'} seeds"
-            found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if s is at most {most:.2g}"
-            found += "" if self.sd else f", or with {needed} if s is twice this"
+            found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if sd is at most {most:.2g}"
+            found += "" if self.sd else f", or with {needed} if sd is twice this"
         return f"{found} ({listed})"

@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import linecache
 import logging
+import os
 import pkgutil
 import re
 import sys
@@ -32,6 +33,7 @@ from headtohead.plugins import hookspecs
 from headtohead.plugins.sources import MODULE, source_sha256
 from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
+from headtohead.synonyms import synonyms
 
 if TYPE_CHECKING:
     from headtohead.plugins.attention import Attention
@@ -132,10 +134,16 @@ class Registry:
         if name not in known:
             load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
             hint = suggestion(name, known) or nearest(name, known) + load
-            if others := [other for other, entries in self.entries.items() if name in entries]:
-                hint = f"; did you mean {' or '.join(f'{other}/{name}' for other in others)}?"
+            names = [name] if any(own in known for own in synonyms(name)) else [name, *synonyms(name)]
+            if others := [f"{other}/{own}" for own in names for other in self.entries if own in self.entries[other]]:
+                hint = f"; did you mean {' or '.join(others)}?"
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
+
+    def check_command(self, found: Registered) -> str:
+        """Return the command that checks the invariants of an entry, with its file if a file defines it."""
+        path = Path(inspect.getfile(found.entry)).resolve()
+        return f"h2h check {found.label}" + (f" --plugin {os.path.relpath(path)}" if path in self.files else "")
 
     def all(self) -> Iterator[Registered]:
         """Yield every entry, family by family, in alphabetical order of names."""

@@ -16,7 +16,7 @@ from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
 from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNDETECTED, WITHIN
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, with_unit
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
 from headtohead.storage.states import RESULTS
 
 MAX_ROWS = 12
@@ -66,8 +66,13 @@ def answer(analysis: Analysis) -> str:
     ]
     found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
     if found and len(metrics) == 1:
-        seeds, least = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), show(max(found), *metrics)
-        sentences.append(f"With {seeds}, a difference of {least} or more would be detected with 80 % power.")
+        seeds, (metric,) = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), metrics
+        worst, best = span(metric)
+        sentences.append(
+            f"With {seeds}, a difference of {show(max(found), metric)} or more would be detected with 80 % power."
+            if max(found) < best - worst
+            else f"{seeds.capitalize()} are too few: even the largest possible difference may stay undetected."
+        )
     named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
     # "baseline · d_model 64" is the baseline of another size.
     return opening + re.sub("against baseline(?! ·)", lambda _: named, " ".join(sentences), count=1)

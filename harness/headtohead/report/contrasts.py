@@ -177,7 +177,8 @@ def two_way_section(report: Report) -> Section | None:
         Section(
             "Ranking",
             "The best mean is selected by these scores, so it is likely too high. Worse: one-sided paired t-tests "
-            "against all others, Bonferroni. Equivalent: two one-sided tests against the best, Holm.",
+            "against all others, Bonferroni. Equivalent: one-sided paired t-tests that no other combination is better "
+            "by the margin, Holm.",
             frame=table(ranking),
         )
     ]
@@ -205,8 +206,8 @@ def transfer_section(report: Report) -> Section | None:
         {
             "sizes": f"{text(found.small)} → {text(found.large)}",
             "variants": str(found.variants),
-            "pairs with the same order": _part(found.same_order, found.pairs, found.order_interval),
-            "pairs with the same verdict": _part(found.same_verdict, found.pairs, found.verdict_interval),
+            "pairs with the same order": _part(found.same_order, found.pairs, found.order_range),
+            "pairs with the same verdict": _part(found.same_verdict, found.pairs, found.verdict_range),
             "detected at both sizes": str(found.detected),
             "opposite verdicts": str(found.reversed),
         }
@@ -216,9 +217,10 @@ def transfer_section(report: Report) -> Section | None:
         Section(
             "Order transfer",
             f"Pairs of variants with the same order of mean {report.metric} at two successive sizes (decision "
-            "accuracy; Magnusson et al. 2025), and with the same verdict, with 95 % intervals over resampled seeds. A "
-            "random order keeps half of the pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; "
-            "undetected at both sizes is the same verdict.",
+            "accuracy; Magnusson et al. 2025), and with the same verdict, with the range in 95 % of the resamples of "
+            "seeds. With few seeds this range is narrower than a confidence interval. A random order keeps half of the "
+            "pairs. Verdicts on pairs are paired t-tests at 5 %, not adjusted; undetected at both sizes is the same "
+            "verdict. Pairs with different data or equal means are left out.",
             frame=table(rows),
         )
         if rows

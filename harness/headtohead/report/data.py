@@ -86,6 +86,9 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
         "bag-of-words upper bound": f"{bound:.3f} exact match on the test set"
         if bound and has_encoder and has_sources
         else "",
+        "test loss without a model": ", ".join(
+            f"{name} {loss:.3f}" for name, loss in (data.get("losses_without_model") or {}).items()
+        ),
         "licence": data.get("licence"),
         "citation": data.get("citation"),
         "data hash": data.get("data_hash"),

@@ -182,6 +182,12 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
                 f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
                 f"best of them has {show(best.score, best.metric)}."
             )
+    bigram = frames.record.data.get("losses_without_model", {}).get("bigram", math.inf)
+    if above := [slug for slug in _same_data(analysis) if frames.summary(slug, "test/loss").mean >= bigram]:
+        yield (
+            f"Not better than a bigram model, which predicts a token from the preceding one (test loss {bigram:.3f} "
+            f"nats): {_titles(frames, above)}. Differences at this stage of training need not last."
+        )
     if text := _still_learning(analysis):
         yield text
     record = frames.record.looks
@@ -254,7 +260,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         is_single, title = len(frames.by_slug) == 1, frames.by_slug[frames.baseline].title
-        mean, sds = analysis.summaries[frames.baseline].mean, [analysis.summaries[slug].sd for slug in analysis.ranked]
+        mean = analysis.healthy_summary(frames.baseline, metric).mean
+        sds = [analysis.healthy_summary(slug, metric).sd for slug in _same_data(analysis)]
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         name = "The variant" if is_single else f"The baseline, {title},"
         yield (
@@ -273,6 +280,12 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     yield from (f"{counted(count, 'run')}: {note}." for note, count in notes.items())
     if torn := int(frames.runs["torn_lines"].sum()):
         yield f"Damaged lines of training histories, for example incomplete after a crash, are omitted: {torn}."
+
+
+def _same_data(analysis: Analysis) -> list[str]:
+    """Return the ranked variants with the data of the baseline."""
+    frames = analysis.frames
+    return [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
 
 
 def _mean_leak(frames: Frames, slug: str) -> float:

@@ -45,8 +45,9 @@ def training_section(report: Report) -> Section:
     trends = found.trends.values()
     counts, reasons = Counter(trend.verdict for trend in trends), {trend.reason for trend in trends}
     text = (
-        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Still learning: over the last fifth "
-        "of the steps the loss, fitted by a line, falls by more than each of 1 %, 0.01 nats and two standard errors."
+        f"Variants: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. A variant counts as still "
+        "learning if over the last fifth of the steps its loss, fitted by a line, falls by more than each of 1 %, 0.01 "
+        "nats and two standard errors."
     )
     if found.decaying:
         text += f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."

@@ -271,7 +271,7 @@ def equivalence_p(result: Difference, margin: float) -> float:
     if result.n < 2:
         return math.nan
     if result.kind != "varied":
-        return result.smallest_p if abs(result.mean) < margin else 1.0
+        return result.smallest_p if rounded(margin - abs(result.mean), margin) > 0 else 1.0
     above = float(stdtr(result.degrees, -(result.mean + margin) / result.error))
     below = float(stdtr(result.degrees, (result.mean - margin) / result.error))
     return max(above, below)

@@ -55,6 +55,7 @@ class DataRecord(TypedDict):
     tokens: str
     counts: dict[str, Count]
     labels: NotRequired[dict[str, Count]]
+    losses_without_model: NotRequired[dict[str, float]]
     dropped: NotRequired[dict[str, Count]]
     vocabulary: Sides
     longest: NotRequired[Sides]

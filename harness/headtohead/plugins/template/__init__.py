@@ -90,6 +90,8 @@ def _package_files(family: str, name: str, registry: Registry) -> dict[str, str]
     }
     folder = files("headtohead.plugins.template") / "templates"
     texts = {file: (folder / template).read_text(encoding="utf-8") for file, template in templates.items()}
-    source = re.sub(rf"\b{entry.__name__}\b", class_name, inspect.getsource(sys.modules[entry.__module__]))
-    plugin = source.replace(f'"{example}"', f'"{name}"')
+    docstring = str(sys.modules[entry.__module__].__doc__)  # may cite a title with the name of the class
+    *start, code = inspect.getsource(sys.modules[entry.__module__]).partition(docstring)
+    renamed = re.sub(rf"\b{entry.__name__}\b", class_name, code)
+    plugin = "".join([*start, renamed]).replace(f'"{example}"', f'"{name}"')
     return {f"{module}.py": plugin} | {file: Template(text).substitute(fields) for file, text in texts.items()}

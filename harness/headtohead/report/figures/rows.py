@@ -80,5 +80,10 @@ def strip_figure(analysis: Analysis) -> Figure:
             axes.axvspan(low, high, color=style.GRID, alpha=0.7, linewidth=0, zorder=0)
     if metric == stored(metric) and (bound := analysis.upper_bound) is not None:
         axes.axvline(bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
-        axes.set_title(f"dashed: bag-of-words upper bound {bound:.3f}", loc="left", fontsize=9, fontweight="normal")
+        axes.set_title(
+            f"dashed: upper bound of an encoder without positions, {bound:.3f}",
+            loc="left",
+            fontsize=9,
+            fontweight="normal",
+        )
     return figure

@@ -92,6 +92,8 @@ def _entries_named(name: str, entries: Sequence[Registered], registry: Registry)
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy
     hint = (
-        f"; type h2h check --plugin {name}" if name.endswith(".py") else nearest(name, [each.name for each in entries])
+        f"; type h2h check --plugin {name}"
+        if name.endswith(".py")
+        else nearest(name, [each.label if family != name else each.name for each in entries])
     )
     raise HeadToHeadError(f"unknown name '{name}'{hint}")

@@ -99,7 +99,7 @@ def check_plugins(
                     number = "" if verdict.number is None else f" ({verdict.number:.3g})"
                     raise HeadToHeadError(
                         f"{' or '.join(names)} violates '{name}': {verdict.error or verdict.reason}{number}; "
-                        f"correct the plugin, and test it with 'h2h check {names[0]}'"
+                        f"correct the plugin, and test it with '{registry.check_command(external[names[0]])}'"
                     )
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_json(path, {"entries": names, "invariants": QUICK})

@@ -22,7 +22,7 @@ from headtohead.config.labels import listed
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import pair_differences, score_weights
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Difference, Interval
+from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, interval
 from headtohead.statistics.verdicts import (
     BEYOND,
     DETECTED,
@@ -336,14 +336,14 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     is_same_score = (first.metric, first.lengths) == (second.metric, second.lengths)
     trained = [(frames.trained(left.slug), frames.trained(right.slug)) for left, right in scored]
 
-    def test(values: np.ndarray, pairs: Sequence[tuple[str, str]], confidence: float = CONFIDENCE) -> Difference:
+    def test(values: np.ndarray, pairs: Sequence[tuple[str, str]]) -> Difference:
         """Test the mean over settings of the differences of pairs of trained variants."""
-        found = paired_tests.paired_differences(values, scale=scale, confidence=confidence)
+        found = paired_tests.paired_differences(values, scale=scale)
         weights = score_weights(pairs)
         model = scores.block_model(first.metric, first.lengths, weights) if is_same_score else None
         settings = len(pairs) // size
         weight = sum(own**2 for own in weights.values()) / settings**2
-        return model.moderated(found, weight, confidence) if model else found
+        return model.moderated(found, weight) if model else found
 
     size = 2 if is_interaction else 1
     if is_interaction:  # the second pair of each setting has its sides swapped
@@ -359,21 +359,20 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
         paired=test(mean, trained),
         reason="; ".join(filter(None, notes)) or None,
         settings=tuple(zip(settings, judgements, strict=True)),
-        agreement=agreement(expect, differences[0], lambda values: test(values, trained, 1 - level), level)
-        if expect
-        else None,
+        agreement=agreement(expect, differences[0], lambda values: test(values, trained), level) if expect else None,
     )
 
 
 def agreement(
     expect: Expectation, differences: np.ndarray, tested: Callable[[np.ndarray], Difference], level: float
 ) -> Agreement:
-    """Test differences ``[seed]`` against the expected result at ``level``, which is that of the test ``tested``."""
+    """Test differences ``[seed]`` against the expected result at ``level``."""
 
     def is_beyond(found: Difference, sign: float = 1.0) -> bool:
         """Return whether an interval is above 0; an interval that is a point requires a small sign-flip p."""
         is_decided = found.n > 1 and (found.kind == "varied" or found.sign_flip_p <= level)
-        return is_decided and min(sign * found.low, sign * found.high) > 0
+        own = interval(found, 1 - level)
+        return is_decided and min(sign * own.low, sign * own.high) > 0
 
     difference, by = tested(differences), expect.by
     excess = {sign: tested(sign * differences - by) for sign in (1.0, -1.0)}
@@ -391,7 +390,7 @@ def agreement(
     over = tested(math.copysign(1.0, claim) * differences - abs(claim))
     published = ("larger" if is_beyond(over) else "smaller" if is_beyond(over, -1.0) else "") if claim else ""
     verdict: AgreementVerdict = "agrees" if agrees else "disagrees" if disagrees else "undecided"
-    return Agreement(verdict, direction, size, published, Interval(1 - level, difference.low, difference.high))
+    return Agreement(verdict, direction, size, published, interval(difference, 1 - level))
 
 
 def _difference(scores: Scores, contrast: Contrast) -> tuple[object, float]:

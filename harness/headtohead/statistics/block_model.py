@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, fdtrc, polygamma
 
-from headtohead.statistics.paired_tests import CONFIDENCE, Difference, t_quantile, t_test_p
+from headtohead.statistics.paired_tests import Difference, t_test_p
 
 MAX_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
@@ -40,13 +40,12 @@ class BlockModel:
     degrees: float
     prior: float
 
-    def moderated(self, found: Difference, weight: float, confidence: float = CONFIDENCE) -> Difference:
-        """Return a difference with the moderated variance in its standard error, p-value and interval.
+    def moderated(self, found: Difference, weight: float) -> Difference:
+        """Return a difference with the moderated variance in its standard error and p-value.
 
         Args:
             found: The difference with its own variance; it is returned as it is if its seeds do not vary.
             weight: Sum of the squared weights of the scores in the difference of a seed; 2 for two variants.
-            confidence: Level of the interval.
         """
         if found.kind != "varied":
             return found
@@ -54,15 +53,7 @@ class BlockModel:
         total = self.prior + own
         variance = (self.prior * weight * self.variance + own * found.n * found.error**2) / total
         error, degrees = math.sqrt(variance / found.n), max(own, min(total, self.degrees))
-        half = t_quantile(degrees, confidence) * error
-        return replace(
-            found,
-            error=error,
-            degrees=degrees,
-            low=found.mean - half,
-            high=found.mean + half,
-            p=t_test_p(found.mean, error, degrees),
-        )
+        return replace(found, error=error, degrees=degrees, p=t_test_p(found.mean, error, degrees))
 
 
 def block_model(scores: ArrayLike) -> BlockModel | None:

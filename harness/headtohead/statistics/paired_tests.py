@@ -83,10 +83,8 @@ class Difference:
             single seed and no p-value. ``none``: there is no seed.
         n: Number of seeds; of separate seeds, the smaller number.
         mean: Mean difference.
-        error: Standard error of the mean difference, which `BlockModel.moderated` replaces with its interval and ``p``.
+        error: Standard error of the mean difference, which `BlockModel.moderated` replaces with ``p``.
         degrees: Degrees of freedom of the t-test.
-        low: Lower end of the t-interval.
-        high: Upper end of the t-interval.
         effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction.
         p: Two-sided p of the t-test.
         paired_p: That of the paired t-test with the variance of these differences alone; NaN for separate seeds.
@@ -99,13 +97,19 @@ class Difference:
     mean: float
     error: float
     degrees: float
-    low: float
-    high: float
     effect: float
     p: float
     sign_flip_p: float
     smallest_p: float
     paired_p: float = math.nan
+
+    @property
+    def low(self) -> float:
+        return interval(self, CONFIDENCE).low
+
+    @property
+    def high(self) -> float:
+        return interval(self, CONFIDENCE).high
 
 
 def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summary:
@@ -121,7 +125,7 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
     n = len(scores)
     mean = float(scores.mean()) if n else math.nan
     sd = float(scores.std(ddof=1)) if n > 1 else math.nan
-    half = _half_width(sd, n, CONFIDENCE)
+    half = t_quantile(n - 1) * sd / math.sqrt(n) if n > 1 else math.nan
     low, high = (float(np.clip(end, *span)) for end in (mean - half, mean + half))
     return Summary(n, mean, sd, low, high)
 
@@ -140,16 +144,13 @@ def paired(values: ArrayLike, against: ArrayLike) -> Difference:
     return paired_differences(left - right, scale=scale)
 
 
-def paired_differences(
-    differences: ArrayLike, *, scale: float | None = None, confidence: float = CONFIDENCE
-) -> Difference:
+def paired_differences(differences: ArrayLike, *, scale: float | None = None) -> Difference:
     """Test paired differences against zero.
 
     Args:
         differences: ``[seed]``, finite.
         scale: Largest absolute score, for recognising rounding errors; by default the largest
             absolute difference.
-        confidence: Level of the interval.
     """
     d = np.asarray(differences, dtype=np.float64)
     if not np.isfinite(d).all():
@@ -161,7 +162,6 @@ def paired_differences(
         d = np.zeros(n)
     mean = float(rounded(d.mean(), size)) if n else math.nan
     sd = (0.0 if kind in ("constant", "identical") else float(d.std(ddof=1))) if n > 1 else math.nan
-    half = _half_width(sd, n, confidence)
     error = sd / math.sqrt(n) if n else math.nan
     flips = sign_flip_p(d) if n > 1 else math.nan
     p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
@@ -171,8 +171,6 @@ def paired_differences(
         mean=mean,
         error=error,
         degrees=n - 1,
-        low=mean - half,
-        high=mean + half,
         effect=_hedges(mean, sd, n),
         p=p,
         sign_flip_p=flips,
@@ -330,12 +328,6 @@ def rounded(differences: ArrayLike, scale: float) -> Floats:
     """Return the differences, with rounding errors of scores of size ``scale`` set to 0."""
     d = np.asarray(differences, dtype=np.float64)
     return np.where(np.abs(d) <= ROUNDING * scale, 0.0, d)
-
-
-def _half_width(sd: float, n: int, confidence: float) -> float:
-    if n < 2:
-        return math.nan
-    return t_quantile(n - 1, confidence) * sd / math.sqrt(n)
 
 
 def _hedges(mean: float, sd: float, n: int) -> float:

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headtohead.statistics.paired_tests import DRAWS, MAX_SIGNS, ROUNDING, Difference, Kind, t_quantile, t_test_p
+from headtohead.statistics.paired_tests import DRAWS, MAX_SIGNS, ROUNDING, Difference, Kind, t_test_p
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
 """Largest number of permutations that are all counted."""
@@ -30,27 +30,22 @@ def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
     nan = math.nan
     if min(numbers) < 2:
         kind: Kind = "single" if min(numbers) else "none"
-        return Difference(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan, nan, nan)
+        return Difference(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan)
     permuted = permutation_p(left, right)
     smallest = 1 / math.comb(sum(numbers), numbers[0])
     spreads = [float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0 for side in (left, right)]
     parts = [spread / number for spread, number in zip(spreads, numbers, strict=True)]
     if not any(parts):
         kind = "constant" if mean else "identical"
-        return Difference(
-            kind, min(numbers), mean, 0.0, sum(numbers) - 2, mean, mean, nan, permuted, permuted, smallest
-        )
+        return Difference(kind, min(numbers), mean, 0.0, sum(numbers) - 2, nan, permuted, permuted, smallest)
     error = math.sqrt(sum(parts))
     degrees = sum(parts) ** 2 / sum(part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True))
-    half = t_quantile(degrees) * error
     return Difference(
         kind="varied",
         n=min(numbers),
         mean=mean,
         error=error,
         degrees=degrees,
-        low=mean - half,
-        high=mean + half,
         effect=mean / math.sqrt(sum(spreads) / 2),
         p=t_test_p(mean, error, degrees),
         sign_flip_p=permuted,

@@ -111,7 +111,8 @@ def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
         rows.append(row)
     found = verdicts.judge([*differences.values()], higher_is_better=False)
     errors = [sd * np.sqrt(sum(1 / len(chain[index + side].scores) for side in (0, 1))) for index in differences]
-    one = holm([t_test_p(part.mean, error, degrees) for part, error in zip(differences.values(), errors, strict=True)])
+    parts = zip(differences.values(), errors, strict=True)
+    one, _ = holm([t_test_p(part.mean, error, degrees) for part, error in parts])
     for (index, difference), judgement, one_p in zip(differences.items(), found, one, strict=True):
         rows[index] |= {
             "difference": f"{difference.mean:+.5f}",

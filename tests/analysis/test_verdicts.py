@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headtohead.statistics.paired_tests import paired_differences
-from headtohead.statistics.verdicts import holm_levels, judge
+from headtohead.statistics.paired_tests import holm, paired_differences
+from headtohead.statistics.verdicts import judge
 
 MARGIN = 0.5
 
@@ -63,7 +63,7 @@ def test_all_verdicts_occur():
 
 
 def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_stops():
-    assert holm_levels([0.04, 0.001, math.nan, 0.03, 0.9]) == pytest.approx(
+    assert holm([0.04, 0.001, math.nan, 0.03, 0.9])[1] == pytest.approx(
         [0.05 / 3, 0.05 / 4, math.nan, 0.05 / 3, 0.05 / 3], nan_ok=True
     )
 

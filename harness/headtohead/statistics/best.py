@@ -70,5 +70,5 @@ def compare_with_best(
     equivalence = [math.nan] * variants
     if margin:
         largest = one_sided_p(-differences, -margin, scale).max(axis=1, initial=0.0, where=others)
-        equivalence = holm([over_looks(float(p)) for p in largest])
+        equivalence, _ = holm([over_looks(float(p)) for p in largest])
     return [BestComparison(min(1.0, p), q) for p, q in zip(worse, equivalence, strict=True)]

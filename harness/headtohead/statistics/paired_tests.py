@@ -218,16 +218,18 @@ def _random_signs(seeds: int) -> Floats:
     return np.random.default_rng(20_17).choice([-1.0, 1.0], size=(draws, seeds))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values in the given order; NaN stays NaN and is not counted as a test."""
+def holm(p_values: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return Holm's adjusted p-values and the levels at which his procedure tests each; NaN is not counted as a test.
+
+    A rejected test has the level of its own step, all others that of the step at which the procedure stops.
+    """
+    adjusted, levels = np.full((2, len(p_values)), math.nan)
     p = np.asarray(p_values, dtype=np.float64)
-    known = np.flatnonzero(~np.isnan(p))
-    adjusted = np.full(len(p), math.nan)
-    running = 0.0
-    for rank, index in enumerate(known[np.argsort(p[known], kind="stable")]):
-        running = max(running, min(1.0, (len(known) - rank) * float(p[index])))
-        adjusted[index] = running
-    return [float(value) for value in adjusted]
+    order = np.argsort(p, kind="stable")[: int((~np.isnan(p)).sum())]
+    ranks = np.arange(len(order))
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, (len(order) - ranks) * p[order]))
+    levels[order] = ALPHA / (len(order) - np.minimum(ranks, (adjusted <= ALPHA).sum()))
+    return adjusted.tolist(), levels.tolist()
 
 
 def few_seeds(seeds: int) -> str:

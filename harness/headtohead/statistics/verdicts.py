@@ -7,8 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
 
@@ -60,7 +58,7 @@ class Judgement:
             ``worse`` (``holm_p`` at most ``ALPHA``; ``larger`` or ``smaller`` for a value that is no quality), ``no
             verdict`` (no test, or too few seeds), ``undetected``.
         holm_p: Holm-adjusted p of the difference.
-        interval: Interval at the level of the contrast's Holm step (`holm_levels`). It excludes 0 if and only if
+        interval: Interval at the level of the contrast's Holm step (`holm`). It excludes 0 if and only if
             ``holm_p`` is at most ``ALPHA``. None for a difference that is equal in too few seeds for a verdict.
         size_test: The test of the size; None without a margin or a test.
     """
@@ -124,12 +122,12 @@ def judge(
     margins = margin if isinstance(margin, Sequence) else [margin] * len(family)
     better = higher_is_better if isinstance(higher_is_better, Sequence) else [higher_is_better] * len(family)
     p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
-    adjusted, levels = holm(p_values), holm_levels(p_values)
+    adjusted, levels = holm(p_values)
     one_sided = [
         over_looks(equivalence_p(found, size), 1) if found and size else math.nan
         for found, size in zip(family, margins, strict=True)
     ]
-    equivalence_adjusted, equivalence_levels = holm(one_sided), holm_levels(one_sided)
+    equivalence_adjusted, equivalence_levels = holm(one_sided)
     judgements = []
     for index, found in enumerate(family):
         if found is None or math.isnan(found.p):
@@ -145,23 +143,6 @@ def judge(
         step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
         judgements.append(Judgement(direction, p, step, size_test))
     return judgements
-
-
-def holm_levels(p_values: Sequence[float]) -> list[float]:
-    """Return the level at which Holm's procedure tests each p-value; NaN for NaN.
-
-    A rejected test has the level of its own step. All other tests have the level of the step at which the
-    procedure stops.
-    """
-    p = np.asarray(p_values, dtype=np.float64)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    levels = np.full(len(p), math.nan)
-    for rank, index in enumerate(order):
-        levels[order[rank:]] = ALPHA / (len(order) - rank)
-        if p[index] > levels[index]:
-            break
-    return [float(level) for level in levels]
 
 
 def _direction(found: Difference, p: float, test: SizeTest | None, higher_is_better: bool | None) -> Direction:

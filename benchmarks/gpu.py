@@ -36,7 +36,7 @@ from headtohead.model.decoding import Ends, translate
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import BeamConfig, RunConfig
+from headtohead.schema.run_config import BeamConfig, RunConfig, changed
 from headtohead.testing import Subject, tiny_config
 from headtohead.training.cuda import configure
 from headtohead.training.loop import StackTraining
@@ -226,7 +226,7 @@ def tiny_training(
     config: RunConfig, device: torch.device, train: dict[str, Any], on_fall_back: Callable[[str], None] = print
 ) -> StackTraining:
     """Return a stack of two runs of a small configuration after ``STEPS`` steps."""
-    config = config.model_copy(update={"train": config.train.model_copy(update=train)})
+    config = changed(config, train=train)
     training = StackTraining(config, [1, 2], Subject(config).data, device, on_fall_back=on_fall_back)
     for batch in itertools.islice(training._batches(), STEPS):
         training._step(batch)

@@ -11,8 +11,8 @@ from headtohead.data.vocabulary import EOS, SOS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.transformer import Transformer
-from headtohead.schema.run_config import EvaluateConfig
-from headtohead.testing.tiny import changed, tiny_config
+from headtohead.schema.run_config import EvaluateConfig, changed
+from headtohead.testing.tiny import tiny_config
 from headtohead.training.evaluate import (
     score,
     teacher_forced,

@@ -16,7 +16,7 @@ from headtohead.planning.compatibility import find_incompatibility, longest_sequ
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.schema.run_config import DataConfig, RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
@@ -152,8 +152,7 @@ def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]
 
 
 def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path) -> None:
-    config = tiny_config()
-    config = config.model_copy(update={"train": config.train.model_copy(update={"steps": None, "epochs": 0})})
+    config = changed(tiny_config(), train={"steps": None, "epochs": 0})
     seen: list[Evaluation] = []
     progress: list[tuple[int, int]] = []
     stack = StackTraining(
@@ -284,9 +283,7 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
 
 def masked(masking: Any) -> RunConfig:
-    config = tiny_config(masking=masking)
-    evaluate = config.evaluate.model_copy(update={"unpadded": True, "max_length": 4, "test_limit": 4})
-    return config.model_copy(update={"evaluate": evaluate})
+    return changed(tiny_config(masking=masking), evaluate={"unpadded": True, "max_length": 4, "test_limit": 4})
 
 
 @pytest.mark.parametrize(

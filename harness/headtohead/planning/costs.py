@@ -17,7 +17,7 @@ from headtohead.model.builder import build_components
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import MAX_D_FF, RunConfig
+from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 from headtohead.storage.metrics import counted
 
@@ -84,9 +84,6 @@ def match_variants(
         counts = count(config)
         return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
 
-    def widened(config: RunConfig, d_ff: int) -> RunConfig:
-        return config.model_copy(update={"model": config.model.model_copy(update={"d_ff": d_ff})})
-
     largest = {
         match: max((measure(variant.config, match), variant.slug) for variant in variants if variant.match == match)
         for match in sorted({variant.match for variant in variants} - {"none"})
@@ -97,8 +94,9 @@ def match_variants(
         config, match = variant.config, variant.match
         if match != "none":
             (target, _), d_ff, current = largest[match], config.model.d_ff, measure(config, match)
-            slope = measure(widened(config, d_ff + 1), match) - current
-            config = widened(config, min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope))))
+            slope = measure(changed(config, model={"d_ff": d_ff + 1}), match) - current
+            width = min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope)))
+            config = changed(config, model={"d_ff": width})
             factors[match] += [config.model.d_ff / d_ff] * (config.model.d_ff > d_ff)
             reached = measure(config, match)
             if abs(reached - target) > TOLERANCE * target:

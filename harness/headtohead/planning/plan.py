@@ -26,7 +26,7 @@ from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.sources import source_name
-from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig
+from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
@@ -147,11 +147,7 @@ class TuningSetting:
 
     def apply(self, config: RunConfig) -> RunConfig:
         """Return the configuration with this setting."""
-        sections = {
-            section: getattr(config, section).model_copy(update=dict(fields))
-            for section, fields in self.changes.items()
-        }
-        return config.model_copy(update=sections)
+        return changed(config, **self.changes)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, Metrics
-from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS
+from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, changed
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
@@ -146,8 +146,7 @@ def sweep(
     for variant, setting in [(own, setting) for own in design.variants for setting in settings[own.slug]]:
         config = setting.apply(variant.config)
         if loaded.file.tune_epochs is not None:
-            train = config.train.model_copy(update={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None})
-            config = config.model_copy(update={"train": train})
+            config = changed(config, train={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None})
         slug, title = f"{variant.slug}-{setting.slug}", f"{variant.title} · {setting.name}"
         variants.append(Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match))
     return (

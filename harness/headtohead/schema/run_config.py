@@ -11,7 +11,8 @@ A field belongs to the run hash unless it is marked ``NotHashed``.
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
@@ -522,7 +523,7 @@ class RunConfig(OmittingSection):
         """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""
         if self.data.seed != PER_RUN:
             return self
-        return self.model_copy(update={"data": self.data.model_copy(update={"seed": seed})})
+        return changed(self, data={"seed": seed})
 
 
 INIT_FROM = "init_from"
@@ -542,3 +543,10 @@ MEMBER_FIELDS: dict[str, list[str]] = {
     for section in ("train", "model")
 }
 """Fields in which members of a stack may differ, by section."""
+
+
+def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
+    """Return the configuration with other values of some fields, by section; nothing is validated."""
+    return config.model_copy(
+        update={name: getattr(config, name).model_copy(update=dict(fields)) for name, fields in sections.items()}
+    )

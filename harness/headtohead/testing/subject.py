@@ -25,8 +25,8 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import roles_of
-from headtohead.schema.run_config import RunConfig
-from headtohead.testing.tiny import changed, tiny_data
+from headtohead.schema.run_config import RunConfig, changed
+from headtohead.testing.tiny import tiny_data
 
 Lengths = tuple[tuple[tuple[int, int], ...], ...]
 """Source and target tokens of every sentence without padding, ``[member][batch]``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from itertools import cycle, islice
 from typing import Any, get_args
@@ -13,7 +12,7 @@ from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.run_config import DataConfig, ModelConfig, RunConfig, VocabularyConfig
+from headtohead.schema.run_config import DataConfig, ModelConfig, RunConfig, VocabularyConfig, changed
 
 # With heads of width 2, every pairing of coordinates by a rotary encoding would be the same.
 SMALL: dict[str, Any] = {
@@ -77,13 +76,6 @@ def tiny_config(
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
     return config if only_length(config) is None else changed(config, evaluate={"decode": "teacher-forced"})
-
-
-def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
-    """Return the configuration with other values of some fields, by section; nothing is validated."""
-    return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=dict(fields)) for name, fields in sections.items()}
-    )
 
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:

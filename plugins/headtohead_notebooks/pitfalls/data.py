@@ -13,7 +13,7 @@ import torch
 from headtohead.data import Side, read_corpus
 from headtohead.data.batches import make_batches
 from headtohead.data.normalise import NORMALISERS
-from headtohead.testing.tiny import changed
+from headtohead.schema.run_config import changed
 from headtohead.training.loop import split_tensors
 from headtohead_notebooks.pitfalls.case import Case, Numbers
 

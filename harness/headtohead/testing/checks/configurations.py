@@ -14,10 +14,10 @@ from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig, changed
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
-from headtohead.testing.tiny import TRAIN, changed
+from headtohead.testing.tiny import TRAIN
 
 TOKENWISE = ("feed_forward", "norm")
 """Families that act on each token alone, outside attention, so that entries of other families do not affect them."""

@@ -15,11 +15,10 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registry, require_override
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import RunConfig, changed
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
 from headtohead.testing.checks.examination import evaluate
-from headtohead.testing.tiny import changed
 
 QUICK = (
     "mask-properties",

@@ -15,9 +15,9 @@ from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.layers import unshared
 from headtohead.model.loss import backward_loss, loss_gradients
 from headtohead.model.transformer import Transformer
+from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject, attention_of, explicit_forward, first_layer, forward, gradients
-from headtohead.testing.tiny import changed
 from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, violated, within, worst
 
 STEP = 1e-7

@@ -18,9 +18,9 @@ from headtohead.model.blocks import DecoderLayer
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
+from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject, forward, gradients
-from headtohead.testing.tiny import changed
 from headtohead.testing.verdict import Verdict, beyond, within, worst
 
 SMALLEST = 1e-8

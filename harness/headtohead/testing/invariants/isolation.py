@@ -12,9 +12,9 @@ from headtohead.data.vocabulary import SPECIALS
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Component
 from headtohead.plugins.member_rng import PerMemberRNG
+from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Lengths, SentenceBatch, Subject, forward
-from headtohead.testing.tiny import changed
 from headtohead.testing.verdict import EXACT, LOGITS, Verdict, logit_changes, violated, within, worst
 
 LAYERS, MEMBERS = 4, 5

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from headtohead.model.members import shape
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
-from headtohead.testing.tiny import changed, tiny_config
+from headtohead.testing.tiny import tiny_config
 from headtohead.testing.verdict import Verdict, violated, within
 from headtohead.training.loop import StackTraining, TimeLimitReached
 

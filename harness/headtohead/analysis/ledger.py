@@ -163,11 +163,7 @@ class Ledger:
         )
 
     def _decision(self, asked: Decision) -> Decision:
-        """Return a decision with difference, variance, p, level and result of its scores.
-
-        Raises:
-            HeadToHeadError: If it does not continue the ledger.
-        """
+        """Return a decision with difference, variance, p, level and result of its scores."""
         where, scores, against = f"--ledger {self.path}", asked.scores, asked.incumbent_scores
         if self.incumbent not in (None, asked.incumbent):
             raise HeadToHeadError(

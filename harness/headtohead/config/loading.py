@@ -105,11 +105,7 @@ def load_file(
     max_runs: int = MAX_RUNS,
     label: str | None = None,
 ) -> LoadedExperiment:
-    """Read an experiment file and apply ``--set``, ``--seeds``, ``--max-runs`` and ``--name``.
-
-    Raises:
-        HeadToHeadError: For any error of the file, in one line.
-    """
+    """Read an experiment file and apply ``--set``, ``--seeds``, ``--max-runs`` and ``--name``."""
     return load_text(_read(Path(path)), Path(path), overrides, seeds, max_runs, label)
 
 
@@ -168,11 +164,7 @@ def count_combinations(file: ExperimentFile) -> int:
 
 
 def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
-    """Raise if an experiment has more runs than the limit, tuning runs included.
-
-    Raises:
-        HeadToHeadError: With the numbers and the option that raises the limit.
-    """
+    """Raise if an experiment has more runs than the limit, tuning runs included."""
     settings = math.prod(len(AUTO_FACTORS if values == "auto" else values) for values in (file.tune or {}).values())
     runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
     if runs <= max_runs:

@@ -128,11 +128,7 @@ def prepare_and_save(
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
-    """Return the raw corpus of a configuration; download it first if necessary.
-
-    Raises:
-        HeadToHeadError: As ``prepare``.
-    """
+    """Return the raw corpus of a configuration; download it first if necessary."""
     dataset = (registry or current()).dataset(config.dataset)
     return dataset.load(config.options, loaded_split(dataset, config.split), cache / "downloads")
 

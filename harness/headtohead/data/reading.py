@@ -43,9 +43,6 @@ def read_lines(path: Path) -> list[str]:
     """Return the lines without line ends (LF or CRLF) and without a byte order mark.
 
     Only a line feed ends a line: other Unicode separators occur inside sentences.
-
-    Raises:
-        HeadToHeadError: As ``read_text``.
     """
     return [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
 

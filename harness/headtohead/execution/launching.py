@@ -42,11 +42,7 @@ def find_device(requested: str, launcher: Launcher) -> str:
 
 
 def refuse_precision(planned: Plan, device: str) -> None:
-    """Refuse bfloat16 on a processor that emulates it, and tf32 without CUDA.
-
-    Raises:
-        HeadToHeadError: If a variant has this precision; names the first such variant.
-    """
+    """Raise for the first variant with bfloat16 on a processor that emulates it, or tf32 without CUDA."""
     from headtohead.model import precision
 
     for variant in planned.variants if device == "cpu" else ():

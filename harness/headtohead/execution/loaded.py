@@ -108,11 +108,7 @@ class LoadedRun:
 
     @property
     def data(self) -> PreparedData:
-        """Vocabularies and tokenisers.
-
-        Raises:
-            HeadToHeadError: If the run has no vocabularies.
-        """
+        """Vocabularies and tokenisers."""
         if self.words is None:
             raise HeadToHeadError(
                 f"run '{self.path.name}' has no vocabularies; repeat h2h "
@@ -122,11 +118,7 @@ class LoadedRun:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The conversion of text to ids and back.
-
-        Raises:
-            HeadToHeadError: If the run has no vocabularies.
-        """
+        """The conversion of text to ids and back."""
         return Tokenizer(self.data)
 
     @property
@@ -344,11 +336,7 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
 
 
 def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:
-    """Return the weights of a run by name on the device ``meta``, which allocates no memory.
-
-    Raises:
-        HeadToHeadError: If the model does not fit into the memory of this machine.
-    """
+    """Return the weights of a run by name on the device ``meta``, which allocates no memory."""
     try:
         model = Transformer(config, None, *sizes)
         tensors = [*model.parameters(), *model.buffers()]

@@ -137,11 +137,7 @@ def _lifetime() -> tuple[Connection, Connection]:
 
 
 def _start(context: ForkServerContext, arguments: tuple[Any, ...]) -> BaseProcess:
-    """Start the process of a stack; start it again if the fork server is killed meanwhile.
-
-    Raises:
-        HeadToHeadError: If the server ends at every attempt.
-    """
+    """Start the process of a stack; start it again if the fork server is killed meanwhile."""
     for attempt in range(STARTS):
         if attempt:
             time.sleep(attempt * RETRY_SECONDS)
@@ -166,9 +162,6 @@ def _environment(device: str, slot: int) -> dict[str, str]:
     """Return the environment of the worker in a slot, with a single visible GPU.
 
     A worker with several visible GPUs would also allocate memory on the first GPU.
-
-    Raises:
-        HeadToHeadError: If this machine has no GPU.
     """
     environment = {**os.environ, **logs.environment(), **children.SAFE_PATH}
     if device == "cuda":

@@ -133,11 +133,7 @@ def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
 
 
 def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) -> None:
-    """Move runs, and the folder of stacks, to a new folder in ``.archived``; remove the resume points of their stacks.
-
-    Raises:
-        HeadToHeadError: If another process writes one of the runs; then nothing is moved.
-    """
+    """Move runs, and the folder of stacks, to a new folder in ``.archived``; remove their resume points."""
     names = {run.name for run in runs}
     with layout_lock(experiment), Lease(*runs):
         for folder in stack_folders(experiment):

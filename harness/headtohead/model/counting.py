@@ -43,18 +43,7 @@ _COUNTED: dict[tuple[object, ...], ModelCounts] = {}
 def count(
     config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float
 ) -> ModelCounts:
-    """Return the costs of a run.
-
-    Args:
-        config: The variant.
-        source_words: Size of the source vocabulary.
-        target_words: Size of the target vocabulary.
-        source_length: Mean source length in tokens, rounded for the count.
-        target_length: Mean number of decoder inputs of a target, rounded for the count.
-
-    Raises:
-        HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
-    """
+    """Return the costs of a run with vocabularies and mean lengths of these sizes, which are rounded for the count."""
     lengths = max(min(1, math.ceil(source_length)), round(source_length)), max(1, round(target_length))
     # A cell of a notebook that is executed again registers another class under the same name.
     classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))

@@ -381,9 +381,6 @@ def translate_each(
         beam: Settings of a beam search; None decodes greedily.
         ends: Ids of the vocabulary.
         size: Maximum sentences of a batch.
-
-    Raises:
-        HeadToHeadError: If the decoder supports a single number of tokens only.
     """
     translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]

@@ -187,11 +187,7 @@ class PerMemberPositional(Positional):
 def require_mask(
     masking: Masking, mask: object, rows: tuple[int, ...], query_positions: Tensor, key_positions: Tensor
 ) -> None:
-    """Refuse what ``Masking.mask`` returned if it is no boolean tensor of the right shape.
-
-    Raises:
-        HeadToHeadError: With the shape or dtype to return.
-    """
+    """Refuse what ``Masking.mask`` returned if it is no boolean tensor of the right shape."""
     require_shape(masking, "mask", mask, batch=rows, query=len(query_positions), key=len(key_positions))
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise HeadToHeadError(

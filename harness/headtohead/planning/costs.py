@@ -56,9 +56,6 @@ def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord,
 
     A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
     is out of memory divides its batch.
-
-    Raises:
-        HeadToHeadError: With the size of the variant and the available memory.
     """
     import torch
 

@@ -112,11 +112,7 @@ class WarmStarts:
 
 
 def _read_weights(checkpoint: Path, name: str) -> dict[str, str]:
-    """Return type and shape of the weights of the run ``name``.
-
-    Raises:
-        HeadToHeadError: If the file has another format, or a weight is not finite.
-    """
+    """Return type and shape of the weights of the run ``name``."""
     weights = {}
     try:
         with safe_open(checkpoint, framework="pt") as file:

@@ -211,13 +211,10 @@ def mark_accepted(tensor: AnyTensor) -> AnyTensor:
 
 
 def require_members(entry: Entry, attributes: bool = True) -> None:
-    """Refuse tensors of an object that ``parameter``, ``buffer`` and ``constant`` did not return.
+    """Refuse tensors of an object that ``parameter``, ``buffer`` and ``constant`` did not return, and infinite numbers.
 
     Members would share a plain tensor, or its first axis would be used as the member axis. A tensor or a module in a
     plain attribute, in a list too, is not saved and does not move to the model's device.
-
-    Raises:
-        HeadToHeadError: With the file, the attribute and the calls that replace it; or if a number is not finite.
     """
     try:
         file = shown_path(inspect.getfile(type(entry)))
@@ -255,14 +252,7 @@ def _has_tensors(value: object) -> bool:
 def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None) -> None:
     """Refuse the result of a hook whose shape would fail, or broadcast to other axes, later.
 
-    Args:
-        entry: The object whose hook was called.
-        hook: The name of the hook.
-        result: What the hook returned.
-        axes: Name of each axis with its size or permitted sizes; None permits any size.
-
-    Raises:
-        HeadToHeadError: If the result is no tensor of this shape.
+    ``axes`` has the name of each axis with its size or permitted sizes; None permits any size.
     """
     if isinstance(result, Tensor) and result.dim() == len(axes):
         sizes = zip(result.shape, axes.values(), strict=True)
@@ -281,15 +271,7 @@ def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tupl
 def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:
     """Refuse the result of a hook that is no floating-point tensor of the shape of ``like``.
 
-    Args:
-        entry: The object whose hook was called.
-        hook: The name of the hook.
-        result: What the hook returned.
-        like: A tensor of the shape and dtype that the core needs next.
-        axes: Names of its axes, separated by spaces.
-
-    Raises:
-        HeadToHeadError: If the shape or the dtype differs. Autocast converts floating-point dtypes.
+    Its dtype is the same, too, except under autocast. ``axes`` has the names of its axes, separated by spaces.
     """
     if isinstance(result, Tensor) and result.shape == like.shape and result.dtype == like.dtype:
         return

@@ -466,11 +466,7 @@ def use_named(name: str, folder: Path) -> Registry:
 
 
 def plugin_files(path: Path) -> list[Path]:
-    """Return a plugin file, or the plugin files of a folder: ``*.py`` except ``_*.py`` and tests.
-
-    Raises:
-        HeadToHeadError: If a folder has no plugin file.
-    """
+    """Return a plugin file, or the plugin files of a folder: ``*.py`` except ``_*.py`` and tests."""
     if not path.is_dir():
         return [path]
     files = sorted(file for file in path.glob("*.py") if not file.name.startswith(("_", "test_", "conftest.")))

@@ -79,11 +79,7 @@ def run_directories(experiment: Path) -> list[Path]:
 
 
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:
-    """Compare the stored configuration of a run with the identity of the planned run with the same run hash.
-
-    Raises:
-        HeadToHeadError: If they differ; names the first different field.
-    """
+    """Raise if a run's stored configuration is not the identity of the planned run with the same run hash."""
     record = existing.record
     stored = dict(leaves({"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}))
     field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)

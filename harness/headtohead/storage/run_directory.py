@@ -302,11 +302,7 @@ def _repair(run: Path, name: str) -> str:
 
 @contextmanager
 def leased(run: Path) -> Iterator[RunWriter]:
-    """Hold a run's lease for the writes of a block.
-
-    Raises:
-        Busy: If a live process holds it.
-    """
+    """Hold a run's lease for the writes of a block; raise Busy if a live process holds it."""
     with Lease(run) as lease:
         yield RunWriter(run, lease)
 

@@ -71,11 +71,7 @@ def _damaged(path: Path, reason: object) -> HeadToHeadError:
 
 
 def require_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
-    """Check that tensors have the expected names and shapes.
-
-    Raises:
-        HeadToHeadError: With all differences.
-    """
+    """Raise HeadToHeadError with all differences from the expected names and shapes."""
     faults = {
         "missing": sorted(set(expected) - set(found)),
         "unknown": sorted(set(found) - set(expected)),

@@ -51,25 +51,12 @@ def find_entries(names: Sequence[str], files: Sequence[Path], registry: Registry
 
 
 def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
-    """Return a recipe as a complete configuration.
-
-    Args:
-        name: Name of the recipe.
-        registry: The registry that defines it.
-        overrides: Fields that override the recipe's, such as ``"data.file=spa.txt"``.
-
-    Raises:
-        HeadToHeadError: For an unknown field or an invalid value.
-    """
+    """Return a recipe as a complete configuration; ``overrides`` are fields, such as ``"data.file=spa.txt"``."""
     return _config(f"recipe '{name}'", {"recipe": name}, registry, overrides)
 
 
 def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> DataConfig:
-    """Return the data section of a dataset; ``overrides`` are its fields, such as ``"file=spa.txt"``.
-
-    Raises:
-        HeadToHeadError: For an unknown field or an invalid value.
-    """
+    """Return the data section of a dataset; ``overrides`` are its fields, such as ``"file=spa.txt"``."""
     fields = [text if re.match(r"\s*data\s*[.=]", text) else f"data.{text}" for text in overrides]
     base = {"data": {"dataset": name}, "train": {"epochs": 1}}
     return _config(f"dataset '{name}'", base, registry, fields).data

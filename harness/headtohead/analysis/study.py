@@ -71,7 +71,7 @@ class Analysis(Scores):
 
     `Scores` has the results per variant.
 
-    ``[(c.name, c.verdict_text) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
+    ``[(c.name, c.verdict) for c in Analysis(load_frames(folder)).main_contrasts]`` is the answer in short.
     """
 
     @cached_property

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import Scores, Side, of_test_sentences, score_mismatch
+from headtohead.statistics.differences import score_weights
 from headtohead.statistics.paired_tests import Interval
 from headtohead.statistics.variance import CrossedEstimate, crossed, intraclass_correlation, jackknife, variant_variance
 from headtohead.storage.frames import Frames
@@ -72,12 +73,10 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
     variances = [crossed(found).sentence_variance for found in by_sentence.values()]
     found = []
     for contrast in contrasts:
-        weights: dict[str, float] = {}
-        for pair in contrast.pairs:
-            for slug, sign in zip(map(frames.trained, pair), (1.0, -1.0), strict=True):
-                weights[slug] = weights.get(slug, 0.0) + sign / len(contrast.pairs)
+        weights = score_weights((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs)
         if contrast.paired and weights.keys() <= {*slugs}:
-            with_sentences = crossed(sum(w * by_sentence[slug] for slug, w in weights.items())) if by_sentence else None
+            total = sum(weight * by_sentence[slug] for slug, weight in weights.items()) if by_sentence else None
+            with_sentences = None if total is None else crossed(total / len(contrast.pairs))
             found.append(ContrastUncertainty(contrast, with_sentences))
     return Uncertainty(
         variant_sd=_deviation(variant_variance(table)),

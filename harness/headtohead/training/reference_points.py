@@ -11,7 +11,7 @@ from headtohead.data.metrics import task_metrics
 from headtohead.errors import HeadToHeadError
 from headtohead.files import write_json
 from headtohead.schema.metric import Metric
-from headtohead.schema.run_config import DataConfig, RunConfig
+from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import (
     REFERENCE_POINTS,
     ExperimentDirectory,
@@ -34,8 +34,7 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
     """
     record = ExperimentDirectory.read(experiment_dir).record
     known = read_reference_points(experiment_dir)
-    variants = [RunConfig.model_validate(variant.config) for variant in record.variants]
-    configs = [config.for_seed(seed) for config in variants for seed in record.seeds]
+    configs = [variant.config.for_seed(seed) for variant in record.variants for seed in record.seeds]
     wanted = {
         (config.data.model_dump_json(), config.evaluate.test_limit): config
         for config in configs

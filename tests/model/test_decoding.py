@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.model import decoding
 from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
 from headtohead.model.decoding import (
     BeamSearch,
@@ -283,7 +284,7 @@ def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
     ids=str,
     default=1,
 )
-def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
+def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam, monkeypatch):
     model = subject_of(4.0, 2.0, (1,), **choices).model
     with torch.no_grad():
         for layer in model.decoder:
@@ -293,5 +294,6 @@ def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
     sources = [torch.randint(4, 12, (length,), generator=generator).tolist() for length in lengths]
     single = [translate_each(model, [source], 10, beam, Ends())[0] for source in sources]
     assert translate_each(model, sources, 10, beam, Ends()) == single
-    assert translate_each(model, sources, 10, beam, Ends(), size=2) == single
+    monkeypatch.setattr(decoding, "TOGETHER", 2)
+    assert translate_each(model, sources, 10, beam, Ends()) == single
     assert len({tuple(tokens) for tokens in single}) > 2

@@ -365,12 +365,7 @@ class BeamSearch:
 
 
 def translate_each(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    max_length: int,
-    beam: BeamConfig | None,
-    ends: Ends,
-    size: int = TOGETHER,
+    model: Transformer, sources: Sequence[Sequence[int]], max_length: int, beam: BeamConfig | None, ends: Ends
 ) -> list[list[int]]:
     """Return the token ids of the translation of each source, which do not depend on the other sources.
 
@@ -380,7 +375,6 @@ def translate_each(
         max_length: Maximum length of a translation, <eos> not counted.
         beam: Settings of a beam search; None decodes greedily.
         ends: Ids of the vocabulary.
-        size: Maximum sentences of a batch.
     """
     translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
@@ -391,7 +385,7 @@ def translate_each(
     hides_padding = "encoder" in model.roles and all("hides-padding" in properties for properties in declared)
     # Sentences of different lengths share a batch only if an encoder reads them and padding is hidden.
     parts = [order] if hides_padding else [list(same) for _, same in groupby(order, lengths.__getitem__)]
-    size = 1 if model.position_is_row else size
+    size = 1 if model.position_is_row else TOGETHER
     for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
         source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)

@@ -51,11 +51,6 @@ def loaded_split(dataset: type[Dataset], split: str) -> str:
 def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData:
     """Return the prepared data of a configuration, from the cache if they are there.
 
-    Args:
-        config: The ``data`` section.
-        cache: Folder of downloads and prepared data, shared by all experiments.
-        registry: Registry of datasets; default: the registry of this process.
-
     Raises:
         HeadToHeadError: If options, files, downloads or sentence pairs are invalid.
     """

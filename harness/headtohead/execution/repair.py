@@ -113,11 +113,7 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
 
 
 def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
-    """Move the STALE runs of a plan to ``.archived``, as ``move_damaged_runs`` moves damaged runs.
-
-    Args:
-        plan: The plan; of a limited plan, the selected runs are moved.
-        log: Receives what was found.
+    """Move the STALE runs of a plan to ``.archived``, as `move_damaged_runs` moves damaged ones, if they are selected.
 
     Returns:
         The STALE runs of other experiments that the plan reuses, as ``<experiment>/<directory>``.

@@ -111,12 +111,7 @@ class HeatMap:
 
 
 def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
-    """Draw heat maps of weights from -1 to 1 side by side in reading order.
-
-    Args:
-        maps: The maps.
-        across: Largest number of maps in a row; fewer where the page is too narrow.
-    """
+    """Draw heat maps of weights from -1 to 1 side by side in reading order, at most ``across`` in a row."""
     titles = [textwrap.wrap(heat.title, TITLE_CHARACTERS, break_on_hyphens=False) for heat in maps]
     left = 10.0 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
     above = 10 + 14 * max(map(len, titles), default=0)

@@ -74,12 +74,7 @@ def drawing() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element; equal figures give equal bytes.
-
-    Args:
-        figure: Artists that were passed to `tip` get a tooltip.
-        salt: Makes the ids of several figures on a page different.
-    """
+    """Return the figure as an SVG element; equal figures give equal bytes, and ids differ by salt."""
     with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}), warnings.catch_warnings():
         # Browsers draw the text with fonts that have more glyphs than matplotlib's font.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")

@@ -34,12 +34,7 @@ if TYPE_CHECKING:
 
 @cache
 def environment(package: str, *, html: bool = False) -> Environment:
-    """Return the environment of a package with a folder ``templates``.
-
-    Args:
-        package: Import name of the package.
-        html: Whether values are escaped for HTML; in Markdown the templates escape with filters.
-    """
+    """Return the environment of a package with a folder ``templates``; Markdown templates escape with filters."""
     made = Environment(
         loader=PackageLoader(package),
         autoescape=html,

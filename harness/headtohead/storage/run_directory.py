@@ -55,12 +55,7 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Reader of a run directory; all methods raise HeadToHeadError if a file is missing or damaged.
-
-    Args:
-        path: The directory.
-        known: The run's status, if the caller has read it.
-    """
+    """Reader of a run directory; all methods raise HeadToHeadError if a file is missing or damaged."""
 
     path: Path
     known: StatusRecord | None = field(default=None, kw_only=True)

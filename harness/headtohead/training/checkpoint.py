@@ -43,11 +43,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_weights(path: Path, expected: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-    """Return the final weights of a run.
-
-    Args:
-        path: A file written by ``save``.
-        expected: Tensors with the expected names, shapes and kinds of numbers; default: any.
+    """Return the final weights of a run; by default with any names, shapes and kinds of numbers.
 
     Raises:
         HeadToHeadError: If the file is missing or damaged, a weight is not finite, or names, shapes or kinds of numbers

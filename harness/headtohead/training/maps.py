@@ -44,16 +44,7 @@ def probe_maps(
     max_length: int,
     target_from: str = "reference",
 ) -> list[SentenceMaps]:
-    """Return the attention weights of all heads for a sentence, by member.
-
-    Args:
-        model: A stack.
-        data: Data with the vocabularies.
-        source: Raw source text.
-        target: Raw target text for the decoder; None uses each member's own translation.
-        max_length: Maximum length of this translation.
-        target_from: Origin of a given target, for the record.
-    """
+    """Return the attention weights of all heads for a sentence, by member; by default of its own translation."""
     model.eval()
     device = next(model.parameters()).device
     source_ids = torch.tensor(data.tokenise(source, "source"), dtype=torch.long, device=device)

@@ -38,13 +38,7 @@ Member = tuple[ResultsRecord, Translations | None]
 
 
 def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], Member]:
-    """Score the test split for all members, and return a function that gives a member's results.
-
-    Args:
-        training: The trained stack.
-        data: The data of the stack.
-        decoding_limit: Maximum length of a translation, as in the runs' records.
-    """
+    """Score the test split for all members, and return a function that gives a member's results."""
     config, split = training.config.evaluate, data.splits["test"]
     model, tensors = training.model, training.splits["test"]
     rows = distinct_sources(split, config.test_limit)
@@ -151,11 +145,8 @@ def cost_metrics(training: StackTraining, flops_per_token: Sequence[float]) -> d
     ``system/tokens_per_second`` counts target tokens without padding of all members.
     ``system/step_ms`` is the duration of a step of the stack.
     ``system/mfu`` is the model FLOP utilisation (Chowdhery et al. 2022, appendix B): the FLOPs that the models of all
-    members need per second, as a fraction of the FLOP/s of large products on this device.
-
-    Args:
-        training: The finished training.
-        flops_per_token: FLOPs of a forward pass per target token, for each member.
+    members need per second, as a fraction of the FLOP/s of large products on this device. ``flops_per_token`` has
+    those of a forward pass per target token, for each member.
     """
     progress = training.progress
     seconds = max(progress.train_seconds, 1e-9)

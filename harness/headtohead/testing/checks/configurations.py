@@ -62,9 +62,7 @@ def check_configurations(entry: Registered, registry: Registry) -> Iterator[tupl
 def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[RunConfig | None, str]:
     """Return the small configuration of the given entries, or None with the reason of its incompatibility.
 
-    Args:
-        names: Entries by family, and fields of the section ``model`` by name.
-        registry: The registry that defines the entries.
+    ``names`` has entries by family, and fields of the section ``model``.
 
     Raises:
         HeadToHeadError: If an option of an entry is required and missing.

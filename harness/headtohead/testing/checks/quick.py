@@ -54,13 +54,7 @@ def check_plugins(
     """Check the external encodings, styles and masks of variants, at small sizes and with their options and lengths.
 
     What passed is recorded in the cache by the hash of its small configuration, sources and versions, and not checked
-    again.
-
-    Args:
-        configs: The variants to train, with the number of tokens of their longest source and target.
-        registry: The registry of this process.
-        cache: The folder of the cache.
-        log: Receives a line before the first check.
+    again. Each variant is given with the number of tokens of its longest source and target.
 
     Raises:
         HeadToHeadError: With the entry and the invariant that it violates, or the error that it raised.

@@ -232,8 +232,7 @@ class Ledger:
     def seeds(self, effect: float) -> int | None:
         """Return the seeds with which the next decision keeps a change in 80 % of cases; None for more than 1,000.
 
-        Args:
-            effect: Its improvement, in standard deviations of the paired differences.
+        The effect is an improvement in standard deviations of the paired differences.
         """
         known = min(MAX_PRIOR_DEGREES, sum(count for count, _ in self._variances))
         return seeds_needed(effect, level=2 * self.level, known=known)  # half of a two-sided test

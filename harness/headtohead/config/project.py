@@ -47,12 +47,7 @@ def runs_folder(experiment: Path | str | None = None, given: Path | str | None =
 
 
 def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
-    """Return the folder of reports: ``given``, else ``H2H_REPORTS``, else beside the runs folder.
-
-    Args:
-        runs: The runs folder.
-        given: The folder that the user named.
-    """
+    """Return the folder of reports: ``given``, else ``H2H_REPORTS``, else beside the runs folder."""
     return Path(given or os.environ.get("H2H_REPORTS") or runs.parent / REPORTS)
 
 

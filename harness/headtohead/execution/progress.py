@@ -124,12 +124,7 @@ def _size(folders: Sequence[StackFolder]) -> str:
 
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each distinct reason of failed runs, with the path of a log.
-
-    Args:
-        experiment: The experiment's folder.
-        directories: Names of run directories in the folder.
-    """
+    """Yield a line for each distinct reason of an experiment's failed runs, with the path of a log."""
     logs = {
         member.directory: log
         for folder in stack_folders(experiment)
@@ -147,12 +142,7 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
 
 
 def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:
-    """Return advice how to continue; empty if all runs have results.
-
-    Args:
-        counts: Number of runs by state.
-        command: Text that names the command to repeat.
-    """
+    """Return advice how to continue with a command, from the runs by state; empty if all runs have results."""
     found = {state for state, count in counts.items() if count}
     steps = [f"{command} resumes"] if found - states.FINAL else []
     return ", and ".join(steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.FAILURES))

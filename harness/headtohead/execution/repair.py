@@ -67,10 +67,6 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     The resume points of their stacks are removed, so that the runs are trained from the first step. A damaged
     ``heads.json``, which is not a result of training, is removed. Other experiments are not changed.
 
-    Args:
-        experiment: The experiment's folder.
-        log: Receives what was found.
-
     Returns:
         The damaged runs of other experiments that the experiment reuses, as ``<experiment>/<directory>``.
 

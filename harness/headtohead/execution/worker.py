@@ -44,13 +44,7 @@ log = logging.getLogger(__name__)
 
 
 def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
-    """Train a stack, from its resume point if it exists; return an exit code.
-
-    Args:
-        path: Folder of the stack.
-        device: Torch device.
-        plugins: Plugins of the parent.
-    """
+    """Train a stack, from its resume point if it exists; return an exit code."""
     folder = StackFolder(path)
     try:
         lease = Lease(*(run.path for run in folder.runs()))

@@ -41,12 +41,7 @@ def factor_contrasts(
     """Return the factor contrasts, without repeats: of contrasts with the same pairs, the first.
 
     The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
-
-    Args:
-        factorials: The product blocks of the design.
-        labels: Axis values by slug, including excluded combinations.
-        baseline: Slug of the baseline.
-        trainable: Slugs of the variants that are not excluded.
+    The labels include those of excluded combinations.
     """
     contrasts: dict[Pairs, FactorContrast] = {}
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
@@ -175,14 +170,9 @@ def declared_contrasts(
     baseline: str,
     condition: FindCondition,
 ) -> tuple[DeclaredContrast, ...]:
-    """Return the contrasts that the file declares.
+    """Return the contrasts that the file declares, between variants that are not excluded.
 
-    Args:
-        loaded: The experiment file.
-        variants: Variants of the design that are not excluded.
-        excluded: The others, which a message names.
-        baseline: Slug of the baseline.
-        condition: Converts axis values to a predicate, as in ``exclude``.
+    The condition converts axis values to a predicate, as in ``exclude``.
 
     Raises:
         HeadToHeadError: For a side that matches no variant or several, for equal sides, for sides with different

@@ -88,13 +88,6 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     larger than its estimated fastest size and fits into memory. There are at least as many stacks as processes if there
     are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
     with no others.
-
-    Args:
-        plan: The plan of the runs.
-        runs: The runs to train.
-        workers: Number of processes that train in parallel.
-        device: ``"cpu"`` or ``"cuda"``.
-        memory: Bytes that a stack's process may use.
     """
     registry = current()
     variants = set(map(plan.variant_of, runs))
@@ -138,13 +131,7 @@ def local_stacks(plan: Plan) -> list[list[PlannedRun]]:
 
 
 def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
-    """Return the estimated number of members with which a stack trains the most runs per second.
-
-    Args:
-        config: A variant of the stack.
-        parameters: Number of weights of a member.
-        device: ``"cpu"`` or ``"cuda"``.
-    """
+    """Return the estimated number of members with which a stack trains the most runs per second."""
     if device != "cpu":
         return MAX_MEMBERS["cuda"]
     numbers = parameters + _tokens(config) * _activations_per_token(config)

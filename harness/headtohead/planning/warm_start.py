@@ -37,12 +37,7 @@ class InitialRun:
 
 
 class WarmStarts:
-    """Finds the runs of ``init_from``, each once.
-
-    Args:
-        runs: Folder in which runs are found.
-        draws: Returns the data of each seed of a configuration.
-    """
+    """Finds the runs of ``init_from``, each once; ``draws`` returns the data of each seed of a configuration."""
 
     def __init__(self, runs: Path, draws: Callable[[RunConfig], Sequence[PreparedData]]) -> None:
         self.runs, self.draws = runs, draws

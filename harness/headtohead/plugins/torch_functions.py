@@ -18,9 +18,6 @@ def unchanged_torch(where: str) -> Iterator[None]:
     """Restore functions of torch that the context replaces and its random generator, and raise if there are changes.
 
     A tensor sampled while a plugin is imported would differ between the processes of a study.
-
-    Args:
-        where: The plugin and its distribution, for the error.
     """
     import torch
 

@@ -102,14 +102,7 @@ def markdown_table(frame: pd.DataFrame | None) -> str:
 
 
 def latex_table(frame: pd.DataFrame, *, caption: str, label: str, notes: Sequence[str]) -> str:
-    r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``.
-
-    Args:
-        frame: The table; cells that are `Bold` are bold.
-        caption: The caption.
-        label: The label is ``tab:`` followed by this text.
-        notes: Sentences below the table.
-    """
+    r"""Return a ``table`` environment; the document needs ``\usepackage{booktabs}``. Its label starts with ``tab:``."""
     escaped = frame.map(_latex_cell).rename(columns=latex_escape)
     alignment = "".join("r" if numeric else "l" for numeric in Section("", frame=frame).numeric)
     rules = escaped.style.hide(axis="index").to_latex(hrules=True, column_format=alignment)

@@ -162,10 +162,7 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 
-    Args:
-        contrasts: The contrasts.
-        first: The first cells of each row.
-        last: The last cells of each row.
+    A row has its cells of ``first`` before them and those of ``last`` after them.
     """
     has_margin = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []

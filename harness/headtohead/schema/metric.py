@@ -102,12 +102,7 @@ def leaf(name: str) -> str:
 
 
 def measured(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the metrics of every finished run.
-
-    Args:
-        task: Metrics of the dataset.
-        roles: Attention roles of the model.
-    """
+    """Return the names of the metrics of every finished run, with these metrics of the dataset and attention roles."""
     return (
         *(f"valid/{metric.name}" for metric in TEACHER_FORCED),
         *(f"test/{metric.name}" for metric in (*TEACHER_FORCED, *task)),

@@ -15,7 +15,7 @@ FULL_SAMPLE = 6
 
 
 def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
-    """Return, of each variant's runs, which collapsed.
+    """Return, of each variant's runs, which collapsed, from final validation losses ``[variant][seed]``.
 
     A run collapsed if its loss is not finite, or if
 
@@ -26,9 +26,6 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
     With fewer than `FULL_SAMPLE` seeds, the distances are greater. The rule flags at most 1 % of healthy runs with
     normal, heavy-tailed, lognormal or bounded losses (``benchmarks/simulation.py``). Without a second variant, only a
     run whose loss is not finite collapsed.
-
-    Args:
-        losses: Final validation losses ``[variant][seed]``.
     """
     values = [np.asarray(own, dtype=np.float64) for own in losses]
     trained = [np.maximum(own[np.isfinite(own)], np.finfo(np.float64).tiny) for own in values]

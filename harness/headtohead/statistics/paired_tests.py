@@ -131,12 +131,7 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
 
 
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
-    """Compare two sides with the same seeds, ``values`` minus ``against``.
-
-    Args:
-        values: Scores ``[seed]``.
-        against: Scores of the other side, in the same order.
-    """
+    """Compare two sides with the same seeds in the same order, ``values`` minus ``against``."""
     left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"paired scores need equal length, got {left.shape} and {right.shape}")

@@ -15,12 +15,7 @@ MAX_ENUMERATED_PERMUTATIONS = 200_000
 
 
 def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
-    """Compare two sides with separate seeds, ``values`` minus ``against``, by Welch's t-test (1947).
-
-    Args:
-        values: Scores ``[seed]``, finite.
-        against: Scores of the other side; the numbers may differ.
-    """
+    """Compare two sides with separate seeds, ``values`` minus ``against``, by Welch's t-test (1947)."""
     left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
     numbers = len(left), len(right)
     scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))

@@ -73,10 +73,8 @@ def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:
 def variant_variance(scores: ArrayLike) -> float:
     """Return the variance of the true means of variants, from two-way random effects; the estimate can be negative.
 
-    Effects of a seed that all variants share do not enter. NaN for fewer than two variants or seeds.
-
-    Args:
-        scores: ``[variant, seed]``.
+    The scores are ``[variant, seed]``. Effects of a seed that all variants share do not enter. NaN for fewer than two
+    variants or seeds.
     """
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
@@ -102,11 +100,10 @@ def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
 def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     """Return the intra-class correlation of seeds, with its interval: the fraction of the variance that variants share.
 
+    The scores are ``[variant, seed]``.
+
     It is the consistency ICC(3, 1) of two-way scores with the F-interval of P. E. Shrout and J. L. Fleiss (Intraclass
     correlations, Psychological Bulletin 86, 1979). NaN for fewer than two variants or seeds, and without variance.
-
-    Args:
-        scores: ``[variant, seed]``.
     """
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:

@@ -39,10 +39,7 @@ class ExistingRun(NamedTuple):
 class ExistingRuns:
     """The run directories of a runs folder, indexed by the first eight digits of the run hash.
 
-    Args:
-        root: The runs folder.
-        ignored: References of run directories to ignore.
-        experiments: Experiments whose runs are found; default: all.
+    Ignored references are not found; with ``experiments``, only runs of these are.
     """
 
     def __init__(self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None) -> None:

@@ -151,12 +151,7 @@ class ResumePoints:
         return sorted(points, key=lambda point: point.step, reverse=True)
 
     def save(self, step: int, write: Callable[[Path], object]) -> None:
-        """Write the resume point of a step, and remove all but the newest earlier resume point.
-
-        Args:
-            step: The step.
-            write: Writes the file, atomically.
-        """
+        """Write the resume point of a step, and remove all but the newest earlier resume point."""
         # The sha256 of a large file is not known before it is written.
         unnamed = self.folder / "resume-unnamed.safetensors"
         write(unnamed)

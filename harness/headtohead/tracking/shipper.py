@@ -63,12 +63,7 @@ class ShipperProcess:
                 self.process.stdin.close()
 
     def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
-        """Wait until everything is logged or the time is over, then end the shipper.
-
-        Args:
-            sync: The command that logs the rest.
-            until: Deadline in seconds of ``time.monotonic``.
-            log: Receives a line if logging takes longer than `QUIET_SECONDS`.
+        """Wait until everything is logged or ``time.monotonic`` reaches the deadline, then end the shipper.
 
         Returns:
             A message with the command to use if runs are missing in the tracker, else None.

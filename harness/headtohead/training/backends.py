@@ -39,14 +39,7 @@ ATTEMPTS = 3
 
 
 class BatchShape(NamedTuple):
-    """Shape of a batch; steps of equal shapes launch the same operations.
-
-    Args:
-        rows: Sentences of each member.
-        source_time: Padded source length.
-        target_time: Padded target length.
-        num_target_tokens: Positions per member at which logits are computed.
-    """
+    """Rows of each member, padded lengths and computed logits of a batch; equal shapes launch the same operations."""
 
     rows: int
     source_time: int
@@ -85,11 +78,7 @@ class BackendChoice(NamedTuple):
 def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = "") -> BackendChoice:
     """Return the backend of a training: CUDA graphs where they are possible and faster, else eager.
 
-    Args:
-        requested: ``train.backend``.
-        device: Type of the device.
-        planned: Planned steps of each shape.
-        obstacle: Why steps cannot be captured; empty if they can.
+    ``planned`` is the number of planned steps of each shape, the obstacle why steps cannot be captured.
 
     >>> choose("auto", "cuda", [400, 3])
     BackendChoice(name='cuda-graphs', why='1 of 2 shapes has at least 20 planned steps')

@@ -266,9 +266,7 @@ class StackTraining:
     def update(self, rows: Tensor, shape: BatchShape) -> None:
         """Execute the device's part of a step; all inputs that differ between steps are tensors.
 
-        Args:
-            rows: Rows of the training part, ``[member, batch]``.
-            shape: Shape of the batch.
+        The rows are those of the training part, ``[member, batch]``.
         """
         self.clear_gradients()
         losses = self.gradients(rows, shape)

@@ -111,14 +111,7 @@ def _record(
 def own_translations(
     model: Transformer, data: PreparedData, source: Tensor, lengths: Tensor, max_length: int
 ) -> list[list[int]]:
-    """Return the decoder inputs of each member's own translation: its tokens, or zeros.
-
-    Args:
-        model: A stack.
-        data: Data with the vocabularies.
-        source: Ids ``[member, 1, time]``.
-        lengths: Source tokens, ``[member, 1]``.
-        max_length: Maximum length of the translation.
+    """Return the decoder inputs of each member's own translation of ``source [member, 1, time]``: its tokens, or zeros.
 
     Raises:
         HeadToHeadError: If the configuration has no decoding.

@@ -32,12 +32,6 @@ class StackOptimizer:
     Adjacent members with equal settings are updated together. Where settings differ, each range of
     members is a slice of the same parameters. Every member is updated exactly as if trained alone.
     It calls the function of torch's optimizers and not their classes, which import ``torch._dynamo`` for a second.
-
-    Args:
-        trains: The train section of each member.
-        model: The model. Its trainable parameters are updated.
-        steps: Total number of steps, for schedules.
-        capturable: Whether steps are captured in CUDA graphs.
     """
 
     def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:

@@ -62,14 +62,7 @@ def unlike(config: RunConfig) -> RunConfig:
 def trained_weights(
     subject: Subject, config: RunConfig, seeds: Sequence[int], configs: Sequence[RunConfig] | None = None
 ) -> list[dict[str, Tensor]]:
-    """Train a stack on the subject's data in float64 and return the weights of each member.
-
-    Args:
-        subject: Its data is used.
-        config: The configuration of every member without ``configs``.
-        seeds: The seed of each member.
-        configs: The configuration of each member.
-    """
+    """Train a stack on the subject's data in float64 and return the weights of each member."""
     training = _training(subject, configs or [config] * len(seeds), seeds)
     training.run()
     return [training.model.member_state(member) for member in range(len(seeds))]

@@ -44,12 +44,6 @@ def test_every_run_is_shown_with_its_state(study, h2h):
     assert [record["state"] for record in records] == ["DONE", "FAILED", "RUNNING", "INTERRUPTED"]
 
 
-def test_an_unknown_experiment_or_folder_is_bad_input(study, h2h):
-    assert h2h("status", "studdy") == (2, "h2h: no runs of 'studdy' in 'runs'; did you mean 'study'?\n")
-    code, output = h2h("list", "--runs", "nope")
-    assert (code, "folder 'nope' does not exist" in output) == (2, True)
-
-
 @pytest.mark.parametrize(
     "words", [["show", "{}"], ["generate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
 )

@@ -3,8 +3,6 @@
 import copy
 import pickle
 import re
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,6 @@ import pandas as pd
 import pytest
 
 import headtohead as h2h
-from headtohead.api import Result
 from headtohead.report.notebook import MAX_CELLS, run_html
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.run import RunRecord
@@ -69,11 +66,6 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     assert next(value for name, value in rows.items() if name.startswith("positional none against baseline")) == "0.000"
     assert rows["variant"] == "exact match"
     assert rows["positional none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
-
-
-def test_an_unfinished_study_shows_its_progress() -> None:
-    result = Result(Path("runs/x"), Counter({"DONE": 2, "FAILED": 1}), None, None)
-    assert "incomplete: 2 DONE, 1 FAILED in runs/x" in result._repr_html_()
 
 
 def test_results_are_a_frame_below_a_summary(study: Any) -> None:

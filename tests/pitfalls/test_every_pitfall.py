@@ -16,11 +16,3 @@ def test_texts_about_data_have_their_numbers(variant) -> None:
     """The texts of the other pitfalls are on the page of the notebooks."""
     for name, data in (("split by rows", {"split": "row"}), ("letters lost", {"normalise": "ascii-fold"})):
         assert "{" not in fill(PITFALL_TEXTS[name].effect, variant(name, data=data))
-
-
-def test_a_sentence_is_filled_with_its_numbers() -> None:
-    numbers = {"rows": 6482.0, "share": 0.0525, "change": 0.25, "one": 1, "more": 2}
-    assert fill("{rows:count} rows, {share:percent},\n  {change}", numbers) == ("6,482 rows, 5.2 %, 0.25")
-    assert fill("{one:counted|word} {one:is|are} and {more:counted|word} {more:is|are}", numbers) == (
-        "1 word is and 2 words are"
-    )

@@ -26,22 +26,6 @@ def test_an_arm_is_matched_beside_the_unmatched_variants_and_the_largest_is_trai
     assert (equal.equal_to, equal.equal_reason) == (largest.slug, "the two configurations are the same")
 
 
-def test_a_match_that_no_whole_width_gives_is_noted(plan):
-    found = plan(
-        "match: parameters\ndesign: [{product: {model.bias: [true, false]}}]", "model.d_model=4", "model.d_ff=1"
-    )
-    assert found.notes[0] == ("match: parameters is not reached for bias-false: 316 instead of 322 with d_ff 6")
-
-
-def test_one_note_names_the_variant_that_sets_the_target(plan):
-    found = plan("match: parameters\ndesign: [{product: {attention: [split-heads, single-head, independent-heads]}}]")
-    target = found.by_slug["independent-heads"].record.counts.non_embedding
-    assert found.notes == (
-        f"match: parameters widens d_ff of 2 variants by up to 156%, to the {target:,} non-embedding parameters of "
-        "independent-heads, which has the most",
-    )
-
-
 def test_position_tables_do_not_count_and_encodings_of_scores_do(plan):
     """Kaplan et al. 2020: neither token nor position embeddings count, so a table widens no feed-forward."""
     found = plan("match: parameters\ndesign: [{product: {positional: [sinusoidal, learned, shaw-relative]}}]").by_slug

@@ -1,6 +1,4 @@
-from pydantic import BaseModel, Field
-
-from experiment_file import TABLES, table
+from experiment_file import TABLES
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, PerSide, RunConfig
 from headtohead.schema.sections import ConfigSection
@@ -23,10 +21,3 @@ def test_every_field_has_a_description():
     for name, model in TABLES.items():
         for field, info in model.model_fields.items():
             assert info.description, f"{name}.{field}"
-
-
-def test_a_row_has_limits_default_and_choices():
-    class Small(BaseModel):
-        width: int = Field(3, ge=1, lt=9, description="how wide")
-
-    assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"

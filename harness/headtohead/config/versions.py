@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from headtohead.plugins.registry import Registered
 
 @cache
 def versions(file: Path | None = None) -> dict[str, str | None]:
-    """Return the versions of headtohead, Python and torch, the platform, and the commit of an experiment file.
+    """Return the versions of headtohead, Python and torch, platform, processor, and the commit of an experiment file.
 
     The commit is None if the file is not in a Git repository.
     """
@@ -25,7 +27,17 @@ def versions(file: Path | None = None) -> dict[str, str | None]:
         "torch": importlib.metadata.version("torch"),
         "git_commit": _commit(file) if file else None,
         "platform": platform.platform(),
+        "processor": _processor(),
     }
+
+
+@cache
+def _processor() -> str:
+    """Return the processor, on which the rounding of products depends."""
+    with suppress(OSError):
+        if found := re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8")):
+            return found[1]
+    return platform.processor() or platform.machine()
 
 
 def drift(

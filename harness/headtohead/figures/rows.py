@@ -70,6 +70,8 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
     if limits:
         low, high = limits
         panels[1].set_xlim(low, high)
+        for axes, intervals in zip(panels, (2, 4), strict=True):  # else labels touch
+            axes.locator_params(axis="x", nbins=intervals)
         across = panels[1].get_yaxis_transform()
         for number, row in enumerate(rows):
             if not low <= row.mean <= high:

@@ -12,6 +12,7 @@ from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.config.labels import listed
+from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
@@ -176,8 +177,12 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         return ""
     if analysis.settings_contradict(contrast):
         return f"single settings range from {ends(*contrast.spread, metric, signed=True)}"
-    names = [analysis.frames.by_slug[slug].title for slug in contrast.exceptions]
-    return f"not shown for {listed(names, most=MAX_NAMED)}" if names else ""
+    fixed = str(contrast.axis).split(" and ")
+    names = [
+        " · ".join(value_text(value) for axis, value in analysis.frames.by_slug[slug].axes.items() if axis not in fixed)
+        for slug in contrast.exceptions
+    ]
+    return f"not shown separately with {listed(names, most=MAX_NAMED)}" if names else ""
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:

@@ -170,7 +170,7 @@ _REASONS = {
     "d_k d_v dim_head head_dim head_size kv_channels",
     "type attention: {name: grouped-query, kv_heads: N}": "attn_kv_heads kv_heads n_kv_heads num_key_value_heads "
     "num_kv_heads",
-    "float16 does not exist here; train.precision is float32, tf32, bfloat16 or float64": "16_mixed float16 fp16 half",
+    "float16 does not exist here": "16_mixed float16 fp16 half",
     "mixtures of experts do not exist here": "experts moe n_experts num_experts num_experts_per_tok num_local_experts",
     "one file holds the experiment: base has the shared settings, design what is compared, tune what is selected": ""
     "defaults hydra sweeper",

@@ -161,7 +161,9 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     assert [variant.slug for variant in found.variants] == ["heads-2"]
     (refused,) = found.design.excluded
     assert (refused.slug, refused.source) == ("heads-3", "incompatible")
-    assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
+    assert (
+        refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3; change d_model to 6 or 9"
+    )
 
 
 def test_the_error_of_a_failing_plugin_names_its_distribution():

@@ -39,6 +39,8 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
             ``file`` outside base, and None for the options of an entry and for other mappings.
     """
     fields = [field for field in known if (section, field) != ("data", "options")]
+    if section == "file" and hint(name):
+        return f"; {hint(name)}"
     for wanted in [name, *_candidates(name, section)] if section else ():
         head, _, last = wanted.rpartition(".")
         if last in fields and head.partition(".")[0] in ("", section):

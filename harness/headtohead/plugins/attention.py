@@ -113,8 +113,10 @@ class Attention(Component):
             HeadToHeadError: If the sizes are inconsistent. The message contains them.
         """
         if model.d_model % model.heads:
+            below = model.d_model - model.d_model % model.heads
             raise HeadToHeadError(
-                f"{cls.entry_name} needs d_model to be a multiple of heads, got {model.d_model} and {model.heads}"
+                f"{cls.entry_name} needs d_model to be a multiple of heads, got {model.d_model} and {model.heads}; "
+                f"change d_model to {f'{below} or ' * bool(below)}{below + model.heads}"
             )
         kv_heads = getattr(options, "kv_heads", None) or model.heads
         if model.heads % kv_heads:

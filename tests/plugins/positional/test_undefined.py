@@ -47,7 +47,12 @@ CASES = [
     ("alibi", {"attention": "linear"}, {}, "alibi acts on the matrix of scores, which linear attention never computes"),
     ("rotary", {"attention": "linear"}, {}, "rotary rotates queries and keys, and φ of rotated vectors is not"),
     ("none", {"masking": {"cross": "window"}}, {}, "window is defined for distances within a sentence, and cross-"),
-    ("none", {"d_model": 10}, {}, "split-heads needs d_model to be a multiple of heads, got 10 and 4"),
+    (
+        "none",
+        {"d_model": 10},
+        {},
+        "split-heads needs d_model to be a multiple of heads, got 10 and 4; change d_model to 8 or 12",
+    ),
     ("none", {"attention": THREE_GROUPS}, {}, "grouped-query needs kv_heads to divide heads, got 3 and 4"),
     ("none", {"attention": "differential", "d_model": 15, "heads": 3}, {}, "got 3 and 15"),
     ({"encoder": t5(8)}, {}, {}, "set positional.encoder.max_distance to more than 8"),

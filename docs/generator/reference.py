@@ -26,6 +26,10 @@ CATALOGUE = ("positional", "attention", "masking", "dataset")
 """Families with pages of their own."""
 
 WIDTH = 92
+
+MAX_ANSWER = 200
+"""Maximum length of an answer in a list; a longer one is counted by verdict."""
+
 """Width of help texts in columns."""
 
 
@@ -207,7 +211,14 @@ def judged_index(folder: Path) -> str:
         title, _, text = page.read_text(encoding="utf-8").removeprefix("# ").partition("\n")
         found = re.match(r"\s*(?:\*\*(.*?)\*\*|(.*?[.?])\s)", text, re.DOTALL)
         if page.name != "README.md" and found:
-            lines.append(f"- [{title}]({page.name}): {' '.join((found[1] or found[2]).split())}\n")
+            answer = " ".join((found[1] or found[2]).split())
+            if len(answer) > MAX_ANSWER:
+                counts = {
+                    word: names.count(";") + 1 for word, names in re.findall(r"(\w[\w ]*): (.*?)\.(?= |$)", answer)
+                }
+                parts = ", ".join(f"{word.lower()} {count}" for word, count in counts.items())
+                answer = f"Of {sum(counts.values())} differences: {parts}."
+            lines.append(f"- [{title}]({page.name}): {answer}\n")
     start, end = "<!-- pages -->\n", "<!-- end of pages -->"
     before, _, rest = (folder / "README.md").read_text(encoding="utf-8").partition(start)
     return before + start + "".join(lines) + end + rest.partition(end)[2]

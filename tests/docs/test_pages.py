@@ -117,7 +117,7 @@ def test_a_sample_experiment_plans(
 @pytest.mark.parametrize(
     ("sample", "shown", "name", "right", "wrong"),
     [
-        ("README.md", "docs/how-to/troubleshooting.md", "heads.yaml", "l, rotary]", "l, rotory]"),
+        ("README.md", "docs/how-to/troubleshooting.md", "positions.yaml", "[rotary, none]", "[rotory, none]"),
         ("docs/tutorial.md", "docs/tutorial.md", "order.yaml", "[rotary,", "[rotory,"),
     ],
 )

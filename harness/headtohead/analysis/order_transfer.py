@@ -1,7 +1,7 @@
-"""Order transfer: whether the order of variants at a small size is that at the next larger size.
+"""Order transfer: whether variants have the same order at two successive sizes.
 
-The part of pairs with equal order is the decision accuracy of DataDecide (I. Magnusson et al., 2025, arXiv:2504.11393,
-section 2.3). Resampled seeds show how much it varies, because pairs share variants and are not independent.
+The fraction of pairs with equal order is the decision accuracy of DataDecide (I. Magnusson et al., 2025,
+arXiv:2504.11393, section 2.3). Resampled seeds show how much it varies, because pairs share variants and are not independent.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class OrderTransfer(NamedTuple):
         variants: Number of variants that are ranked at both sizes.
         pairs: Number of pairs of them with the same data at each size.
         same_order: Number of pairs whose means have the same order.
-        order_range: Range of this number over pairs, in 95 % of the resamples of seeds.
+        order_range: Range of ``same_order / pairs`` in 95 % of the resamples of seeds.
         same_verdict: Number of pairs that are better, worse or undetected at both sizes, by paired t-tests at 5 %,
             not adjusted.
-        verdict_range: Range of this number over pairs, like ``order_range``.
+        verdict_range: Range of ``same_verdict / pairs``, like ``order_range``.
         detected: Number of these pairs with a detected difference.
         reversed: Number of pairs with a detected difference at both sizes, in opposite directions.
     """

@@ -56,7 +56,9 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> No
             echo(f"not checked: {entry.label}: {error}", err=True)
             continue
         if form == "text":
-            echo(*[""][: len(examinations)], examination.name)
+            if examinations:
+                echo("")
+            echo(examination.name)
             _print_examination(examination)
         examinations.append(examination)
     violated = [examination.name for examination in examinations if not examination.is_sound]
@@ -64,7 +66,8 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> No
         echo_json([examination.to_json() for examination in examinations])
     elif len(chosen) == 1:
         outcomes = Counter(verdict.outcome for _, verdict in examinations[0].results)
-        echo("", f"{outcomes['holds']} invariants hold, {outcomes['violated']} violated")
+        holds, against, other = (outcomes[state] for state in ("holds", "violated", "does not apply"))
+        echo("", f"{holds} invariants hold, {against} violated, {other} do not apply")
     else:
         echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
         if unchecked:

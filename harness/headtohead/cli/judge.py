@@ -128,8 +128,8 @@ def command(
     FILE is a CSV, TSV, JSON Lines or Parquet table with a row per variant and seed, such as the CSV of a W&B runs
     table or the results.csv of a report, the URI of an MLflow store, the results.tsv of autoresearch, or a folder of
     submissions to parameter-golf or of logs of modded-nanogpt. A verdict is a direction (better, worse or
-    undetected) and, with --margin, a size (within, beyond or unclear). The exit code is 1 if that of a variant is 1,
-    else the largest; 2 is invalid input.
+    undetected) and, with --margin, a size (within, beyond or unclear). The command exits with 1 if a variant
+    has exit code 1, else with the largest code; invalid input gives 2.
     """
     from headtohead import files
     from headtohead.analysis.judge import judge

@@ -92,5 +92,5 @@ class Power:
             seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
             needed = f"{seeds or 'more than 1,000'} seeds"
             found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if sd is at most {most:.2g}"
-            found += "" if self.sd else f", or with {needed} if sd is twice this"
+            found += "" if self.sd else f"; if sd is {2 * most:.2g}, {needed} are needed"
         return f"{found} ({listed})"

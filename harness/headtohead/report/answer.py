@@ -182,7 +182,7 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         " · ".join(value_text(value) for axis, value in analysis.frames.by_slug[slug].axes.items() if axis not in fixed)
         for slug in contrast.exceptions
     ]
-    return f"not shown separately with {listed(names, most=MAX_NAMED)}" if names else ""
+    return f"not shown separately for {listed(names, most=MAX_NAMED)}" if names else ""
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:

@@ -98,8 +98,8 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     collapsed = [f"{len(seeds)} of {frames.by_slug[slug].title}" for slug, seeds in analysis.collapsed.items()]
     if collapsed:
         yield (
-            f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. A "
-            "contrast leaves out the seeds in which a run of either side collapsed, a ranking of pairs these runs."
+            f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. "
+            "Contrasts omit every seed in which a run of either side collapsed. Rankings of pairs omit these runs only."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
@@ -151,8 +151,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     is_sensitive = any(contrast.detected and not is_within(contrast) for contrast in found)
     if not is_sensitive and any(map(is_within, analysis.main_contrasts)):
         yield (
-            "No difference that can exceed the margin was detected in this study, so nothing shows that this task and "
-            "training can reveal one. Add a variant that is known to be worse."
+            "No difference that can exceed the margin was detected, so this study does not show that it can "
+            "detect one. Add a variant that is known to be worse."
         )
     tuned = frames.record.tuning.variants if frames.record.tuning else {}
     if edges := [slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug]:
@@ -167,7 +167,8 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
         yield (
             f"The scores of {_titles(frames, [*analysis.variable])} vary {ratios} times as much over seeds as those of "
-            "the others. The tests share a variance, so wrong verdicts can be more frequent than 5 %; see paired t p."
+            "the others. The tests pool the variances of all variants, so more than 5 % of the verdicts can be wrong. "
+            "Compare the column paired t p."
         )
     for key, name in POINTS.items():
         compared = analysis.reference_comparisons(key)

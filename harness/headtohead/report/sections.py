@@ -40,8 +40,8 @@ def opening_section(report: Report) -> Section:
     return Section(
         "",
         figure="contrasts",
-        caption=f"Every point is a seed{averaged}; the bar is the interval of the direction. Grey: it "
-        "contains 0, and no difference is detected."
+        caption=f"Every point is a seed{averaged}; the bar is the interval of the direction. Grey bars "
+        "contain 0: no difference is detected."
         + " Triangles: seeds outside the range of the magnified panel." * bool(magnified_range(rows))
         + f" The {len(rows)} largest differences." * (len(rows) < sum(is_own))
         + " Contrasts in other metrics are in the table." * (not all(is_own)),

@@ -17,7 +17,7 @@ ADDED = 8
 
 
 class Sinks(Attention):
-    """Split heads with weights whose sum is less than 1."""
+    """Split heads with a trained score per head in the denominator of the softmax."""
 
     Options = HeadOptions
     weights = "positive"

@@ -25,7 +25,7 @@ class SmearOptions(HeadOptions):
 
 
 class Smear(Attention):
-    """Split heads with embeddings that contain a gated part of the previous token's embedding."""
+    """Split heads; each token's embedding receives a gated part of the previous token's embedding."""
 
     Options = SmearOptions
     options: SmearOptions

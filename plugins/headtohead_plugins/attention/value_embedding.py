@@ -24,7 +24,7 @@ class ValueEmbeddingOptions(HeadOptions):
 
 
 class ValueEmbedding(Attention):
-    """Split heads with values that are sums of their own and an embedding of the token."""
+    """Split heads that add an embedding of each token to its value."""
 
     Options = ValueEmbeddingOptions
     options: ValueEmbeddingOptions

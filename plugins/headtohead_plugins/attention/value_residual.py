@@ -19,7 +19,7 @@ class ValueResidualOptions(HeadOptions):
 
 
 class ValueResidual(Attention):
-    """Split heads with values that are sums of their own and those of the first layer."""
+    """Split heads that add the values of the first layer to those of their layer."""
 
     Options = ValueResidualOptions
     options: ValueResidualOptions

@@ -1,7 +1,8 @@
 """Order transfer: whether variants have the same order at two successive sizes.
 
 The fraction of pairs with equal order is the decision accuracy of DataDecide (I. Magnusson et al., 2025,
-arXiv:2504.11393, section 2.3). Resampled seeds show how much it varies, because pairs share variants and are not independent.
+arXiv:2504.11393, section 2.3). Resampled seeds show how much it varies, because pairs share variants and are not
+independent.
 """
 
 from __future__ import annotations

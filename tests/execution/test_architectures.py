@@ -128,7 +128,7 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     learning = {"train": {"steps": 150, "lr": 0.02}, "model": {"d_model": 16, "dropout": 0.0}}
     replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write(base=learning, probes=["cde"])
     plan = study.h2h("plan", str(study.file)).stdout
-    assert "leaky split 'contiguous': 100.0 % of the test blocks are in training" in plan
+    assert "leaky split 'contiguous': 100.0 % of the test text is in training" in plan
     study.run()
     (path,) = study.directories()
     study.h2h("export", path.name, "out")

@@ -3,16 +3,9 @@
 from headtohead.planning.pitfalls import CONSEQUENCES
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page.descriptions import PITFALL_TEXTS
-from headtohead_notebooks.page.numbers import fill
 from headtohead_notebooks.pitfalls import MEASUREMENTS
 
 
 def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
     of_styles = {name for style in current().entries["attention"] for name in current().attention(style).pitfalls}
     assert set(MEASUREMENTS) == of_styles | set(CONSEQUENCES) == set(PITFALL_TEXTS)
-
-
-def test_texts_about_data_have_their_numbers(variant) -> None:
-    """The texts of the other pitfalls are on the page of the notebooks."""
-    for name, data in (("split by rows", {"split": "row"}), ("letters lost", {"normalise": "ascii-fold"})):
-        assert "{" not in fill(PITFALL_TEXTS[name].effect, variant(name, data=data))

@@ -173,6 +173,15 @@ def test_an_exclusion_by_name_applies_with_any_options(design, value, left):
     assert slugs(found) == left
 
 
+@pytest.mark.parametrize("field", ["final_lr: [1.0e-3]", "decay_fraction: [0.5]", "decay: [matrices]"])
+def test_a_value_without_effect_is_noted_and_no_variant(design, field):
+    text = f"design: [{{one_at_a_time: {{train.{field}}}}}]"
+    found = design(text, "train.schedule=constant", "train.weight_decay=0.0")
+    assert len(found.variants) == 1
+    assert found.notes[0].endswith(": a field without effect; the combination equals another one")
+    assert len(design(text, "train.schedule=wsd", "train.weight_decay=0.1").variants) == 2
+
+
 def test_an_exclusion_that_matches_nothing_is_noted(design):
     found = design(GRID + "exclude: [{when: {positional: alibi}, reason: why}]")
     assert found.notes == ("x.yaml:11: exclude[0]: the exclusion matches no combination",)

@@ -6,7 +6,6 @@ from headtohead import files
 from headtohead.planning.overview import overview
 from headtohead.schema.experiment_file import SequentialSeeds
 from headtohead.statistics.looks import Looks
-from made import refused
 
 SEQUENTIAL = "design: [{product: {positional: [sinusoidal, alibi]}}]\nseeds: {until: decided, at_most: 8, looks: 2}\n"
 
@@ -72,7 +71,3 @@ def test_the_time_is_that_of_this_look_and_of_all_looks(plan):
     assert " for this look, " in line
     fixed = plan(SEQUENTIAL, seeds=8)
     assert fixed.estimate.most_seconds == fixed.estimate.seconds == pytest.approx(found.estimate.most_seconds)
-
-
-def test_the_limit_of_runs_counts_all_looks(load):
-    assert "2 variants × 8 seeds are 16 runs" in refused(load, f"question: q\n{SEQUENTIAL}", max_runs=15)

@@ -125,17 +125,6 @@ def test_further_values_of_a_sweep_are_not_dropped_by_a_plan_that_ignores_result
     assert "would drop" in refused(study, "model.d_ff=8", text=TUNED, seeds=4, fresh=True)
 
 
-def test_an_experiment_with_the_name_of_the_sweep_is_refused(study):
-    sweep = study(text=TUNED).tuning.plan
-    file = sweep.runs_root.parent / f"{sweep.name}.yaml"
-    file.write_text(TWO)
-    sweep.directory.mkdir(parents=True)
-    files.write_json(sweep.directory / "experiment.json", sweep.record().to_json() | {"file": file.name})
-    assert refused(study, text=TUNED).startswith(
-        f"experiment '{sweep.name}' in '{sweep.runs_root}' has the runs of the"
-    )
-
-
 def test_seeds_of_a_sweep_differ_from_all_seeds_of_a_study(study, load):
     first, second = (study(text=TUNED, seeds=number).tuning.plan for number in (1, 8))
     assert first.design.seeds == second.design.seeds

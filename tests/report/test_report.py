@@ -258,10 +258,10 @@ def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
         assert "are the same by construction: with right padding a causal decoder never sees a pad" in text
 
 
-@pytest.mark.parametrize(("longest", "leaked"), [(9, "sources"), (0, "blocks")])
+@pytest.mark.parametrize(("longest", "leaked"), [(9, "sources are"), (0, "text is")])
 def test_a_leaky_split_is_a_warning_beside_the_answer(written, longest, leaked):
     paths = written(data={"split": "row", "leaky": True, "leak": 0.317, "longest": {"source": longest, "target": 9}})
-    assert paths.cautions[0] == f"LEAKY split: 31.7 % of the test {leaked} are in training; scores are too good."
+    assert paths.cautions[0] == f"LEAKY split: 31.7 % of the test {leaked} in training; scores are too good."
     assert f"LEAKY: 31.7 % of the test {leaked}" in written_text(paths)[0]
 
 
@@ -275,7 +275,7 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
         },
     )
     (warning,) = [remark for remark in remarks(analysis) if remark.severity == "warning"]
-    assert warning.text.startswith("LEAKY split of eng-fra: 31.7 % of the test blocks")
+    assert warning.text.startswith("LEAKY split of eng-fra: 31.7 % of the test text")
 
 
 def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):

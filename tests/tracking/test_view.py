@@ -27,7 +27,6 @@ from headtohead.tracking.groups import COLOURS, group_names
 from headtohead.tracking.mlflow_logger import STATUS
 from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import link, views
-from made.fake_study import record_checksums
 
 AXES = ["positional", "attention", "masking"]
 TAG_VALUE_LIMIT = 20_000
@@ -239,13 +238,3 @@ def test_variants_after_the_twelfth_are_folded_and_pages_stay_below_4_megabytes(
     limited = _pages(folder)["probe-0.html"]
     assert len(limited) < 25_000
     assert "Too large for this page: " in limited
-
-
-def test_a_page_of_a_text_is_named_after_the_text(make_experiment: Callable[..., Path]) -> None:
-    """The probes of a text have no source; its characters are escaped."""
-    folder = make_experiment(axes={"positional": VARIANTS[:1]})
-    (file,) = folder.glob("*/attention/probes.json")
-    probes = [probe | {"source": "", "target": "<b> | x"} for probe in json.loads(file.read_text())]
-    file.write_text(json.dumps(probes))
-    record_checksums(file.parent.parent)
-    assert "<h1>Attention of every variant: “&lt;b&gt; | x”</h1>" in _pages(folder)["probe-0.html"]

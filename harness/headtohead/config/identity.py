@@ -21,13 +21,22 @@ from headtohead.schema.sections import NotHashed
 def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     """Return the hashed fields of a run configuration with parsed options, and the hash of its data.
 
-    Fields of an encoder and of cross-attention are left out where the model has none.
+    Fields of an encoder and of cross-attention are left out where the model has none, and fields of training without
+    effect: the end of a schedule that has none, and the parameters of a weight decay of 0.
     """
     fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
     for family in fields.keys() & FAMILIES:
         fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
     if "encoder" in unused:
         del fields["model"]["encoder_layers"]
+    train, without_effect = fields["train"], set[str]()
+    if train["schedule"] not in ("cosine", "wsd"):
+        without_effect |= {"final_lr"}
+    if train["schedule"] != "wsd":
+        without_effect |= {"decay_fraction"}
+    if not train["weight_decay"]:
+        without_effect |= {"decay"}
+    fields["train"] = {name: value for name, value in train.items() if name not in without_effect}
     return {"config": fields, "data_hash": data_hash}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from headtohead.data.reference_points import (
     losses_without_model,
     vocabulary_bound_translations,
 )
-from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
+from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled, text_leak
 from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
 from headtohead.data.vocabulary import BOUNDARIES, IGNORE_INDEX, SPECIALS, Vocabulary
@@ -317,8 +317,17 @@ class _Preparation:
         """Write the ``data`` block of run records."""
         config, corpus, splits = self.config, self.corpus, data.splits
         train, test = splits["train"], splits["test"]
-        texts = self._inputs(splits, parts)
-        leaked = leak(texts["train"], texts["test"])
+        is_text, texts = not (corpus.has_sources or self.labelled), self._inputs(splits, parts)
+        # Blocks overlap by a token.
+        streams = {
+            part: np.concatenate([ids[:-1] for ids in split.target]) for part, split in splits.items() if is_text
+        }
+
+        def part_in(other: str, part: str) -> float:
+            """Return the fraction of a part that is also in another part."""
+            return text_leak(streams[other], streams[part]) if is_text else leak(texts[other], texts[part])
+
+        leaked = part_in("train", "test")
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -343,9 +352,9 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=[*self._notes(parts), *self._leaks_of_valid(texts)],
+            notes=[*self._notes(parts), *self._leaks_of_valid(part_in)],
         )
-        if not (corpus.has_sources or self.labelled):
+        if is_text:
             size = len(data.target_vocabulary)
             data.record["losses_without_model"] = losses_without_model(train.target, test.target, size)
         if self.labelled:
@@ -361,10 +370,10 @@ class _Preparation:
             return sources
         return {part: split.target_text for part, split in splits.items()}
 
-    def _leaks_of_valid(self, texts: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    def _leaks_of_valid(self, part_in: Callable[[str, str], float]) -> Iterator[str]:
         """Yield a note for validation examples that are also in train or test, if these are separate parts."""
         for part, effect in (("train", "measures memorisation"), ("test", "selects checkpoints on test examples")):
-            if self.config.split != NOTHING_HELD_OUT and (leaked := leak(texts[part], texts["valid"])):
+            if self.config.split != NOTHING_HELD_OUT and (leaked := part_in(part, "valid")):
                 yield f"{leaked:.1%} of the validation examples are also in {part}, so the validation loss {effect}"
 
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:

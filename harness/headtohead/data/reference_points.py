@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
     reproduces exactly is taken, else the sentence's own.
     """
     test, vocabulary, tokeniser = data.splits["test"], data.target_vocabulary, data.tokenisers["target"]
+    tokeniser = replace(tokeniser, max_tokens=None)
 
     def reproduced(text: str) -> str:
         return vocabulary.decode(tokeniser.ids(tokeniser.split(text), vocabulary), until_eos=False)

@@ -14,6 +14,12 @@ from numpy.typing import NDArray
 from headtohead.errors import HeadToHeadError
 
 PARTS = ("train", "valid", "test")
+
+WINDOW = 64
+"""Number of tokens of a text that are compared with training."""
+
+RECURRENCE = 0.001
+"""Smallest leak of a text; of 120,000 English sentences, each once, 0.005 % of the windows are in another part."""
 Labels = NDArray[np.int64]
 
 
@@ -79,6 +85,27 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
 def shuffled(count: int, seed: int) -> Labels:
     """Return a random permutation of the rows 0 to ``count`` - 1."""
     return np.random.RandomState(seed).permutation(count).astype(np.int64)
+
+
+def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
+    """Return the fraction of the windows of ``WINDOW`` tokens of a test text that occur anywhere in training.
+
+    Below ``RECURRENCE``, which texts have by chance, it is 0. Windows are compared by polynomial hashes modulo 2^64: a
+    hash is a difference of prefix sums, divided by a power of the base.
+    """
+    length, base = min(WINDOW, len(test)), 0x9E3779B97F4A7C15
+
+    def powers(factor: int, count: int) -> NDArray[np.uint64]:
+        return np.cumprod(np.array([1] + [factor] * count, dtype=np.uint64), dtype=np.uint64)
+
+    def windows(ids: NDArray[np.integer]) -> NDArray[np.uint64]:
+        terms = (ids + 1).astype(np.uint64) * powers(base, len(ids))[:-1]
+        sums = np.cumsum(np.concatenate([[np.uint64(0)], terms]), dtype=np.uint64)
+        count = max(0, len(ids) - length + 1)
+        return (sums[length:] - sums[:count]) * powers(pow(base, -1, 2**64), count)[:count]
+
+    found = float(np.isin(windows(test), windows(train)).mean())
+    return found if found >= RECURRENCE else 0.0
 
 
 def leak(train: Iterable[str], test: Sequence[str]) -> float:

@@ -176,6 +176,7 @@ class Axes:
         self._assign_sizes()
         self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, dict(self.sizes[0]))
         self.axes: list[str] = []
+        self.notes: list[str] = []
         self.cells: dict[str, _Cell] = {variant_key(self.baseline.config, self.baseline.match): self.baseline}
         self.products: list[tuple[tuple[Axis, ...], dict[tuple[int, ...], str]]] = []
         for size in self.sizes[1:]:
@@ -214,7 +215,7 @@ class Axes:
             factorials=tuple(
                 Factorial(axes, {index: slugs[key] for index, key in keys.items()}) for axes, keys in self.products
             ),
-            notes=incompatibilities.notes(),
+            notes=(*self.notes, *incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
             declared=declared_contrasts(self.loaded, variants, excluded, found[0].slug, incompatibilities.condition),
         )
@@ -327,6 +328,9 @@ class Axes:
         cell = _Cell(builder.build(), match, dict(values))
         key = variant_key(cell.config, match)
         known_cell = self.cells.setdefault(key, cell)
+        if known_cell.config.train != cell.config.train:
+            given = ", ".join(f"{axis} {value[0]}" for axis, value in values.items() if axis.startswith("train."))
+            self.notes.append(f"{given}: a field without effect; the combination equals another one")
         known_cell.written = cell.written | known_cell.written
         return key
 

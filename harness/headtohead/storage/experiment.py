@@ -76,9 +76,9 @@ def examples_of(data: Mapping[str, Any]) -> str:
 
 
 def leaked_part(data: Mapping[str, Any]) -> str:
-    """Return the fraction of the test set that is in training, as a clause about sources, blocks or sequences."""
-    examples = examples_of(data)
-    return f"{100 * data['leak']:.1f} % of the test {'sources' if examples == 'pairs' else examples} are in training"
+    """Return the fraction of the test set that is in training, as a clause about sources, text or sequences."""
+    kinds = {"pairs": "sources are", "blocks": "text is", "sequences": "sequences are"}
+    return f"{100 * data['leak']:.1f} % of the test {kinds[examples_of(data)]} in training"
 
 
 class ModelCounts(Record):

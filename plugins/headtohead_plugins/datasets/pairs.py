@@ -81,6 +81,13 @@ class Options(BaseOptions):
         for files in (self.file, self.valid_file, self.test_file):
             if len(files) > 2:
                 raise ValueError(f"expected one file or [source file, target file], got {len(files)} files")
+        of_tables = [name for name in ("format", "header", "columns") if getattr(self, name) is not None]
+        if self.saved or self.hub:
+            of_tables = [name for name in of_tables if name != "columns"]
+        elif 1 in map(len, (self.file, self.valid_file, self.test_file)):
+            of_tables = []
+        if of_tables:
+            raise ValueError(f"{of_tables[0]} belongs to tables: one file with both sides")
         return self
 
 
@@ -164,6 +171,11 @@ def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
             f"file '{files[0]}' has {len(source):,} lines and '{files[1]}' {len(target):,}; parallel files have a "
             "sentence and its translation on the same line"
         )
+    for name, lines in zip(files, (source, target), strict=True):
+        if lines and all("\t" in line for line in lines):
+            raise HeadToHeadError(
+                f"file '{name}' has a tab in every line; two files have a sentence per line, so join tables to one file"
+            )
     return list(zip(source, target, strict=True))
 
 

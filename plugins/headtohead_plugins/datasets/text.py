@@ -257,7 +257,8 @@ def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
     if len(content) % 2:
         raise HeadToHeadError(f"file '{path}' has an odd number of bytes; expected ids of 16 bits each")
     ids = np.frombuffer(content, "<u2").tolist()
-    if any(ids) and not any(ids[1::2]):
+    low, high = max(ids[::2], default=0), max(ids[1::2], default=0)
+    if (low and not high) or (high < 16 and low >= 4096):  # the halves of 32 bits
         raise HeadToHeadError(f"file '{path}' has ids of 32 or 64 bits; write them as numpy.uint16")
     known = symbols or {index: f"{NUMBER}{index}" for index in {*ids}}
     if unknown := {*ids} - known.keys():

@@ -119,6 +119,18 @@ def test_unusable_files_are_refused(tmp_path):
     )
 
 
+def test_training_text_in_the_test_is_a_leak_wherever_it_begins(tmp_path):
+    text = "".join(np.random.default_rng(1).choice([*"abcdefgh "], 3001))
+    leaks = []
+    for name, content in (("twice", text * 2), ("once", text)):
+        (tmp_path / name).write_text(content)
+        data = {"dataset": "text", "file": str(tmp_path / name), "block": 32}
+        leaks.append(
+            prepare(resolve({"data": data, "train": {"steps": 1}}, current()).data, cache_root()).record["leak"]
+        )
+    assert leaks == [1.0, 0.0]
+
+
 def test_a_validation_file_of_training_text_is_refused(tmp_path):
     """The blocks of the two files begin at other characters, so the leak of the split would be 0."""
     text = "".join(map(str, range(1000)))
@@ -228,6 +240,7 @@ def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
         (b"abc", None, "odd number of bytes; expected ids of 16 bits each"),
         (b"\x05\x00" * 99, ["a"], "has the id 5, which data.symbols lacks; add its text"),
         (b"\x05\x00\x00\x00" * 99, None, "has ids of 32 or 64 bits; write them as numpy.uint16"),
+        (b"\x05\xf0\x01\x00\x07\x00\x00\x00" * 99, None, "has ids of 32 or 64 bits; write them as numpy.uint16"),
         (b"\x00\x00" * 99, ["a", "b", "a"], "has a symbol without text or of several ids: 'a'; change it"),
         (b"\x00\x00" * 99, ["a", ""], "has a symbol without text or of several ids: ''; change it"),
         (b"\x00\x00" * 99, [3], "has no symbols; write a JSON list of the texts of ids"),

@@ -6,6 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -415,6 +416,13 @@ class _Preparation:
         A tokenizer file can also change references, for example their case; then every difference is noted.
         """
         test, record, has_file = data.splits["test"], data.record, self.config.vocabulary.file is not None
+        whole, most = replace(data.tokenisers["target"], max_tokens=None), self.config.truncate_tokens
+        lengths = [len(whole.ids(whole.split(text), data.target_vocabulary)) for text in test.target_text if most]
+        if cut := sum(length > (most or 0) for length in lengths):
+            record["notes"].append(
+                f"{cut} of {len(lengths)} test targets are truncated to {most} tokens; the test loss is that of the "
+                "kept tokens, while exact match and BLEU use the whole references"
+            )
         rows = list({text or row: row for row, text in enumerate(test.source_text)}.values())
         translations = vocabulary_bound_translations(data, rows)
         lost = [row for row, text in zip(rows, translations, strict=True) if text not in test.references[row]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Mapping
 
 from headtohead.plugin import Logger, hookimpl
@@ -28,6 +29,7 @@ class WandbLogger(Logger):
         run_id = hashlib.sha256(f"{run.experiment} {run.run_hash}".encode()).hexdigest()[:16]
         for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(old)
+            time.sleep(1)  # the new folder is named after the second
         self.tracked = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "headtohead"),
             group=run.experiment,

@@ -60,7 +60,7 @@ def refuse_foreign(path: Path, mark: str, advice: str) -> None:
     """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists without ``mark``, the text of our files."""
     with writing(path, advice):
         if path.is_file() and mark.encode() not in path.read_bytes():
-            raise HeadToHeadError(f"'{path}' exists and is no file of this command; {advice}")
+            raise HeadToHeadError(f"'{path}' exists and was not written by this command; {advice}")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -178,7 +178,7 @@ def test_a_value_without_effect_is_noted_and_no_variant(design, field):
     text = f"design: [{{one_at_a_time: {{train.{field}}}}}]"
     found = design(text, "train.schedule=constant", "train.weight_decay=0.0")
     assert len(found.variants) == 1
-    assert found.notes[0].endswith(": a field without effect; the combination equals another one")
+    assert found.notes[0].endswith(" changes nothing: another combination has the same effect")
     assert len(design(text, "train.schedule=wsd", "train.weight_decay=0.1").variants) == 2
 
 

@@ -90,13 +90,15 @@ def shuffled(count: int, seed: int) -> Labels:
 def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     """Return the fraction of the windows of ``WINDOW`` tokens of a test text that occur anywhere in training.
 
-    Below ``RECURRENCE``, which texts have by chance, it is 0. Windows are compared by polynomial hashes modulo 2^64: a
-    hash is a difference of prefix sums, divided by a power of the base.
+    A fraction below ``RECURRENCE``, which occurs by chance, counts as 0. Windows are compared by polynomial hashes
+    modulo 2^64: a hash is a difference of prefix sums, divided by a power of the base.
     """
     length, base = min(WINDOW, len(test)), 0x9E3779B97F4A7C15
 
     def powers(factor: int, count: int) -> NDArray[np.uint64]:
-        return np.cumprod(np.array([1] + [factor] * count, dtype=np.uint64), dtype=np.uint64)
+        factors = np.full(count + 1, factor, dtype=np.uint64)
+        factors[0] = 1
+        return np.cumprod(factors, dtype=np.uint64)
 
     def windows(ids: NDArray[np.integer]) -> NDArray[np.uint64]:
         terms = (ids + 1).astype(np.uint64) * powers(base, len(ids))[:-1]

@@ -74,7 +74,7 @@ def drawing() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element; equal figures give equal bytes, and ids differ by salt."""
+    """Return the figure as an SVG element; ``salt`` makes the ids of several figures differ."""
     with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}), warnings.catch_warnings():
         # Browsers draw the text with fonts that have more glyphs than matplotlib's font.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")

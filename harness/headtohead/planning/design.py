@@ -330,7 +330,7 @@ class Axes:
         known_cell = self.cells.setdefault(key, cell)
         if known_cell.config.train != cell.config.train:
             given = ", ".join(f"{axis} {value[0]}" for axis, value in values.items() if axis.startswith("train."))
-            self.notes.append(f"{given}: a field without effect; the combination equals another one")
+            self.notes.append(f"{given} changes nothing: another combination has the same effect")
         known_cell.written = cell.written | known_cell.written
         return key
 

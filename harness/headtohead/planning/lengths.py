@@ -15,7 +15,7 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
     """Return the maximum number of tokens that autoregressive decoding generates.
 
     It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
-    training target, whose tokens include the boundaries, at least 4.
+    training target (boundary tokens included), at least 4.
     """
     labels = longest_target - (config.quirks.shift_targets)
     return config.evaluate.max_length or max(4, labels * 3 // 2)

@@ -271,7 +271,7 @@ def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tupl
 def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:
     """Refuse the result of a hook that is no floating-point tensor of the shape of ``like``.
 
-    Its dtype is the same, too, except under autocast. ``axes`` has the names of its axes, separated by spaces.
+    The dtype must be equal, too, except under autocast. ``axes`` has the names of its axes, separated by spaces.
     """
     if isinstance(result, Tensor) and result.shape == like.shape and result.dtype == like.dtype:
         return

@@ -68,10 +68,10 @@ def answer(analysis: Analysis) -> str:
     found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
     if found and len(metrics) == 1:
         seeds, (metric,) = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), metrics
-        worst, best = span(metric)
+        low, high = span(metric)
         sentences.append(
             f"With {seeds}, a difference of {show(max(found), metric)} or more would be detected with 80 % power."
-            if max(found) < best - worst
+            if max(found) < high - low
             else f"{seeds.capitalize()} are too few: even the largest possible difference may stay undetected."
         )
     named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"

@@ -187,7 +187,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     if above := [slug for slug in _same_data(analysis) if frames.summary(slug, "test/loss").mean >= bigram]:
         yield (
             f"Not better than a bigram model, which predicts a token from the preceding one (test loss {bigram:.3f} "
-            f"nats): {_titles(frames, above)}. Differences at this stage of training need not last."
+            f"nats): {_titles(frames, above)}. Differences may disappear with longer training."
         )
     if text := _still_learning(analysis):
         yield text

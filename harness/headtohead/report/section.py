@@ -162,7 +162,7 @@ def contrast_table(
 ) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 
-    A row has its cells of ``first`` before them and those of ``last`` after them.
+    Each row starts with its cells of ``first`` and ends with those of ``last``.
     """
     has_margin = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []

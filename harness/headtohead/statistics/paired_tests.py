@@ -83,7 +83,7 @@ class Difference:
             single seed and no p-value. ``none``: there is no seed.
         n: Number of seeds; of separate seeds, the smaller number.
         mean: Mean difference.
-        error: Standard error of the mean difference, which `BlockModel.moderated` replaces with ``p``.
+        error: Standard error of the mean difference; `BlockModel.moderated` replaces it, and ``p``.
         degrees: Degrees of freedom of the t-test.
         effect: Cohen's d; of paired seeds d_z with Hedges' small-sample correction.
         p: Two-sided p of the t-test.
@@ -216,7 +216,8 @@ def _random_signs(seeds: int) -> Floats:
 def holm(p_values: Sequence[float]) -> tuple[list[float], list[float]]:
     """Return Holm's adjusted p-values and the levels at which his procedure tests each; NaN is not counted as a test.
 
-    A rejected test has the level of its own step, all others that of the step at which the procedure stops.
+    A rejected test has the level of its own step. Every other test has the level of the step at which the procedure
+    stops.
     """
     adjusted, levels = np.full((2, len(p_values)), math.nan)
     p = np.asarray(p_values, dtype=np.float64)

@@ -39,7 +39,7 @@ class ExistingRun(NamedTuple):
 class ExistingRuns:
     """The run directories of a runs folder, indexed by the first eight digits of the run hash.
 
-    Ignored references are not found; with ``experiments``, only runs of these are.
+    It leaves out ``ignored`` references and, if ``experiments`` are given, the runs of all others.
     """
 
     def __init__(self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None) -> None:

@@ -44,7 +44,10 @@ def probe_maps(
     max_length: int,
     target_from: str = "reference",
 ) -> list[SentenceMaps]:
-    """Return the attention weights of all heads for a sentence, by member; by default of its own translation."""
+    """Return the attention weights of all heads for a source and a target, by member.
+
+    Without a target, each member reads its own translation.
+    """
     model.eval()
     device = next(model.parameters()).device
     source_ids = torch.tensor(data.tokenise(source, "source"), dtype=torch.long, device=device)

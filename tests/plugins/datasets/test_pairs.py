@@ -59,6 +59,10 @@ def test_parallel_files(read: Read, tmp_path: Path) -> None:
     assert texts(read("pairs", file=[source, target])) == EXPECTED
     write(tmp_path / "x.fr", "Bonjour.\n")
     assert "x.fr' 1; parallel files have a sentence and" in refused(read, "pairs", file=[source, target])
+    write(tmp_path / "x.en", "a\tb\n")
+    assert "x.en' has a tab in every line" in refused(read, "pairs", file=[source, target])
+    ignored = refused(read, "pairs", file=[source, target], columns=[2, 1])
+    assert "columns belongs to tables: one file with both sides" in ignored
 
 
 def many(prefix: str, count: int) -> str:

@@ -38,14 +38,23 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     assert f"has a mean exact match of {analysis.summaries[analysis.frames.baseline].mean:.3f}, with" in remark
 
 
-def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(analysed):
+@pytest.mark.parametrize(("shift", "verdict"), [(0.0, "No difference detected"), (0.03, "Better")])
+def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(analysed, shift, verdict):
     noise = np.array([-3, 3, -1, 1, -2, 2]) / 100
     axes = {"positional": ["sinusoidal", "none"]}
-    text = answer(analysed(axes=axes, score=lambda a, seed: 0.5 + (a["positional"] == "none") * noise[seed - 1]))
+    score = lambda a, seed: 0.5 + (a["positional"] == "none") * (shift + noise[seed - 1])  # noqa: E731
+    text = answer(analysed(axes=axes, score=score, margin=0.015))  # the sizes are unclear
+    assert text.startswith(f"{verdict} in exact match: positional none")
     (effect,) = map(float, re.findall(r"With 6 seeds, a difference of (0\.\d+) or more", text))
     draws = np.random.default_rng(5).normal(effect, noise.std(ddof=1), size=(20_000, 6))
     statistics = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(6))
     assert np.mean(np.abs(statistics) > 2.5706) == pytest.approx(0.8, abs=0.02)
+
+
+def test_too_few_seeds_are_stated_if_no_possible_difference_is_detectable(analysed):
+    axes = {"positional": ["sinusoidal", "none"]}
+    text = answer(analysed(axes=axes, score=lambda a, seed: float((a["positional"] == "none") == seed % 2)))
+    assert text.endswith("6 seeds are too few: even the largest possible difference may stay undetected.")
 
 
 def test_the_rows_fit_a_terminal_and_hold_every_cell(analysed):

@@ -16,7 +16,7 @@ from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
-from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNDETECTED, WITHIN
+from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNCLEAR, UNDETECTED, WITHIN
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
 from headtohead.storage.states import RESULTS
 
@@ -40,7 +40,7 @@ MAX_VALUES = 4
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, or why there is none: a sentence per verdict.
 
-    Undetected contrasts are followed by the difference that the study can detect.
+    Undetected contrasts, or else those with an unclear size, are followed by the difference that the study detects.
     """
     contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
@@ -65,7 +65,9 @@ def answer(analysis: Analysis) -> str:
         f"{word}{unit * (number == 0)}{notes}: {_names(names)}."
         for number, ((word, notes), names) in enumerate(groups.items())
     ]
-    found = [effect for contrast in contrasts if math.isfinite(effect := _detectable(contrast))]
+    undecided = [contrast for contrast in contrasts if contrast.direction == UNDETECTED and contrast.size != WITHIN]
+    undecided = undecided or [contrast for contrast in contrasts if contrast.size == UNCLEAR]
+    found = [effect for contrast in undecided if math.isfinite(effect := _detectable(contrast))]
     if found and len(metrics) == 1:
         seeds, (metric,) = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), metrics
         low, high = span(metric)
@@ -141,9 +143,9 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _detectable(contrast: Contrast) -> float:
-    """Return the difference that the test of an undecided contrast detects; NaN for other contrasts."""
+    """Return the difference that the test of a contrast detects; NaN without a test."""
     paired, interval = contrast.paired, contrast.judgement.interval
-    if paired is None or interval is None or contrast.direction != UNDETECTED or contrast.size == WITHIN:
+    if paired is None or interval is None:
         return math.nan
     sd = paired.error * math.sqrt(paired.n)
     return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)

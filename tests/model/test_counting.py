@@ -56,7 +56,7 @@ def test_parameters_equal_a_count_by_hand(attention):
 
 def test_embeddings_of_values_count_as_embeddings():
     plain, found = counted("split-heads"), counted("value-embedding")
-    assert found.non_embedding == plain.non_embedding
+    assert (found.non_embedding, found.attention) == (plain.non_embedding, plain.attention)
     assert found.total == plain.total + 3 * 2 + (SOURCE_WORDS + 2 * TARGET_WORDS) * D
 
 
@@ -75,6 +75,16 @@ def test_flops_equal_a_count_by_hand(attention):
     decoder = 2 * (attend(T, T) + attend(T, S) + T * feed_forward)
     total = encoder + decoder + T * 2 * D * TARGET_WORDS
     assert counted(attention).flops_per_token == total / T
+
+
+def test_flops_of_mean_lengths_are_means_and_logits_are_those_of_labels():
+    def of(source, target, labels=None):
+        return count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, source, target, labels).flops_per_token * target
+
+    mean = (of(5, 4) + of(5, 5) + of(6, 4) + of(6, 5)) / 4
+    assert of(5.5, 4.5) == pytest.approx(mean)
+    assert of(S, T) - of(S, T, labels=2) == (T - 2) * 2 * D * TARGET_WORDS
+    assert counted("sinks").flops_per_token == counted("split-heads").flops_per_token
 
 
 def test_flops_of_a_triangular_system_are_counted():
@@ -139,15 +149,18 @@ VARIANTS = {
 
 
 def by_torch(name: str) -> int:
-    """Count on the device meta with torch's counter."""
+    """Count the cheaper path of attention on the device meta with torch's counter."""
     config = tiny_config(**VARIANTS[name])
     model = Transformer(config, None, SOURCE_WORDS, TARGET_WORDS).eval()
     source, target = (torch.zeros(1, 1, n, dtype=torch.long, device="meta") for n in (S, T))
     lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        logits = model(source, lengths, target, lengths)
-    assert logits.is_meta
-    return counter.get_total_flops()
+    found = []
+    for observe in (None, lambda *_: None):
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            hidden = model.hidden(model.batch_of(source, lengths, target, lengths), observe)
+            assert model.project(hidden).is_meta
+        found.append(counter.get_total_flops())
+    return min(found)
 
 
 @pytest.fixture

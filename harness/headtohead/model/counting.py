@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import torch
@@ -41,51 +42,83 @@ _COUNTED: dict[tuple[object, ...], ModelCounts] = {}
 
 
 def count(
-    config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float
+    config: RunConfig,
+    source_words: int,
+    target_words: int,
+    source_length: float,
+    target_length: float,
+    labels: float | None = None,
 ) -> ModelCounts:
-    """Return the costs of a run with vocabularies and mean lengths of these sizes, which are rounded for the count."""
-    lengths = max(min(1, math.ceil(source_length)), round(source_length)), max(1, round(target_length))
+    """Return the costs of a run with vocabularies, mean lengths and mean labels per target of these sizes.
+
+    By default, each target token has a label.
+    """
     # A cell of a notebook that is executed again registers another class under the same name.
     classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {*FAMILIES, "model", "quirks"}
     shape = config.model_dump_json(include=parts, exclude={"model": ignored})
-    key = (shape, classes, source_words, target_words, *lengths)
+    lengths = max(source_length, min(1.0, math.ceil(source_length))), max(1.0, target_length)
+    key = (shape, classes, source_words, target_words, *lengths, lengths[1] if labels is None else labels)
     if key not in _COUNTED:
-        _COUNTED[key] = _count(config, source_words, target_words, *lengths)
+        _COUNTED[key] = _count(config, *key[2:])
     return _COUNTED[key]
 
 
 def _count(
-    config: RunConfig, source_words: int, target_words: int, source_length: int, target_length: int
+    config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float, labels: float
 ) -> ModelCounts:
-    operations, length = Operations(), max(source_length, target_length)
+    length = math.ceil(max(source_length, target_length))
     place = OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
     # The math kernel is the attention kernel that has a FLOP formula in torch.
     with place, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
-        source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
-        target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
-        lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
-        with operations:
-            model(source, lengths, target, lengths)
+        with Operations() as logits:
+            model.project(torch.zeros(1, 1, 1, config.model.d_model, device="meta"))
+        flops = logits.flops * labels
+        for source, target in product(_neighbours(source_length), _neighbours(target_length)):
+            weight = (1 - abs(source - source_length)) * (1 - abs(target - target_length))
+            flops += weight * _hidden_flops(model, source, target)
     for part in model.modules():
         if isinstance(part, Component):
             require_members(part, attributes=False)  # a hook may have assigned another parameter
     total = sum(parameter.numel() for parameter in model.parameters())
     positions = (part for part in map(model.positional, model.roles) if "embed" in part.mechanisms)
-    values = (part.style for part in model.attentions if overrides(part.style, Attention, "embed_values"))
+    values = [part.style for part in model.attentions if overrides(part.style, Attention, "embed_values")]
     tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions, *values)
     geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
     return ModelCounts(
         total=total,
         non_embedding=total - sum(p.numel() for part in tables if part is not None for p in part.parameters()),
-        attention=sum(p.numel() for part in model.attentions for p in part.parameters()),
-        flops_per_token=operations.flops / target_length,
+        attention=sum(p.numel() for part in model.attentions for p in part.parameters())
+        - sum(p.numel() for style in values for p in style.parameters()),
+        flops_per_token=flops / target_length,
         inner_width=geometry.heads * geometry.key_width,
         path=model.paths,
     )
+
+
+def _hidden_flops(model: Transformer, source_length: int, target_length: int) -> int:
+    """Return the FLOPs of the decoder's outputs for a pair: those of the cheaper path of attention.
+
+    A fast path may add coordinates that its kernel needs, and an explicit path computes more than a linear fast path.
+    """
+    source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
+    target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
+    lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
+    batch = model.batch_of(source, lengths, target, lengths)
+    found: list[int] = []
+    paths = [None, lambda *_: None] if any(part.has_fast_path for part in model.attentions) else [None]
+    for observe in paths:  # an observed pass is explicit
+        with Operations() as operations:
+            model.hidden(batch, observe)
+        found.append(operations.flops)
+    return min(found)
+
+
+def _neighbours(length: float) -> set[int]:
+    return {math.floor(length), math.ceil(length)}
 
 
 def _is_small(config: RunConfig, words: int, length: int) -> bool:

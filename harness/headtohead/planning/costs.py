@@ -11,6 +11,7 @@ from dataclasses import replace
 from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
+from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
@@ -37,7 +38,9 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
         if own:
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)
-        return counting.count(config, *words, source, target - config.quirks.shift_targets)
+        labels = data.splits["train"].labels
+        mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
+        return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
     except Exception as error:
         if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise

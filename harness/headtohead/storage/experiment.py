@@ -86,9 +86,10 @@ class ModelCounts(Record):
 
     ``non_embedding`` leaves out the embeddings of tokens and positions, and ``lm_head``, as Kaplan et al. 2020
     (arXiv:2001.08361, section 2.1) do. Encodings that act on attention scores count.
-    ``attention`` counts the weights of all attentions. ``flops_per_token`` are the FLOPs of a forward pass over a pair
-    of mean lengths, per target token; a training step needs about three times as many. ``inner_width`` is heads times
-    key width of the decoder's self-attention. ``path`` is the attention path, fused or explicit, by role.
+    ``attention`` counts the weights of all attentions without embeddings of values. ``flops_per_token`` are the FLOPs
+    of a forward pass over a pair of mean lengths, per target token, with logits at labelled tokens only; a training
+    step needs about three times as many. ``inner_width`` is heads times key width of the self-attention in the first
+    layer of the decoder. ``path`` is the attention path, fused or explicit, by role.
     """
 
     total: Count

@@ -135,8 +135,13 @@ design:
       positional: [sinusoidal, none, {encoder: none, decoder: sinusoidal, cross: none}]
       attention: [split-heads, random, {encoder: split-heads, decoder: random, cross: split-heads}]
   - zip:
-      positional: [none, none]
-      masking: [{encoder: causal, decoder: causal, cross: none}, {name: window, width: 2}]
+      positional: [none, none, none, none]
+      masking:
+        - {encoder: causal, decoder: causal, cross: none}
+        - {name: window, width: 2}
+        - {encoder: [padding, causal], decoder: causal, cross: none}
+        - padding-causal
+      attention: [split-heads, split-heads, split-heads, {encoder: [split-heads, random], decoder: split-heads}]
 """,
         seeds=1,
     )

@@ -68,8 +68,9 @@ def test_maps_record_the_number_of_heads_and_the_kind_of_weights(name, kind, hea
             np.testing.assert_allclose(maps.sum(-1), 1.0, rtol=0, atol=1e-6)
 
 
-def test_kinds_of_weights_are_recorded_per_role():
-    found = maps_of({"decoder": "differential", "encoder": "sigmoid", "cross": "linear"})
+def test_kinds_of_weights_are_recorded_per_role_for_all_layers():
+    patterns = {"decoder": ["talking-heads", "split-heads"], "cross": ["linear", "split-heads"]}
+    found = maps_of({"encoder": "sigmoid", **patterns})
     assert found.record["weights"] == {"encoder": "positive", "decoder": "signed", "cross": "distribution"}
     assert found.record["signed"] is True
     assert list(found.record["map_notes"]) == ["cross"]

@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from headtohead.model.layers import StackedLinear
+from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
 from headtohead.schema.run_config import TrainConfig
+from headtohead.testing.tiny import tiny_config
 from headtohead.training.optimise import StackOptimizer, clip_gradients
 
 STEPS = 100
@@ -33,7 +35,7 @@ def test_warm_up_is_linear_up_to_the_peak_and_the_schedule_follows(schedule):
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])
 def test_decaying_schedules_end_at_the_final_rate(schedule):
-    config = TrainConfig(lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4)
+    config = TrainConfig(lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4, decay_fraction=0.9)
     rates = [learning_rate(config, step, STEPS) for step in range(20, STEPS + 1)]
     assert (rates[0], rates[-1]) == pytest.approx((1e-3, 1e-4), rel=1e-12)
     assert rates == sorted(rates, reverse=True)
@@ -90,6 +92,20 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
     for member, parameters in enumerate(single_members):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "vectors"),
+    [("kerple-log", {"r1", "r2"}), ("fire", {"inner", "c", "multiple"}), ("forgetting", {"offset"})],
+)
+def test_vectors_of_several_layers_are_not_decayed_as_matrices(name, vectors):
+    options = {} if name == "forgetting" else {"layers": "own"}
+    config = tiny_config({"encoder": "none", "decoder": {"name": name, **options}}, decoder_layers=2)
+    model = Transformer(config, [1], 5, 5)
+    groups = StackOptimizer([TrainConfig(decay="matrices", weight_decay=0.1)], model, 5).groups
+    kept = {id(tensor) for group in groups if not group["weight_decay"] for tensor in group["params"]}
+    own = model.positionals["decoder"].named_parameters()
+    assert {name for name, parameter in own if id(parameter) in kept} == vectors
 
 
 def singular_values_after(values):

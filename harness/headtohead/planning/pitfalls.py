@@ -50,8 +50,9 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     no_start = data.target_boundaries == "none" != intended.get(("data", "target_boundaries"))
     padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
-    styles = [(role, registry.attention(config.attention.role(role).name).pitfalls) for role in roles]
-    consequences = CONSEQUENCES | {name: text for _, declared in styles for name, text in declared.items()}
+    styles = dict.fromkeys((role, entry.name) for role in roles for entry in config.attention.role(role).pattern)
+    of_styles = [(role, *pitfall) for role, style in styles for pitfall in registry.attention(style).pitfalls.items()]
+    consequences = CONSEQUENCES | {name: text for _, name, text in of_styles}
     rules = [
         ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
         ("split by rows", "data.split", data.split == "row" and leak != 0),
@@ -59,7 +60,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
         ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
         ("no boundary tokens", "data.target_boundaries", no_start and decode in {*STEPWISE, "none"}),
         ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
-        *((name, f"attention.{role}", True) for role, declared in styles for name in declared),
+        *((name, f"attention.{role}", True) for role, name, _ in of_styles),
         ("future not masked", "masking.decoder", "decoder" in future),
         ("future not masked", "masking.cross", future == ["cross"] and reads_decoder),
         ("padding not masked", f"masking.{', masking.'.join(padded)}", padding_matters),
@@ -102,25 +103,31 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     or a mask that allows different keys for different queries, in the encoder or in cross-attention. In a decoder-only
     model, the causal mask allows a source token the tokens before it, so a second layer depends on their order.
     """
-    return "encoder" in roles_of(config) and not any(
-        any(
-            "order-invariant" not in registry.positional(entry.name).properties
-            for entry in config.positional.role(role).pattern
-        )
-        or registry.attention((style := config.attention.role(role)).name).depends_on_order(style.options)
-        or _lacks(config, registry, role, "shows-the-rest")
-        or not _lacks(config, registry, role, "hides-future")
-        for role in ("encoder", "cross")
-    )
+    if "encoder" not in roles_of(config):
+        return False
+    for role in ("encoder", "cross"):
+        positional, attention = (family.role(role).pattern for family in (config.positional, config.attention))
+        if (
+            any("order-invariant" not in registry.positional(entry.name).properties for entry in positional)
+            or any(registry.attention(entry.name).depends_on_order(entry.options) for entry in attention)
+            or _lacks(config, registry, role, "shows-the-rest")
+            or any(own is None or "hides-future" in own for own in _declared(config, registry, role))
+        ):
+            return False
+    return True
 
 
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
-    chosen = {role: config.positional.role(role) for role in roles_of(config) if role != "cross"}
-    return [role for role, entry in chosen.items() if registry.positional(entry.name).by_row]
+    patterns = {role: config.positional.role(role).pattern for role in roles_of(config) if role != "cross"}
+    return [role for role, own in patterns.items() if any(registry.positional(entry.name).by_row for entry in own)]
 
 
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:
-    """Return whether the masking of a role lacks the property ``hiding``, such as ``hides-future``."""
-    maskings = (registry.masking(entry.name)(entry.options) for entry in config.masking.role(role).pattern)
-    declared = [masking.role_properties(role) for masking in maskings]
-    return any(properties is not None and hiding not in properties for properties in declared)
+    """Return whether a masking of a role lacks the property ``hiding``, such as ``hides-future``."""
+    return any(own is not None and hiding not in own for own in _declared(config, registry, role))
+
+
+def _declared(config: RunConfig, registry: Registry, role: str) -> list[frozenset[str] | None]:
+    """Return the declared properties of a role's maskings by layer of the pattern; None where they are unknown."""
+    pattern = config.masking.role(role).pattern
+    return [registry.masking(entry.name)(entry.options).role_properties(role) for entry in pattern]

@@ -35,7 +35,8 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
     Warm-up is linear from 0. ``inverse-sqrt`` then falls with the square root of the step (Vaswani
     et al. 2017, section 5.3, with the peak set directly), ``cosine`` to ``final_lr`` at the last step
     (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts), ``wsd`` stays, then falls linearly to ``final_lr``
-    over the last ``decay_fraction`` of the steps (Haegele et al. 2024, arXiv:2405.18392, section 3).
+    over the last ``decay_fraction`` of the steps, at most those after warm-up (Haegele et al. 2024, arXiv:2405.18392,
+    section 3).
     """
     warmup = warmup_steps(train, steps)
     if step < warmup:
@@ -46,6 +47,6 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
         progress = (step - warmup) / max(1, steps - warmup)
         return train.final_lr + (train.lr - train.final_lr) * 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
     if train.schedule == "wsd":
-        left = (steps - step) / max(1.0, train.decay_fraction * steps)
+        left = (steps - step) / max(1.0, min(train.decay_fraction * steps, steps - warmup))
         return train.final_lr + (train.lr - train.final_lr) * min(1.0, left)
     return train.lr

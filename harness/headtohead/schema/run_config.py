@@ -214,7 +214,9 @@ class ModelConfig(OmittingSection):
     dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout after the embedding")
     dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
     dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
-    dropout_residual: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on the output of each residual block")
+    dropout_residual: VariesFloat = Field(
+        0.1, ge=0, lt=1, description="dropout on sublayer outputs, before the residual sum"
+    )
     final_norm: bool = Field(
         True, description="a norm after the encoder and after the decoder; default: not with norm: post"
     )
@@ -325,9 +327,10 @@ class TrainConfig(OmittingSection):
     )
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         "adamw",
-        description="adamw: decoupled weight decay; muon: orthogonalised momentum for the matrices of attention and "
+        description="adamw: decoupled weight decay; muon: orthogonalised momentum for the linear maps of attention and "
         "feed-forward networks, with the root mean square of AdamW's updates, so that lr and weight_decay have the "
-        "sizes of AdamW; adamw for the other parameters",
+        "sizes of AdamW; adamw for the other parameters, also for matrices that an attention style adds or replaces, "
+        "such as those of multi-head-latent",
     )
     lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")

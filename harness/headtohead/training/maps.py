@@ -19,8 +19,12 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.decoding import Ends, translate
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.attention import Attention
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.attention_maps import entropy, mean_distance
+
+WEIGHTS = ("distribution", "positive", "signed")
+"""Kinds of attention weights. Layers with several kinds are recorded as the last of them."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +98,20 @@ def _record(
     model: Transformer, data: PreparedData, source_ids: list[int], ids: list[int], weights: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """Return the labels of a member's maps, and the statistics of its heads."""
-    styles = {attention.context.role: attention.style for attention in model.attentions}
+    styles: dict[str, list[Attention]] = {}
+    for attention in model.attentions:
+        styles.setdefault(attention.context.role, []).append(attention.style)
+    kinds = {role: max((style.weights for style in own), key=WEIGHTS.index) for role, own in styles.items()}
     record: dict[str, Any] = {
         "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
         # A decoder-only model reads the source, too.
         "target_tokens": [data.target_vocabulary.label(i) for i in (ids if model.encoder else source_ids + ids)],
         "heads": {role: _statistics(maps) for role, maps in weights.items()},
-        "weights": {role: style.weights for role, style in styles.items()},
-        "signed": any(style.weights == "signed" for style in styles.values()),
+        "weights": kinds,
+        "signed": "signed" in kinds.values(),
     }
-    notes = {role: style.map_note for role, style in styles.items() if style.map_note}
-    if notes:
+    texts = {role: dict.fromkeys(style.map_note for style in own if style.map_note) for role, own in styles.items()}
+    if notes := {role: "; ".join(own) for role, own in texts.items() if own}:
         record["map_notes"] = notes
     if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]

@@ -60,7 +60,8 @@ class StackOptimizer:
                     tensor = parameter.detach()[part]
                     self._slices.append((tensor, parameter, part))
                 owned[tensor] = tuple(owners[index] for index in indices)
-                is_vector = sum(size > 1 for size in tensor.shape[1:]) < 2
+                # Axes before the last two count layers.
+                is_vector = sum(size > 1 for size in tensor.shape[1:][-2:]) < 2
                 by_decay[0.0 if first.decay == "matrices" and is_vector else first.weight_decay].append(tensor)
                 if name in widths:
                     self._matrices[tensor] = widths[name]

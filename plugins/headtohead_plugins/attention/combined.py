@@ -2,6 +2,8 @@
 
 For a question such as "does a gate still help with value residuals?", as a product of ``attention.first`` and
 ``attention.second``. Both have their default options. ``split-heads`` changes nothing.
+Without roles, combined acts in encoder and decoder, and cross-attention has split heads, also where one of the styles
+alone would act there.
 """
 
 from collections.abc import Mapping

@@ -69,9 +69,8 @@ class Differential(Attention):
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return (1 - λ_init) · RMSNorm of each head."""
-        squares = heads.to(torch.promote_types(heads.dtype, torch.float32)).square()
-        inverse_rms = torch.rsqrt(squares.mean(-1, keepdim=True) + EPS).to(heads.dtype)
-        return heads * inverse_rms * self.gain[:, None, None, None] * (1 - self.lambda_init)
+        normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
+        return normalised * self.gain[:, None, None, None] * (1 - self.lambda_init)
 
 
 @hookimpl

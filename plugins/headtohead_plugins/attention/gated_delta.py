@@ -109,10 +109,9 @@ class GatedDelta(Attention):
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return the normalised heads times their gates."""
-        squares = heads.to(torch.promote_types(heads.dtype, torch.float32)).square()
-        inverse_rms = torch.rsqrt(squares.mean(-1, keepdim=True) + EPS).to(heads.dtype)
+        normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
         gates = silu(x.flatten(1, 2) @ self.gate).view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
-        return heads * inverse_rms * self.gain[:, None, None, None] * gates
+        return normalised * self.gain[:, None, None, None] * gates
 
     def _factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return Q Kᵀ ⊙ Γ / √d_k, a matrix that is β K Kᵀ ⊙ Γ below its diagonal, and β; queries are the last keys."""

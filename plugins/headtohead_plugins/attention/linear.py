@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import elu, pad
+from torch.nn.functional import pad
 
 from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, hookimpl
 
@@ -28,10 +28,10 @@ EPS = 1e-30
 def feature(x: Tensor) -> Tensor:
     """Return φ(x), positive everywhere.
 
-    >>> feature(torch.tensor([-1.0, 0.0, 2.0]))
-    tensor([0.3679, 1.0000, 3.0000])
+    >>> feature(torch.tensor([-20.0, 0.0, 2.0]))
+    tensor([2.0612e-09, 1.0000e+00, 3.0000e+00])
     """
-    return elu(x) + 1
+    return x.clamp(max=0).exp() + x.relu()  # elu(x) + 1 is 0 below -17 in float32, below -6 in bfloat16
 
 
 class Linear(Attention):
@@ -77,7 +77,8 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     size = -(-time // blocks)
     q, k, v = (pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v))
     block_sums = k.transpose(-2, -1) @ v
-    before = pad(block_sums.cumsum(-3), (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
+    totals = block_sums.cumsum(-3, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
+    before = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
     sums = (q @ k.transpose(-2, -1)).tril() @ v + q @ before
     return sums.flatten(-3, -2)[..., :time, :]
 

@@ -41,8 +41,7 @@ class MultiHeadLatentOptions(BaseOptions):
 
 def rms_normalised(x: Tensor, gain: Tensor) -> Tensor:
     """Return ``x [member, tokens, width]`` with root mean square 1, times the gain ``[member, width]``."""
-    squares = x.to(torch.promote_types(x.dtype, torch.float32)).square()
-    return x * torch.rsqrt(squares.mean(-1, keepdim=True) + EPS).to(x.dtype) * gain.unsqueeze(1)
+    return torch.rms_norm(x, x.shape[-1:], eps=EPS) * gain.unsqueeze(1)
 
 
 class MultiHeadLatent(Attention):

@@ -5,7 +5,7 @@ arXiv:2010.04245, section 3: softmax(g · q̂ k̂ᵀ), where g is trained and st
 the length of a long sentence. With ``norm: rms``: M. Dehghani et al. "Scaling Vision Transformers to
 22 Billion Parameters". ICML 2023, arXiv:2302.05442, section 2: softmax(norm(q) norm(k)ᵀ / √d_k).
 Departs from the papers: g is per head and layer; the first paper has g per layer, the second a gain
-per coordinate. L is an option and not measured.
+per coordinate and LayerNorm, which also subtracts the mean. L is an option and not measured.
 """
 
 import math

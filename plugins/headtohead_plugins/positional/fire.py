@@ -45,7 +45,7 @@ class Fire(Positional):
         """Initialise the network, c = 0.1 and the multiple of L = 1."""
         sets, hidden = _sets(self.options, self.context), self.options.hidden
         heads = self.context.geometry.heads
-        self.inner = self.parameter(sets, 2, hidden, std=3**-0.5)
+        self.inner = self.parameter(sets, 2, 1, hidden, std=3**-0.5)
         self.outer = self.parameter(sets, hidden, heads, std=(3 * hidden) ** -0.5)
         self.c = self.parameter(sets, std=0.0, mean=0.1)
         self.multiple = self.parameter(sets, std=0.0, mean=1.0)
@@ -58,11 +58,11 @@ class Fire(Positional):
                 "fire divides the distance by the query's position, which is defined only where keys "
                 f"precede the query; use another encoding for the {setting.role}"
             )
-        masking = setting.config.masking.decoder
-        entry = registered("masking", masking.name)
-        if entry(masking.options).hides_later("decoder"):
-            return None
-        return f"fire requires a causal decoder, but masking {masking.name} shows later tokens; use a causal masking"
+        for masking in setting.config.masking.decoder.pattern:
+            if not registered("masking", masking.name)(masking.options).hides_later("decoder"):
+                shown = f"masking {masking.name} shows later tokens"
+                return f"fire requires a causal decoder, but {shown}; use a causal masking"
+        return None
 
     def formula(self) -> str:
         return "B[i, j] = f(ψ(i − j) / ψ(max(L, i))), ψ(x) = log(c · x + 1), f: a trained network"
@@ -76,7 +76,7 @@ class Fire(Positional):
         position = torch.maximum(query_positions[None], threshold[:, None, None])
         largest = torch.log1p(c[:, None, None] * position).unsqueeze(-1) + 1e-6
         ratio = torch.log1p(c[:, None, None, None] * behind) / largest
-        weight, offset = self.inner[:, own, :, None, None, None].unbind(1)
+        weight, offset = self.inner[:, own, :, None, None].unbind(1)
         hidden = (ratio.unsqueeze(-1) * weight + offset).relu()
         return torch.einsum("mbqku,muh->mbhqk", hidden, self.outer[:, own])
 

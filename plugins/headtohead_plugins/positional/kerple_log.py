@@ -42,13 +42,13 @@ class KerpleLog(Positional):
         self.r1, self.r2 = self._positive(2.0), self._positive(1.0)
 
     def _positive(self, most: float) -> nn.Parameter:
-        """Sample ``[member, layer or 1, head]`` uniformly from (0, most)."""
+        """Sample ``[member, layer or 1, head, 1]`` uniformly from (0, most)."""
 
         def init(out: Tensor, generator: torch.Generator) -> Tensor:
             share: Tensor = torch.special.ndtr(out.normal_(generator=generator))
             return (most * share).clamp(min=0.01).expm1().log()
 
-        return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, init=init)
+        return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, 1, init=init)
 
     def formula(self) -> str:
         return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained, per head"
@@ -57,7 +57,7 @@ class KerpleLog(Positional):
         """Return the penalties, ``[member, batch or 1, head, query, key]``."""
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
         own = layer if self.r1.shape[1] > 1 else 0
-        r1, r2 = (softplus(r[:, own])[:, None, :, None, None] for r in (self.r1, self.r2))
+        r1, r2 = (softplus(r[:, own])[:, None, :, :, None] for r in (self.r1, self.r2))
         return -r1 * torch.log1p(r2 * distance[:, None])
 
 

@@ -20,7 +20,7 @@ class RotaryOptions(BaseOptions):
 
     theta: float = Field(10000.0, gt=0, le=1e300, description="base of the geometric wavelengths")
     fraction: float = Field(
-        1.0, gt=0, le=1, description="part of the key width that is rotated, rounded down to an even number, at least 2"
+        1.0, gt=0, le=1, description="part of the key width that is rotated, rounded to an even number, at least 2"
     )
 
 
@@ -62,7 +62,7 @@ class Rotary(Positional):
         return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {theta:g}^{{−2i/{width}}}{pairs}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
-        width = max(2, int(self.options.fraction * x.shape[-1] / 2) * 2)
+        width = max(2, round(self.options.fraction * x.shape[-1] / 2) * 2)
         exact = x[..., :width].to(torch.promote_types(x.dtype, torch.float32))
         factors = self.cached(turns, positions, width, self.options.theta, exact.dtype)
         rotated = multiply_pairs(exact, factors).to(x.dtype)

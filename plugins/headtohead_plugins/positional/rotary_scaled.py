@@ -7,7 +7,8 @@ Type ``yarn``: B. Peng et al. "YaRN: Efficient Context Window Extension of Large
 arXiv:2309.00071, sections 3.2 and 3.4: pairs that turn at least ``beta`` times within L positions keep their
 frequencies, those that turn at most ``alpha`` times are divided by s, and a ramp connects them; queries and keys are
 multiplied by 0.1 ln(s) + 1, so that scores grow by its square. As in the authors' code, the ramp is linear in the index
-of the pair and begins and ends at whole numbers.
+of the pair and begins and ends at whole numbers, at pair 0 at the earliest: with L below about 2π · ``beta``, the
+first pair keeps its frequency.
 Training is that of ``rotary``. Every evaluation is scaled, of validation data and of short sequences, too: a rotation
 depends on its position alone, because cached keys are not rotated again when a sequence grows beyond L. A contrast with
 ``lengths`` above the training length compares longer sequences alone.

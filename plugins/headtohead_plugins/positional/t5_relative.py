@@ -23,7 +23,11 @@ class T5Options(BaseOptions):
 
     buckets: int = Field(32, ge=4, le=65_536, multiple_of=4, description="trained biases per head")
     max_distance: int = Field(
-        128, ge=2, le=100_000, description="distance in tokens from which on all share the last bucket"
+        128,
+        ge=2,
+        le=100_000,
+        description="distance in tokens where the logarithmic buckets would end; the last one begins earlier, for 32 "
+        "buckets at 91 (encoder) and 113 (decoder) of 128, and has all larger distances",
     )
 
 

@@ -50,7 +50,7 @@ def test_biases_equal_the_kernel_of_each_pair(role, layers):
     assert found.shape == (2, 1, 4, 3, 4)
     own = last if layers == "own" else 0
     for member in range(2):
-        r1, r2 = ([softplus(value) for value in r[member, own].tolist()] for r in (part.r1, part.r2))
+        r1, r2 = ([softplus(value) for value in r[member, own, :, 0].tolist()] for r in (part.r1, part.r2))
         expected = lambda head, i, j: -r1[head] * math.log(1 + r2[head] * abs(i - j))  # noqa: B023, E731
         same(found[member, 0], queries[0].tolist(), keys[0].tolist(), expected)
 

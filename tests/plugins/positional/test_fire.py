@@ -18,7 +18,7 @@ def fire(**options):
 
 def network(part, member, own, share):
     """A hidden layer with ReLU and an output per head."""
-    inner, outer = part.inner[member, own].tolist(), part.outer[member, own].tolist()
+    inner, outer = part.inner[member, own, :, 0].tolist(), part.outer[member, own].tolist()
     hidden = [max(0.0, share * inner[0][u] + inner[1][u]) for u in range(HIDDEN)]
     return [sum(hidden[u] * outer[u][head] for u in range(HIDDEN)) for head in range(4)]
 

@@ -72,6 +72,7 @@ CASES = [
         (DECODER_FIRE, {"masking": name}, {}, f"masking {name} shows later tokens")
         for name in ("none", "padding", "prefix")
     ),
+    (DECODER_FIRE, {"masking": {"decoder": ["causal", "padding"]}}, {}, "masking padding shows later tokens"),
     *(
         (DECODER_FIRE, {"masking": masking}, {}, None)
         for masking in ("causal", "window", {"name": "prefix", "length": 0})

@@ -419,7 +419,7 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                     tested=len(tested),
                     weight=max(weights),
                     margin=margins.get(metric),
-                    sd=statistics.median(sds) if sds else None,
+                    sd=(statistics.median(sds) or None) if sds else None,
                     looks=plan.looks,
                 )
             )

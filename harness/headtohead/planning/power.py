@@ -9,7 +9,7 @@ from functools import cached_property
 
 from headtohead.statistics.block_model import expected_degrees
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, POWER, minimum_detectable_effect, seeds_needed
+from headtohead.statistics.paired_tests import ALPHA, MAX_SEEDS, POWER, minimum_detectable_effect
 from headtohead.storage.metrics import counted, show
 
 MAX_NAMES = 6
@@ -53,8 +53,11 @@ class Power:
     @cached_property
     def effect(self) -> float:
         """The minimum detectable effect (MDE) in standard deviations of the paired difference."""
-        degrees = expected_degrees(self.variants, self.seeds)
-        return minimum_detectable_effect(1.0, self.seeds, level=self.level, degrees=degrees)
+        return self._effect(self.seeds)
+
+    def _effect(self, seeds: int) -> float:
+        degrees = expected_degrees(self.variants, seeds)
+        return minimum_detectable_effect(1.0, seeds, level=self.level, degrees=degrees)
 
     @property
     def difference(self) -> float | None:
@@ -89,7 +92,8 @@ class Power:
         if self.margin:
             margin, most = f"the margin of {show(self.margin, self.metric)}", self.margin / self.effect_in_runs
             sd = self.sd or 2 * self.margin / self.effect
-            seeds = seeds_needed(self.margin / sd, level=self.level, sides=max(1, self.variants - 1))
+            enough = (n for n in range(2, MAX_SEEDS + 1) if self._effect(n) <= self.margin / sd)
+            seeds = next(enough, None)
             needed = f"{seeds or 'more than 1,000'} seeds"
             found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if sd is at most {most:.2g}"
             found += "" if self.sd else f"; if sd is {2 * most:.2g}, {needed} are needed"

@@ -27,7 +27,7 @@ from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.online import INITIAL_WEALTH, level
 from headtohead.statistics.paired_tests import ALPHA, Difference, interval, paired, paired_differences
-from headtohead.statistics.variance import crossed, jackknife
+from headtohead.statistics.variance import jackknife, with_sentences
 from headtohead.statistics.verdicts import BETTER, WORSE, Judgement, judge
 
 Floats = NDArray[np.float64]
@@ -353,10 +353,10 @@ def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, 
         exact = latent + generator.normal(size=(2, seeds, SENTENCES)) > 0
         d = exact[0].astype(np.float64) - exact[1]
         here = float(np.subtract(*ndtr(ability / spread)).mean())
-        over_seeds, with_sentences = interval(paired_differences(d.mean(axis=1)), 0.95), crossed(d).interval()
+        over_seeds, with_both = interval(found := paired_differences(d.mean(axis=1)), 0.95), with_sentences(found, d)
         covered += [
             over_seeds.low <= here <= over_seeds.high,
-            with_sentences.low <= truth <= with_sentences.high,
+            with_both.low <= truth <= with_both.high,
             over_seeds.low <= truth <= over_seeds.high,
         ]
     design = f"{seeds} seeds, {SENTENCES} sentences, effect {truth:.2f}"
@@ -381,7 +381,8 @@ def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) ->
         score = matched.sum(axis=-1) / length.sum()
         without = (matched.sum(axis=-1, keepdims=True) - matched) / (length.sum() - length)
         values = [jackknife(*side) for side in zip(score, without, strict=True)]
-        found = crossed(values[0] - values[1]).interval()
+        differences = values[0] - values[1]
+        found = with_sentences(paired_differences(differences.mean(axis=1)), differences)
         covered += found.low <= 0 <= found.high
     label = f"95 % interval with sentences, corpus metric; {seeds} seeds, {SENTENCES} sentences"
     return [Rate(label, covered / studies, 0.93, 0.97)]

@@ -11,7 +11,7 @@ from headtohead.analysis.uncertainty import sentence_values
 from headtohead.data.metrics import TRANSLATION
 from headtohead.report.content import Report
 from headtohead.report.contrasts import uncertainty_section
-from headtohead.statistics.variance import crossed
+from headtohead.statistics.variance import with_sentences
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
 from headtohead.training.evaluate import Translations
@@ -41,7 +41,7 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
     assert found.mean() == pytest.approx(scores[metric.removeprefix("test/")], abs=1e-12)
 
 
-def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations(quickstart):
+def test_the_interval_with_sentences_is_that_of_the_translations(quickstart):
     analysis = Analysis(load_frames(quickstart))
     found = analysis.uncertainty
     assert (found.reason, found.num_sentences) == (None, 250)
@@ -55,10 +55,10 @@ def test_the_interval_with_sentences_is_the_crossed_estimate_of_the_translations
         return np.array([[row.exact for row in by_seed] for by_seed in rows], dtype=float)
 
     difference = np.mean([exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0)
-    expected = crossed(difference)
-    assert none.with_sentences.mean == pytest.approx(none.contrast.paired.mean)
-    assert none.with_sentences.seed_variance == pytest.approx(expected.seed_variance)
-    assert none.with_sentences.sentence_variance == pytest.approx(expected.sentence_variance)
+    expected, over_seeds = with_sentences(none.contrast.paired, difference), none.contrast.paired
+    assert difference.mean() == pytest.approx(over_seeds.mean)
+    assert (none.with_sentences.low, none.with_sentences.high) == pytest.approx((expected.low, expected.high))
+    assert expected.low <= over_seeds.low < over_seeds.high <= expected.high
 
 
 def test_scores_that_are_not_those_of_the_translations_are_not_analysed(analysed):

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from headtohead.statistics.variance import CrossedEstimate, crossed, intraclass_correlation, jackknife, variant_variance
+from headtohead.statistics.paired_tests import paired_differences
+from headtohead.statistics.variance import (
+    intraclass_correlation,
+    jackknife,
+    sentence_variance,
+    variant_variance,
+    with_sentences,
+)
 
 
 def mean_squares(values):
@@ -22,32 +29,23 @@ def mean_squares(values):
     return row, column, residual / ((rows - 1) * (columns - 1))
 
 
-def test_the_crossed_estimate_equals_its_definition():
+def test_the_interval_with_sentences_equals_its_definition():
     generator = np.random.default_rng(1)
     x = generator.normal(size=(5, 1)) + generator.normal(size=(1, 9)) + generator.normal(size=(5, 9))
     seed, sentence, residual = mean_squares(x.tolist())
-    found = crossed(x)
-    assert found.mean == pytest.approx(x.mean())
-    assert found.sentence_variance == pytest.approx((sentence - residual) / 45)
-    assert found.seed_variance == pytest.approx(x.mean(axis=1).var(ddof=1))
-    quantiles = scipy.stats.t.ppf(0.95, [4, 8])
-    half = (quantiles[0] ** 2 * seed / 45 + quantiles[1] ** 2 * (sentence - residual) / 45) ** 0.5
     assert sentence > residual
-    assert (found.interval(0.9).low, found.interval(0.9).high) == pytest.approx((x.mean() - half, x.mean() + half))
+    assert sentence_variance(x) == pytest.approx((sentence - residual) / 45)
+    found, quantiles = with_sentences(paired_differences(x.mean(axis=1)), x), scipy.stats.t.ppf(0.975, [4, 8])
+    half = (quantiles[0] ** 2 * seed / 45 + quantiles[1] ** 2 * (sentence - residual) / 45) ** 0.5
+    assert (found.low, found.high) == pytest.approx((x.mean() - half, x.mean() + half))
 
 
 def test_without_an_effect_of_sentences_the_interval_is_that_over_seeds():
     by_seed = np.array([0.1, 0.4, 0.2, 0.5])
     alternating = np.where(np.add.outer(range(4), range(8)) % 2, 0.3, -0.3)  # mean 0 in each seed and each sentence
-    found = crossed(by_seed[:, None] + alternating)
+    found = with_sentences(paired_differences(by_seed), by_seed[:, None] + alternating)
     low, high = scipy.stats.t.interval(0.95, 3, by_seed.mean(), by_seed.std(ddof=1) / 2)
-    assert (found.interval().low, found.interval().high) == pytest.approx((low, high))
-
-
-def test_a_single_sample_without_variance_has_the_interval_over_seeds():
-    found = CrossedEstimate(mean=0.3, seeds=6, sentences=1, seed_variance=0.04, sentence_variance=0.0)
-    low, high = scipy.stats.t.interval(0.95, 5, 0.3, (0.04 / 6) ** 0.5)
-    assert (found.interval().low, found.interval().high) == pytest.approx((low, high))
+    assert (found.low, found.high) == pytest.approx((low, high))
 
 
 def test_jackknife_values_of_a_mean_are_its_terms():

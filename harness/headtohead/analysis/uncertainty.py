@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +14,13 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import Scores, Side, of_test_sentences, score_mismatch
 from headtohead.statistics.differences import score_weights
 from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.variance import CrossedEstimate, crossed, intraclass_correlation, jackknife, variant_variance
+from headtohead.statistics.variance import (
+    intraclass_correlation,
+    jackknife,
+    sentence_variance,
+    variant_variance,
+    with_sentences,
+)
 from headtohead.storage.frames import Frames
 from headtohead.storage.translations import Translation, translations_of
 
@@ -28,10 +33,10 @@ Floats = NDArray[np.float64]
 
 
 class ContrastUncertainty(NamedTuple):
-    """A contrast with an estimate that includes the sentences; None if not available."""
+    """A contrast with the interval that includes the sentences; None if not available."""
 
     contrast: Contrast
-    with_sentences: CrossedEstimate | None
+    with_sentences: Interval | None
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Uncertainty:
 def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | None:
     """Return the sources of uncertainty, or None with fewer than two seeds; ``contrasts`` are the main contrasts.
 
-    Variants that are not ranked, or not comparable with the baseline, and seeds with a collapsed run are omitted.
+    Variants that are not ranked, or not comparable with the baseline, and seeds with a collapsed run are omitted; each
+    contrast has its own seeds.
     """
     frames, metric = scores.frames, scores.metric
     trained = dict.fromkeys(frames.trained(slug) for slug in scores.ranked)
@@ -68,21 +74,26 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
     if len(seeds) < 2:
         return None
     table = np.array([[by_seed[seed] for seed in seeds] for by_seed in by_slug])
-    values = IN_DRAWS if frames.has_draws else _values_by_sentence(frames, metric, slugs, seeds, table)
+    values = (
+        IN_DRAWS if frames.has_draws else _values_by_sentence(frames, metric, dict(zip(slugs, by_slug, strict=True)))
+    )
     by_sentence, reason = ({}, values) if isinstance(values, str) else (values, None)
-    variances = [crossed(found).sentence_variance for found in by_sentence.values()]
+    variances = [sentence_variance([*found.values()]) for found in by_sentence.values()]
     found = []
     for contrast in contrasts:
         weights = score_weights((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs)
         if contrast.paired and weights.keys() <= {*slugs}:
-            total = sum(weight * by_sentence[slug] for slug, weight in weights.items()) if by_sentence else None
-            with_sentences = None if total is None else crossed(total / len(contrast.pairs))
-            found.append(ContrastUncertainty(contrast, with_sentences))
+            interval = None
+            if by_sentence and len(contrast.seeds) > 1:
+                sides = {slug: np.array([by_sentence[slug][seed] for seed in contrast.seeds]) for slug in weights}
+                total = sum(weight * sides[slug] for slug, weight in weights.items())
+                interval = with_sentences(contrast.paired, total / len(contrast.pairs))
+            found.append(ContrastUncertainty(contrast, interval))
     return Uncertainty(
         variant_sd=_deviation(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
         sentence_sd=_deviation(float(np.mean(variances))) if variances else math.nan,
-        num_sentences=next((found.shape[1] for found in by_sentence.values()), 0),
+        num_sentences=next((len(own) for found in by_sentence.values() for own in found.values()), 0),
         correlation=intraclass_correlation(table),
         contrasts=tuple(found),
         reason=reason,
@@ -95,16 +106,16 @@ def _deviation(variance: float) -> float | None:
 
 
 def _values_by_sentence(
-    frames: Frames, metric: str, slugs: Sequence[str], seeds: Sequence[int], table: Floats
-) -> dict[str, Floats] | str:
-    """Return the values ``[seed, sentence]`` of each variant, or why there are none."""
+    frames: Frames, metric: str, scores: Mapping[str, Mapping[int, float]]
+) -> dict[str, dict[int, Floats]] | str:
+    """Return the values ``[sentence]`` of each variant by seed, or why there are none."""
     sentences = None
-    values: dict[str, list[Floats]] = {slug: [] for slug in slugs}
-    for (slug, seed), score in zip(itertools.product(slugs, seeds), table.flat, strict=True):
+    values: dict[str, dict[int, Floats]] = {slug: {} for slug in scores}
+    for slug, seed, score in ((slug, *item) for slug, by_seed in scores.items() for item in by_seed.items()):
         rows = translations_of(frames, slug, seed)
         if len(rows) < 2:
             return "the runs have no translations"
-        if len(rows) * table.size > MAX_SENTENCES:
+        if len(rows) * sum(map(len, scores.values())) > MAX_SENTENCES:
             return f"there are more than {MAX_SENTENCES:,} translations"
         own = [(row.source, row.references) for row in rows]
         sentences = sentences or own
@@ -115,8 +126,8 @@ def _values_by_sentence(
             return NOT_BY_SENTENCE
         if not math.isclose(by_sentence.mean(), score, rel_tol=1e-6, abs_tol=1e-6):
             return "the scores are not those of the saved translations"
-        values[slug].append(by_sentence)
-    return {slug: np.array(by_seed) for slug, by_seed in values.items()}
+        values[slug][seed] = by_sentence
+    return values
 
 
 def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from headtohead.analysis.contrasts import Contrast, sides
 from headtohead.analysis.order_transfer import order_transfer
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.uncertainty import ContrastUncertainty
 from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
@@ -24,7 +25,6 @@ from headtohead.report.section import (
     with_interval,
 )
 from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.variance import CrossedEstimate
 from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
 
@@ -249,17 +249,17 @@ def uncertainty_section(report: Report) -> Section | None:
         removed = " By this estimate, averaged over variants, pairing removes this fraction of the variance."
         lines.append(f"Intra-class correlation of seeds: {icc}.{removed * (correlation > 0)}")
 
-    def estimate(value: CrossedEstimate | None) -> str:
-        if value is None:
+    def with_sentences(row: ContrastUncertainty) -> str:
+        interval, paired = row.with_sentences, row.contrast.paired
+        if interval is None or paired is None:
             return "–"
-        interval = value.interval()
-        return with_interval(value.mean, interval.low, interval.high, metric, signed=True)
+        return with_interval(paired.mean, interval.low, interval.high, metric, signed=True)
 
     rows = [
         {
             "contrast": contrast_name(analysis, row.contrast),
             "over seeds": difference(row.contrast.paired, metric),
-            **({} if found.reason else {"over seeds and test sentences": estimate(row.with_sentences)}),
+            **({} if found.reason else {"over seeds and test sentences": with_sentences(row)}),
         }
         for row in found.contrasts
     ]

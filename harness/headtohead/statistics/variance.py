@@ -3,59 +3,38 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import fdtri
 
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval, t_quantile
+from headtohead.statistics.paired_tests import CONFIDENCE, Difference, Interval, t_quantile
 
 
-@dataclass(frozen=True)
-class CrossedEstimate:
-    """A mean over ``seeds`` and ``sentences``, or over seeds and other samples, such as permutations.
+def sentence_variance(values: ArrayLike) -> float:
+    """Return the variance of a mean over seeds over samples of this number of sentences; it can be negative.
 
-    ``seed_variance`` is the variance over seeds of a score on these sentences, ``sentence_variance`` the variance
-    over samples of this number of sentences of the mean over all seeds. The latter is unbiased and can be negative.
-    """
-
-    mean: float
-    seeds: int
-    sentences: int
-    seed_variance: float
-    sentence_variance: float
-
-    def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return the interval of Graybill and Wang (1980), which is never narrower than that over seeds alone.
-
-        Each variance has its own t-quantile.
-        """
-        variance = t_quantile(self.seeds - 1, confidence) ** 2 * self.seed_variance / self.seeds
-        if self.sentence_variance > 0:  # without it, a single sample has no quantile
-            variance += t_quantile(self.sentences - 1, confidence) ** 2 * self.sentence_variance
-        half = math.sqrt(variance)
-        return Interval(confidence, self.mean - half, self.mean + half)
-
-
-def crossed(values: ArrayLike) -> CrossedEstimate:
-    """Return the mean of ``[seed, sentence]`` with the variances of both, from two-way random effects.
+    The estimate is that of two-way random effects.
 
     Args:
-        values: At least two seeds and two sentences, one value each. For a corpus metric, `jackknife` values.
+        values: ``[seed, sentence]`` of at least two seeds and two sentences. For a corpus metric, `jackknife` values.
     """
     x = np.asarray(values, dtype=np.float64)
-    seeds, sentences = x.shape
-    if min(seeds, sentences) < 2:
-        raise ValueError(f"crossed effects need two seeds and two sentences, got {seeds} and {sentences}")
-    seed, sentence, residual = _mean_squares(x)
-    return CrossedEstimate(
-        mean=float(x.mean()),
-        seeds=seeds,
-        sentences=sentences,
-        seed_variance=seed / sentences,
-        sentence_variance=(sentence - residual) / x.size,
-    )
+    if min(x.shape) < 2:
+        raise ValueError(f"crossed effects need two seeds and two sentences, got {x.shape[0]} and {x.shape[1]}")
+    _, sentence, residual = _mean_squares(x)
+    return (sentence - residual) / x.size
+
+
+def with_sentences(over_seeds: Difference, values: ArrayLike) -> Interval:
+    """Return the 95 % interval over seeds and sentences of a difference with ``values [seed, sentence]``.
+
+    The interval over seeds is widened (Graybill and Wang 1980); each variance has its own t-quantile.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    variance = max(0.0, sentence_variance(x))
+    half = math.hypot(over_seeds.high - over_seeds.mean, t_quantile(x.shape[1] - 1, CONFIDENCE) * math.sqrt(variance))
+    return Interval(CONFIDENCE, over_seeds.mean - half, over_seeds.mean + half)
 
 
 def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:

@@ -87,7 +87,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         listed_settings, *others = tuning.settings.values()
         tried = "; ".join(setting.name for setting in listed_settings if all(setting in own for own in others))
         seeds = counted(len(tuning.plan.design.seeds), "seed")
-        done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs remaining, more if a best value is at the edge"
+        remaining = f"{len(tuning.plan.remaining)} runs remaining, more if a best value is at the edge"
+        done = "done" if tuning.is_done else remaining
         yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
         if tuning.coarse:
             enough = "4 values (or auto), tune_seeds: 2 and no tune_epochs are enough"

@@ -39,7 +39,14 @@ def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[st
     if not found["error"]:
         return found
     n, own = len(table), differences.var(ddof=1)
-    table = table.T.drop_duplicates().T  # variants with the same scores count once
+    is_first = ~table.T.duplicated()  # variants with the same scores count once
+    v, limit = sorted(table.var()[is_first]), math.inf
+    for k in reversed(range(max(2, math.ceil(len(v) / 2)), len(v))):
+        if np.mean(v[:k]) > 1e-20 and stats.f.sf(v[k] / np.mean(v[:k]), n - 1, k * (n - 1)) <= 0.07 / len(v):
+            limit = v[k]
+    if table.var()[[*weights]].max() >= limit:
+        return found
+    table = table.loc[:, is_first & (table.var() < limit)]
     variants = table.shape[1]
     residuals = table.sub(table.mean(axis=1), axis=0) - table.mean() + table.to_numpy().mean()
     squares = (residuals**2).sum()

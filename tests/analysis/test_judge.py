@@ -240,9 +240,12 @@ def test_the_normal_limit_is_pococks_boundary() -> None:
         assert looks.level(0.05) == pytest.approx(nominal, abs=0.0006)
 
 
-def test_a_larger_variance_is_a_warning_unless_the_test_is_the_paired_t_test() -> None:
+@pytest.mark.parametrize("baseline", ["base", "noisy"])
+def test_a_noisy_variant_is_named_and_has_paired_t_tests(baseline: str) -> None:
     scores = np.random.default_rng(4).normal(size=(4, 6)) * [[1], [1], [1], [20]]
     rows = dict(zip(("base", "a", "b", "noisy"), scores.tolist(), strict=True))
-    assert any("'noisy' (" in warning for warning in judge(wide(**rows), baseline="base").warnings)
-    two = judge(wide(base=rows["base"], noisy=rows["noisy"]), baseline="base")
-    assert not any("noisy" in warning for warning in two.warnings)
+    judged = judge(wide(**rows), baseline=baseline)
+    assert any("'noisy' (" in warning for warning in judged.warnings)
+    for name, found in ((each.variant, each.difference) for each in judged.variants):
+        names = {name, baseline} if "noisy" in (name, baseline) else {"base", "a", "b"}
+        assert found.p == pytest.approx(expected_test({own: rows[own] for own in names}, {name: 1, baseline: -1}).p)

@@ -18,7 +18,7 @@ def simulation(benchmark: Callable[[str], ModuleType]) -> ModuleType:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["gate_rates", "collapse_rates", "healthy_rates", "look_rates"])
+@pytest.mark.parametrize("part", ["power_rates", "collapse_rates", "healthy_rates", "look_rates"])
 def test_the_rates_of_a_few_studies_are_near_their_range(simulation: ModuleType, part: str) -> None:
     for rate in getattr(simulation, part)(np.random.default_rng(1), 400):
         assert rate.low - 0.06 <= rate.rate <= rate.high + 0.04, rate.label

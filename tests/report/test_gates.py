@@ -13,12 +13,12 @@ from headtohead.report.answer_file import answer_file
 from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.report.sections import report_sections
+from made.block_oracle import expected_test, scores_of
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
     "room": "so no size is judged",
     "control": "known to be worse",
-    "variance": "times as much over seeds",
     "collapse": "1 of rotary",
     "edge": "best value of train.lr for sinusoidal is at the edge",
     "coarse": "may have missed the best setting of a variant: 3 values of train.lr",
@@ -60,14 +60,6 @@ def study(analysed: Callable[..., Analysis]) -> Study:
         pytest.param(0.8, -0.3, {}, set(), id="a control"),
         pytest.param(0.8, 0.0, {}, {"control"}, id="no control"),
         pytest.param(0.98, -0.3, {}, {"room"}, id="no room"),
-        pytest.param(0.8, -0.3, {"sds": {"alibi": 0.03}}, {"variance"}, id="a noisy variant"),
-        pytest.param(
-            0.8,
-            -0.3,
-            {"sds": {"rotary": 0.03}, "axes": {"positional": ["sinusoidal", "rotary"]}},
-            set(),
-            id="two variants",
-        ),
         pytest.param(0.8, -0.3, {"lost": (("rotary", 3),)}, {"collapse"}, id="a collapsed run"),
         pytest.param(0.8, -0.3, {"tuning": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"),
         pytest.param(0.8, -0.3, {"tuning": tuning([], "3 values of train.lr")}, {"coarse"}, id="a coarse sweep"),
@@ -85,6 +77,21 @@ def test_gates_appear_if_they_apply(
         assert any("metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark for remark in stored)
         assert "within" not in report.answer
         assert "Within: two one-sided" not in score_table(report)
+
+
+def test_a_noisy_variant_changes_no_other_contrast(study: Study) -> None:
+    report = study(0.8, -0.3, sds={"alibi": 0.03})
+    assert any("The scores of alibi vary" in remark.text for remark in report.remarks)
+    for found in report.analysis.families.variants.contrasts:
+        others = {"sinusoidal", found.left} if found.left == "alibi" else {"sinusoidal", "rotary", "none"}
+        scores = {
+            slug: own
+            for slug, own in scores_of(report.analysis.frames, report.analysis.metric).items()
+            if slug in others
+        }
+        expected = expected_test(scores, {found.left: 1, "sinusoidal": -1})
+        assert found.paired
+        assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 
 def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:

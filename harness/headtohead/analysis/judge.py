@@ -16,7 +16,7 @@ import pandas as pd
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
-from headtohead.statistics.block_model import block_model, larger_deviations
+from headtohead.statistics.block_model import pooled
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import (
     SIGN_FLIP_SEEDS,
@@ -223,8 +223,13 @@ def judge(
     if is_paired:
         first = [*against.values()]
         rows = [[by_seed[seed] for seed in against] for by_seed in scores.values()]
-        model = block_model([first, *rows])
-        differences = [model.moderated(paired(row, first), 2.0) if model else paired(row, first) for row in rows]
+        model, larger = pooled(dict(zip([baseline, *scores], [first, *rows], strict=True)))
+        differences = [paired(row, first) for row in rows]
+        if model and baseline not in larger:
+            differences = [
+                found if name in larger else model.moderated(found, 2.0)
+                for name, found in zip(scores, differences, strict=True)
+            ]
     else:
         differences = [unpaired([*by_seed.values()], [*against.values()]) for by_seed in scores.values()]
     if looks and len(against) not in looks.seeds:
@@ -232,16 +237,12 @@ def judge(
     else:
         judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
     warnings += [few_seeds(len(against))] if is_paired and len(against) < SIGN_FLIP_SEEDS else []
-    if is_paired and len(rows) > 1:
-        larger = larger_deviations([first, *rows])
-        varied = [
-            f"'{name}' ({ratio:.1f} times)" for name, ratio in zip([baseline, *scores], larger, strict=True) if ratio
-        ]
-        if varied:
-            warnings.append(
-                f"scores vary more over seeds than those of the others: {_listed(varied)}; the tests share a variance, "
-                "so wrong verdicts can be more frequent than 5 %: see paired t p"
-            )
+    if is_paired and larger:
+        varied = _listed([f"'{name}' ({ratio:.1f} times)" for name, ratio in larger.items()])
+        warnings.append(
+            f"scores vary more over seeds than those of the others: {varied}; their contrasts have paired t-tests of "
+            "their own, the other contrasts share a variance"
+        )
     same = [name for name, found in zip(scores, differences, strict=True) if found.kind == "constant"]
     if is_paired and same:
         warnings.append(

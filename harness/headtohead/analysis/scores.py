@@ -15,7 +15,7 @@ from scipy.stats import binomtest, fisher_exact
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.schema.roles import roles_of
-from headtohead.statistics.block_model import BlockModel, block_model, combined, larger_deviations
+from headtohead.statistics.block_model import BlockModel, combined, pooled
 from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary, summarise
 from headtohead.storage import states
@@ -74,14 +74,18 @@ class Scores:
     ) -> BlockModel | None:
         """Return the block model of a sum of scores with these weights by trained variant, for given source lengths.
 
-        Each data set has its own, of all its variants with every seed.
+        Each data set has its own, of its variants with every seed. It is None if a variant has a larger variance.
         """
-        shares = ((sum(weights.get(slug, 0) ** 2 for slug in group), group) for group in self.data_sets)
-        return combined([(share, self._model(metric, lengths, group)) for share, group in shares if share])
+        parts = []
+        for group in self.data_sets:
+            if share := sum(weights.get(slug, 0) ** 2 for slug in group):
+                model, larger = self._pooled(metric, lengths, group)
+                parts.append((share, None if any(weights.get(slug) for slug in larger) else model))
+        return combined(parts)
 
     @cached_property
-    def _model(self) -> Callable[[str, tuple[int, int] | None, tuple[str, ...]], BlockModel | None]:
-        return cache(lambda metric, lengths, group: block_model([*self._complete(metric, lengths, group).values()]))
+    def _pooled(self) -> Callable[..., tuple[BlockModel | None, dict[str, float]]]:
+        return cache(lambda metric, lengths, group: pooled(self._complete(metric, lengths, group)))
 
     def _complete(self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]) -> dict[str, list[float]]:
         """Return the scores by seed of the variants with a score for every seed; NaN for collapsed runs."""
@@ -150,16 +154,9 @@ class Scores:
 
     @cached_property
     def variable(self) -> Mapping[str, float]:
-        """The variants with a significantly larger variance than the others of their data set, as a ratio of sds.
-
-        There are none among two variants, whose test is the paired t-test.
-        """
-        found: dict[str, float] = {}
-        for group in () if self.collapsed else self.data_sets:
-            scores = self._complete(self.metric, None, group)
-            ratios = larger_deviations([*scores.values()]) if len(scores) > 2 else [0.0] * len(scores)
-            found |= {slug: ratio for slug, ratio in zip(scores, ratios, strict=True) if ratio}
-        return found
+        """The variants with a significantly larger variance than the others of their data set, as a ratio of sds."""
+        found = (self._pooled(self.metric, None, group)[1] for group in self.data_sets)
+        return {slug: ratio for larger in found for slug, ratio in larger.items()}
 
     @cached_property
     def missing_seeds(self) -> Mapping[str, str]:

@@ -163,13 +163,6 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     if frames.record.tuning and frames.record.tuning.coarse:
         yield f"The sweep may have missed the best setting of a variant: {frames.record.tuning.coarse}."
-    if analysis.variable:
-        ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
-        yield (
-            f"The scores of {_titles(frames, [*analysis.variable])} vary {ratios} times as much over seeds as those of "
-            "the others. The tests pool the variances of all variants, so more than 5 % of the verdicts can be wrong. "
-            "Compare the column paired t p."
-        )
     for key, name in POINTS.items():
         compared = analysis.reference_comparisons(key)
         if below := [found for found in compared if not found.beaten]:
@@ -269,6 +262,12 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
             f"{show(sd, metric)} over {seeds}"
             f"{'' if is_single else f'; pooled over all variants, it is {show(pooled, metric)}'}."
+        )
+    if analysis.variable:
+        ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
+        yield (
+            f"The scores of {_titles(frames, [*analysis.variable])} vary {ratios} times as much over seeds as those of "
+            "the others. Contrasts of such a variant have paired t-tests of their own; the others share a variance."
         )
     values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
     executions = [run.execution for run in frames.records.values() if run.execution]

@@ -4,13 +4,13 @@ The variance of a contrast is moderated: it is a weighted mean of the variance o
 residual variance of all variants (G. K. Smyth, Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology 3, 2004; implemented
 as ``squeezeVar`` in limma). The weight of the residual variance, in degrees of freedom, is estimated from how much the
-variants' variances differ.
+variants' variances differ. Variants with a significantly larger variance have no part in it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,8 +22,8 @@ from headtohead.statistics.paired_tests import Difference, t_test_p
 MAX_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
 
-GATE = 0.095
-"""Level at which a larger variance of some variant is reported; four times the standard deviation is found in 95 %."""
+GATE = 0.07
+"""Level of the F-tests for a larger variance, divided by the number of variants."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,18 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     return BlockModel(float(squares.sum() / degrees), degrees, min(MAX_PRIOR_DEGREES, prior))
 
 
+def pooled(scores: Mapping[str, Sequence[float]]) -> tuple[BlockModel | None, dict[str, float]]:
+    """Return the block model of the variants without a larger variance, and the `larger_deviations` of the others.
+
+    Contrasts of the others have no block model: their test is the paired t-test.
+    """
+    if not scores:
+        return None, {}
+    ratios = dict(zip(scores, larger_deviations([*scores.values()]), strict=True))
+    larger = {name: ratio for name, ratio in ratios.items() if ratio}
+    return block_model([row for name, row in scores.items() if name not in larger]), larger
+
+
 def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | None:
     """Return the block model of a difference over independent data sets, with its weights in each; None without one.
 
@@ -113,18 +125,22 @@ def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | N
 def larger_deviations(scores: ArrayLike) -> list[float]:
     """Return, of each variant of ``[variant, seed]``, how much more its scores vary than those of the others.
 
-    The ratio is that of the standard deviations; 0 if an F-test finds no larger variance. The tests of all variants
-    have a level of `GATE` together.
+    The ratio is that of the standard deviations; 0 if F-tests find no larger variance. In the order of the variances,
+    each variant of the upper half is compared with all before it. The first with a larger variance, and all after it,
+    have a ratio, so several variants with large variances do not conceal each other.
     """
-    x = np.asarray(scores, dtype=np.float64)
-    if x.ndim < 2 or min(x.shape) < 2:
-        return [0.0] * len(x)
-    variants, seeds = x.shape
-    variances = x.var(axis=1, ddof=1)
-    others = (variances.sum() - variances) / (variants - 1)
-    ratio = np.divide(variances, others, out=np.ones(variants), where=others > 0)
-    is_larger = fdtrc(seeds - 1, (variants - 1) * (seeds - 1), ratio) <= GATE / variants
-    return [float(value) for value in np.where(is_larger, np.sqrt(ratio), 0.0)]
+    x, rows = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0, return_inverse=True)
+    degrees = np.maximum(np.isfinite(x).sum(axis=1) - 1, 0)
+    squares = np.nansum((x - np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)) ** 2, axis=1)
+    variances = squares / np.maximum(degrees, 1)
+    order, ratios, rounding = variances.argsort(), np.zeros(len(x)), 1e-24 * np.nansum(x**2)
+    for count in range(max(2, math.ceil(len(x) / 2)), len(x)):
+        following, known = order[count], degrees[order[:count]].sum()
+        common = squares[order[:count]].sum() / max(1, known)
+        if common > rounding and fdtrc(degrees[following], known, variances[following] / common) <= GATE / len(x):
+            ratios[order[count:]] = np.sqrt(variances[order[count:]] / common)
+            break
+    return [float(ratio) for ratio in ratios[rows.ravel()]]
 
 
 def expected_degrees(variants: int, seeds: int) -> float:

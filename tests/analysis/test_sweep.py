@@ -9,7 +9,6 @@ from headtohead.report.content import Report
 from headtohead.report.figures.lines import sweep_figure
 from headtohead.report.writing import write_files
 from headtohead.storage.frames import load_frames
-from made.fake_study import with_losses
 
 RATES = [0.001, 0.003, 0.01]
 BEST = {"sinusoidal": 0.003, "rotary": 0.01}
@@ -28,21 +27,18 @@ def analysis(analysed):
     return analysed(axes={"positional": [*BEST], "train.lr": RATES}, score=score)
 
 
-def test_the_sentence_names_the_best_rates_and_those_that_are_not_distinguishable(analysis, tmp_path):
-    expected = (
-        "Best train.lr: sinusoidal 0.003 (not distinguishable: 0.001); "
-        "rotary 0.01 (not distinguishable: 0.001 and 0.003)."
-    )
-    assert analysis.sweep.sentence.startswith(expected)
+def test_the_sentence_names_the_best_rates(analysis, tmp_path):
+    expected = "Best train.lr: sinusoidal 0.003; rotary 0.01."
+    assert analysis.sweep.sentence == expected
     text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
     assert text.index("## Sweep of train.lr") < text.index("figures/sweep.svg") < text.index(expected)
 
 
-def test_losses_are_compared_as_logarithms_because_large_losses_vary_more(analysed):
-    frames = analysed(axes={"train.lr": RATES}, primary="valid/loss").frames
-    losses = dict(zip(frames.by_slug, [0.02, 0.06, 2.0], strict=True))
-    analysis = Analysis(with_losses(frames, lambda slug, seed, _: losses[slug] * (1 + 0.2 * math.sin(7 * seed)), [900]))
-    assert analysis.sweep.sentence.startswith("Best train.lr: all variants 0.001. Distinguishable: t-test at 5 % of")
+def test_rates_with_the_same_mean_share_the_best_and_the_figure_has_a_single_star(analysed):
+    analysis = analysed(axes={"train.lr": [0.001, 0.003, 10000.0]}, score=lambda a, seed: 1.0 - (a["train.lr"] < 0.002))
+    assert analysis.sweep.sentence == "Best train.lr: all variants 0.003 and 10000, which share the best mean."
+    (axes,) = sweep_figure(analysis).axes
+    assert [line.get_xdata().tolist() for line in axes.lines if line.get_marker() == "*"] == [[0.003]]
 
 
 def test_the_figure_has_a_curve_per_variant_with_a_star_at_its_best_rate(analysis):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from headtohead.analysis.scores import Scores
-from headtohead.config.labels import listed, title_part
+from headtohead.config.labels import listed, text, title_part
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage.metrics import higher_is_better
 
 LEARNING_RATE = "train.lr"
@@ -22,29 +19,23 @@ LEARNING_RATE = "train.lr"
 class Sweep:
     """A sweep of the number ``field``.
 
-    ``rows`` have ``variant``, ``panel`` (its size), ``x``, ``mean``, ``sd`` and ``n`` (seeds), and whether the setting
-    is ``best`` or ``equal``: not distinguishable from the best one of the variant. ``logarithms`` is whether the
-    logarithms of the scores are compared.
+    ``rows`` have ``variant``, ``panel`` (its size), ``x``, ``mean`` and ``sd`` over seeds, and whether the mean is the
+    ``best`` of the variant.
     """
 
     field: str
     metric: str
     rows: pd.DataFrame
-    logarithms: bool = False
 
     @property
     def sentence(self) -> str:
-        """The best setting of each variant, and the settings that are not distinguishable from it."""
+        """The setting of each variant with the best mean, or the settings that share it."""
         texts = []
         for (variant, panel), rows in self.rows.groupby(["variant", "panel"], sort=False):
-            best, equal = ([f"{x:.3g}" for x in rows["x"][rows[name]]] for name in ("best", "equal"))
+            best = [text(x) for x in rows["x"][rows["best"]]]
             name = " · ".join(filter(None, [str(variant), str(panel)]))
-            texts.append(f"{name} {best[0]}{f' (not distinguishable: {listed(equal)})' if equal else ''}")
-        of = " of the logarithms" * self.logarithms
-        return (
-            f"Best {self.field}: {'; '.join(texts)}. Distinguishable: t-test at 5 %{of}, with the pooled variance of "
-            "all settings of the variant, without correction for their number."
-        )
+            texts.append(f"{name} {listed(best)}{', which share the best mean' * (len(best) > 1)}")
+        return f"Best {self.field}: {'; '.join(texts)}."
 
 
 def sweep(scores: Scores) -> Sweep | None:
@@ -58,27 +49,18 @@ def sweep(scores: Scores) -> Sweep | None:
             (field,), metric = record.fields, record.metric
             name = variant.title.removesuffix(f" · {panel}")
             tried = record.variants[slug].tried if slug in record.variants else ()
-            found = [(trial.values[field], trial.mean, trial.sd or math.nan, len(record.seeds)) for trial in tried]
+            found = [(trial.values[field], trial.mean, trial.sd or math.nan) for trial in tried]
         elif LEARNING_RATE in variant.axes and slug in scores.ranked:
             name = " · ".join(title_part(axis, variant.axes[axis]) for axis in others) or "all variants"
             own = scores.summaries[slug]
-            found = [(variant.axes[LEARNING_RATE], own.mean, own.sd, own.n)]
+            found = [(variant.axes[LEARNING_RATE], own.mean, own.sd)]
         else:
             continue
         rows += [(name, panel, *trial) for trial in found if trial[1] is not None]
-    table = pd.DataFrame(rows, columns=["variant", "panel", "x", "mean", "sd", "n"])
+    table = pd.DataFrame(rows, columns=["variant", "panel", "x", "mean", "sd"])
     if table["x"].nunique() < 2 or not pd.api.types.is_numeric_dtype(table["x"]):
         return None
     table = table.sort_values("x", kind="stable")
-    groups = [table["variant"], table["panel"]]
-    # The deviation of a loss over seeds is about proportional to the loss, so losses are compared as logarithms.
-    logarithms = not higher_is_better(metric) and bool((table["mean"] > 0).all())
-    values, sds = (np.log(table["mean"]), table["sd"] / table["mean"]) if logarithms else (table["mean"], table["sd"])
-    variance = (sds**2).groupby(groups).transform("mean")
-    degrees = (table["n"] - 1).where(table["sd"].notna(), 0).groupby(groups).transform("sum")
-    sign = 1 if higher_is_better(metric) else -1
-    leading = (sign * values).groupby(groups).transform("max")
-    limit = (stats.t.ppf(1 - ALPHA / 2, degrees) * (2 * variance / table["n"]) ** 0.5).fillna(math.inf)
-    table["best"] = sign * values == leading
-    table["equal"] = ~table["best"] & (leading - sign * values <= limit)
-    return Sweep(field, metric, table, logarithms)
+    means = table.groupby(["variant", "panel"])["mean"]
+    table["best"] = table["mean"] == means.transform("max" if higher_is_better(metric) else "min")
+    return Sweep(field, metric, table)

@@ -134,7 +134,7 @@ def tuning_section(report: Report) -> Section | None:
         row = {record.metric: report.title(slug)}
         tried = {tuple(trial.values.values()): trial for trial in variant.tried}
         for values in settings:
-            name = ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in values.items())
+            name = ", ".join(f"{path.rpartition('.')[2]} {value_text(value)}" for path, value in values.items())
             row[name] = _loss(tried.get(tuple(values.values())), record.metric)
         rows.append(row)
         shade.append([0, *(CHOSEN_SHADE * (values == variant.chosen) for values in settings)])

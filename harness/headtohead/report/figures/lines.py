@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import text
 from headtohead.figures import style
 from headtohead.storage.metrics import is_loss, readable, stored, with_unit
 from headtohead.storage.palette import Palette
@@ -53,7 +54,7 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
     if found is None:
         return None
     panels, names = found.rows["panel"].unique(), list(dict.fromkeys(found.rows["variant"]))[:MAX_LINES]
-    values = sorted(found.rows["x"].unique())
+    values = sorted(found.rows["x"].unique().tolist())
     with style.drawing():
         height = 2.6 * math.ceil(len(panels) / 2) + 0.25 * len(names)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
@@ -64,11 +65,12 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
                 options = {"color": style.PALETTE[number % len(style.PALETTE)], "linewidth": 1.5}
                 line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
                 axes.errorbar(rows["x"], rows["mean"], rows["sd"].fillna(0), linestyle=line, label=name, **options)
-                axes.plot(rows["x"][rows["best"]], rows["mean"][rows["best"]], "*", markersize=11, **options)
+                star = rows[rows["best"]].head(1)
+                axes.plot(star["x"], star["mean"], "*", markersize=11, **options)
             axes.set_title(panel)
             if values[0] > 0:
                 axes.set_xscale("log")
-            axes.set_xticks(values, [f"{value:.3g}" for value in values])
+            axes.set_xticks(values, [text(value) for value in values])
             axes.minorticks_off()
         figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
         figure.supxlabel(found.field, fontsize=9)

@@ -146,7 +146,7 @@ def test_the_record_has_the_true_ceiling_of_exact_match(make_corpus: Callable) -
     assert record["vocabulary_upper_bound"] == pytest.approx(1 / 5)  # "a 4 4" accepts "b 4"
     assert (
         "the vocabulary cannot reproduce the references of 4 of 5 test sentences, for example 'b 0', so exact match "
-        "cannot exceed 0.200; 41.7% of the target tokens and 28.6% of the source tokens of test are unknown; use "
+        "cannot exceed 0.200; 41.7 % of the target tokens and 28.6 % of the source tokens of test are unknown; use "
         "data.tokens: subword, or check the split"
     ) in record["notes"]
     known = [("a b", "c d", f"{n}", part) for n, part in enumerate(["train", "valid", "test"])]
@@ -159,7 +159,7 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     rows = [("same", f"b{n}") for n in range(60)] + [(f"a{n}", f"c{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(test=5)).record
     assert other_notes(record) == [
-        "the largest group of connected sentences holds 60.0% of the pairs; it is too large for "
+        "the largest group of connected sentences holds 60.0 % of the pairs; it is too large for "
         "valid and test and is in train"
     ]
 

@@ -85,7 +85,7 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
         if (losses := record.get("losses_without_model"))
         else ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
         ("vocabulary", f"{', '.join(f'{side} {sizes[side]}' for side in sides)}, with special tokens"),
-        ("unknown", f"{', '.join(f'{side} {unknown[side]:.2%}' for side in sides)} of test"),
+        ("unknown", f"{', '.join(f'{side} {100 * unknown[side]:.2f} %' for side in sides)} of test"),
         *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
         # A pair shows exchanged columns and wrong encodings.
         ("example", " → ".join(map(single_line, example))),

@@ -374,8 +374,8 @@ class _Preparation:
     def _leaks_of_valid(self, part_in: Callable[[str, str], float]) -> Iterator[str]:
         """Yield a note for validation examples that are also in train or test, if these are separate parts."""
         for part, effect in (("train", "measures memorisation"), ("test", "selects checkpoints on test examples")):
-            if self.config.split != NOTHING_HELD_OUT and (leaked := part_in(part, "valid")):
-                yield f"{leaked:.1%} of the validation examples are also in {part}, so the validation loss {effect}"
+            if self.config.split != NOTHING_HELD_OUT and (percent := 100 * part_in(part, "valid")):
+                yield f"{percent:.1f} % of the validation examples are also in {part}, so the validation loss {effect}"
 
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config
@@ -395,7 +395,7 @@ class _Preparation:
         largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))
         if largest >= LARGE_GROUP * total and largest > max(len(parts["valid"]), len(parts["test"])):
             notes.append(
-                f"the largest group of connected sentences holds {largest / total:.1%} of the pairs; "
+                f"the largest group of connected sentences holds {100 * largest / total:.1f} % of the pairs; "
                 "it is too large for valid and test and is in train"
             )
         return notes
@@ -432,15 +432,15 @@ class _Preparation:
             return
         if not self.corpus.has_sources:
             record["notes"].append(
-                f"{unknown['target']:.1%} of the test tokens are unknown, and bits per byte count each as <unk>"
+                f"{100 * unknown['target']:.1f} % of the test tokens are unknown, and bits per byte count each as <unk>"
             )
             return
         example = f", for example '{test.target_text[lost[0]]}'" if lost else ""
         advice = "set data.normalise as the tokenizer normalises" if has_file else "use data.tokens: subword"
         record["notes"].append(
             f"the vocabulary cannot reproduce the references of {len(lost)} of {len(rows)} test sentences{example}, so "
-            f"exact match cannot exceed {bound:.3f}; {unknown['target']:.1%} of the target tokens and "
-            f"{unknown['source']:.1%} of the source tokens of test are unknown; {advice}, or check the split"
+            f"exact match cannot exceed {bound:.3f}; {100 * unknown['target']:.1f} % of the target tokens and "
+            f"{100 * unknown['source']:.1f} % of the source tokens of test are unknown; {advice}, or check the split"
         )
 
 

@@ -109,7 +109,7 @@ def match_variants(
         if wider := factors[match]:
             unit = "non-embedding parameters" if match == "parameters" else "FLOPs per token"
             notes.append(
-                f"match: {match} widens d_ff of {counted(len(wider), 'variant')} by up to {max(wider) - 1:.0%}, to the "
-                f"{target:,.0f} {unit} of {slug}, which has the most"
+                f"match: {match} widens d_ff of {counted(len(wider), 'variant')} by up to "
+                f"{100 * (max(wider) - 1):.0f} %, to the {target:,.0f} {unit} of {slug}, which had the most before"
             )
     return matched, notes

@@ -46,8 +46,8 @@ def training_section(report: Report) -> Section:
     counts, reasons = Counter(trend.verdict for trend in trends), {trend.reason for trend in trends}
     text = (
         f"Variants: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. A variant counts as still "
-        "learning if over the last fifth of the steps its loss, fitted by a line, falls by more than each of 1 %, 0.01 "
-        "nats and two standard errors."
+        "learning if over the last fifth of the steps its loss, fitted by a line, falls by more than 1 %, by more than "
+        "0.01 nats and by more than two standard errors."
     )
     if found.decaying:
         text += f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."

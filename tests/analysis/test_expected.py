@@ -72,7 +72,6 @@ def contrast_of(frames: Frames, **options: Any) -> Contrast:
         (expect(), -0.1, "disagrees: lower"),
         (expect(), 0.0, "undecided: undetected"),
         (expect("lower"), -0.1, "agrees: lower"),
-        (expect("lower"), 0.1, "disagrees: higher"),
         (expect(by=0.05), 0.1, "agrees: higher, beyond"),
         (expect(by=0.05), 0.02, "disagrees: higher, within"),
         (expect(by=0.05), 0.05, "undecided: higher, unclear"),
@@ -82,12 +81,10 @@ def contrast_of(frames: Frames, **options: Any) -> Contrast:
         (expect("equal", 0.05), 0.0, "agrees: undetected, within"),
         (expect("equal", 0.05), 0.02, "agrees: higher, within"),
         (expect("equal", 0.05), 0.1, "disagrees: higher, beyond"),
-        (expect("equal", 0.05), -0.05, "undecided: lower, unclear"),
         (expect("equal", 0.001), 0.0, "undecided: undetected, unclear"),
         (expect() | {"published": 0.02}, 0.1, "agrees: higher, larger than published"),
         (expect("lower") | {"published": -0.02}, -0.1, "agrees: lower, larger than published"),
         (expect("lower") | {"published": -0.2}, -0.1, "agrees: lower, smaller than published"),
-        (expect("lower") | {"published": -0.2}, 0.1, "disagrees: higher, smaller than published"),
     ],
     default=6,
 )
@@ -97,17 +94,11 @@ def test_planted_results_have_the_right_agreement(
     assert str(contrast_of(plant({"expect": expected}, gap=gap)).agreement) == words
 
 
-@case_table(
-    ("gap", "words"),
-    [
-        (0.1, "Better in exact match, as expected: c."),
-        (-0.1, "Worse in exact match, unlike the expected result: c."),
-        (0.0, "No difference detected in exact match, which leaves the expected result open: c."),
-    ],
-    default=3,
-)
-def test_the_answer_says_whether_a_difference_is_as_expected(gap: float, words: str, plant: Plant) -> None:
-    assert answer(Analysis(plant({}, gap=gap))).startswith(words)
+def test_the_answer_says_whether_a_difference_is_as_expected(plant: Plant) -> None:
+    assert answer(Analysis(plant({}, gap=0.1))) == "Better in exact match, as expected: c."
+    assert answer(Analysis(plant({}, gap=-0.1))) == "Worse in exact match, unlike the expected result: c."
+    text = "No difference detected in exact match, which leaves the expected result open: c."
+    assert answer(Analysis(plant({}))).startswith(text)
 
 
 def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(plant: Plant) -> None:
@@ -115,8 +106,9 @@ def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(pla
         {}, {"expect": expect("equal", 0.2), "variant": "none"}, {"expect": None, "against": "none"}, gap=0.03
     )
     expected = expected_test(scores_of(frames, "test/exact_match"), {"rotary": 1, "sinusoidal": -1}).interval(0.975)
-    first, _, untested = Analysis(frames).families.declared.contrasts
+    first, equal, untested = Analysis(frames).families.declared.contrasts
     assert first.agreement.interval.level == pytest.approx(0.975)
+    assert equal.agreement.interval.level == pytest.approx(0.95)  # that of two one-sided tests
     assert (first.agreement.interval.low, first.agreement.interval.high) == pytest.approx(expected, abs=1e-9)
     assert untested.agreement is None
 

@@ -53,8 +53,7 @@ def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, regis
 @pytest.mark.parametrize(
     ("value", "metric", "signed", "text"),
     [
-        (-0.01, "test/bleu", True, "−0.0"),
-        (0.01, "test/bleu", True, "+0.0"),
+        (-0.01, "test/bleu", True, "−0.01"),
         (0.01, "test/bleu", False, "0.01"),
         (0.0003, "test/exact_match", True, "+0.0003"),
         (3e-17, "test/exact_match", False, "0.000"),

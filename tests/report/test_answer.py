@@ -14,7 +14,6 @@ from headtohead.report.section import ends, table, text_lines
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.block_oracle import expected_test, scores_of
-from made.fake_study import edit
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
 
@@ -36,6 +35,14 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     (remark,) = (found.text for found in remarks(analysis) if found.text.startswith("The baseline, "))
     assert remark.endswith(f"pooled over all variants, it is {np.sqrt(np.mean(np.square(sds))):.3f}.")
     assert f"has a mean exact match of {analysis.summaries[analysis.frames.baseline].mean:.3f}, with" in remark
+
+
+def test_the_pooled_deviation_of_several_sizes_is_that_of_the_baselines_size(analysed):
+    analysis = analysed(axes={"positional": ["sinusoidal", "none"], "size": ["small", "large"]})
+    (remark,) = (found.text for found in remarks(analysis) if found.text.startswith("The baseline, "))
+    sds = [analysis.summaries[slug].sd for slug in ("sinusoidal-small", "none-small")]
+    pooled = f"{np.sqrt(np.mean(np.square(sds))):.3f}"
+    assert remark.endswith(f"pooled over all variants of its data and size, it is {pooled}.")
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, "No difference detected"), (0.03, "Better")])
@@ -72,17 +79,17 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
         name = axes["positional"]
         return means[name] + 0.01 * seed + 0.003 * math.sin(7 * seed) * (name in ("none", "alibi"))
 
-    analysis = analysed(axes={"positional": [*means]}, score=score, margin=0.05, late=True)
+    analysis = analysed(axes={"positional": [*means]}, score=score, margin=0.0525, late=True)
     none, alibi, rotary = differences(analysis)
     judged = {contrast.left: contrast.judgement for contrast in analysis.main_contrasts}
     for row, name, difference, words, levels in (
-        (none, "positional none", "−0.399", ("worse", "beyond"), ("98.33 %", "90 %")),
-        (alibi, "alibi", "+0.021", ("better", "within"), ("97.5 %", "96.67 %")),
+        (none, "positional none", "−0.3993", ("worse", "beyond"), ("98.33 %", "90 %")),
+        (alibi, "alibi", "+0.0207", ("better", "within"), ("97.5 %", "96.67 %")),
     ):
         judgement = judged[name.removeprefix("positional ")]
         intervals = judgement.interval, judgement.size_test.interval
         direction, size = (
-            f"{word}\n{level}: {ends(interval.low, interval.high, analysis.metric)}"
+            f"{word}\n{level}: {interval.low:.4f} to {interval.high:.4f}".replace("-", "−")
             for word, level, interval in zip(words, levels, intervals, strict=True)
         )
         assert intervals[0].high - intervals[0].low > intervals[1].high - intervals[1].low
@@ -90,17 +97,18 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
             "contrast": f"{name} against sinusoidal\nmargin set after results existed",
             "difference": difference,
             "direction": direction,
-            "size (margin 0.050)": size,
+            "size (margin 0.0525)": size,
         }
-    assert [*rotary.values()][1:] == ["0.000", "identical", "–"]
+    assert [*rotary.values()][1:] == ["0.0000", "identical", "–"]
 
 
-def test_the_intervals_of_a_single_contrast_have_their_level(analysed):
-    analysis = analysed(primary="test/loss", axes={"positional": ["sinusoidal", "none"]})
-    assert answer(analysis) == "Worse in test loss (nats per token): positional none against sinusoidal."
-    (row,) = differences(analysis)
-    assert row["difference"].startswith("+0.40")
-    assert row["direction"].startswith("worse\n95 %: 0.")
+def test_the_name_of_a_declared_contrast_is_unchanged_and_has_its_metric_if_they_differ(analysed):
+    names = {"test/exact_match": "r − s", "test/loss": "r − s", "valid/loss": "r against baseline"}
+    sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+    declared = [sides | {"name": name, "metric": metric} for metric, name in names.items()]
+    text = answer(analysed(axes={"positional": ["sinusoidal", "rotary"]}, declared=declared))
+    expected = ["r against baseline (validation loss)", "r − s (exact match)", "r − s (test loss)"]
+    assert sorted(text.removeprefix("Better: ").rstrip(".").split("; ")) == expected
 
 
 def test_of_many_contrasts_the_largest_have_a_row(analysed):
@@ -115,16 +123,27 @@ def test_of_many_contrasts_the_largest_have_a_row(analysed):
     assert rows[-1]["contrast"] == f"{len(rates) - 1 - MAX_ROWS} more in the tables"
 
 
-def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
+def by_rate(*effects):
     def score(axes, seed):
-        effect = {0.003: 0.05, 0.001: -0.05}[axes["train.lr"]] * (axes["attention"] == "qk-norm")
+        effect = effects[QK["train.lr"].index(axes["train.lr"])] * (axes["attention"] == "qk-norm")
         return 0.5 + effect + 0.001 * math.sin(seed * (3 + len(axes["attention"]) + 1000 * axes["train.lr"]))
 
-    analysis = analysed(margin=0.02, axes=QK, score=score)
+    return score
+
+
+def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analysed):
+    analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
     text = "Equivalent on average, within the margin of 0.020: qk-norm against split-heads (single settings range"
     assert text in answer(analysis)
     (row,) = (row for row in differences(analysis) if row["contrast"].startswith("qk-norm against split-heads"))
     assert "\nsingle settings range from −0.05" in row["contrast"]
+
+
+def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(analysed):
+    analysis = analysed(primary="test/loss", axes=QK, score=by_rate(0.05, -0.01))
+    assert "qk-norm against split-heads (the other sign with 0.001)" in answer(analysis)
+    (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
+    assert [contrast.direction, *(judged.direction for _, judged in contrast.settings)] == ["better", "better", "worse"]
 
 
 def test_an_unfinished_study_has_no_answer(analysed):
@@ -179,15 +198,6 @@ def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_war
     assert [text in warning for warning in found] == [True] * bool(text)
 
 
-def test_pitfalls_are_a_caution(analysed):
-    folder = analysed(axes={"positional": ["sinusoidal", "none"]}).frames.directory
-    variants = json.loads((folder / "experiment.json").read_text())["variants"]
-    variants[1]["pitfalls"] = [{"name": "open future", "consequence": "worthless", "field": "masking.decoder"}]
-    edit(folder, variants=variants)
-    (found,) = [remark for remark in remarks(Analysis(load_frames(folder))) if "open future" in remark.text]
-    assert found.severity == "caution"
-
-
 CROSSED = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4]}
 
 
@@ -226,10 +236,9 @@ def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
 def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_of_its_axes(analysed):
     analysis = analysed(axes=CROSSED, score=depends, interactions=True)
     (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
-    scores = scores_of(analysis.frames, analysis.metric)
-    for heads, effect in analysis.separate_effects(contrast).effects.items():
-        expected = expected_test(scores, {f"independent-heads-{heads}": 1, f"split-heads-{heads}": -1})
-        assert (effect.mean, effect.error) == pytest.approx(expected[:2])
+    means = {slug: found.mean for slug, found in analysis.summaries.items()}
+    effects = {f"{n}": pytest.approx(means[f"independent-heads-{n}"] - means[f"split-heads-{n}"]) for n in (2, 4)}
+    assert analysis.separate_effects(contrast) == ("model.heads", effects)
     file = analysis.frames.directory / "experiment.json"
     assert "depends on model.heads: +0.002 with 2, +0.040 with 4" in str(differences(analysis))
     assert "match: independent-heads against split-heads (depends on model.heads)" in answer(analysis)

@@ -13,6 +13,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.escaping import latex_escape
 from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
+from headtohead.report.variants import variant_section
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.fake_study import Study, write_study
@@ -59,6 +60,14 @@ def test_scores_are_bold_only_where_the_tests_decide(
     assert ("No score is bold" in latex) == (not bold)
 
 
+def test_verdicts_of_another_family_are_stated(study: Callable[..., Report]) -> None:
+    declared = [{"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}]
+    for kind, own in (("factor", []), ("declared", declared)):  # both families have the difference
+        report = study({"sinusoidal": 0.8, "rotary": 0.81}, declared=own)
+        for text in (score_table(report), variant_section(report).parts[0].text):
+            assert f"A difference that is also a {kind} contrast has the p-value and verdict of that" in text
+
+
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
     latex = score_table(Report(Analysis(load_frames(messy))))
     assert r"\textbf" not in latex
@@ -96,17 +105,12 @@ def test_no_special_character_of_a_name_reaches_latex(study: Callable[..., Repor
     assert not any(row.strip().startswith(("[", "*")) for row in rows)
 
 
-def test_the_command_prints_the_table(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:
+def test_the_command_prints_the_table_without_figures(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:
     printed = h2h_here(tmp_path, "report", str(quickstart), "--format", "latex")
-    assert printed.returncode == 0
-    assert printed.stdout.startswith("% Requires")
+    assert (printed.returncode, printed.stdout[:10]) == (0, "% Requires")
     assert not (quickstart.parent / "reports").exists()
-
-
-def test_a_printed_table_has_no_figures(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:
     done = h2h_here(tmp_path, "report", str(quickstart), "--format", "latex", "--figures", "pdf")
-    assert done.returncode == 2
-    assert "--figures writes the report; leave out --format latex" in done.stderr
+    assert (done.returncode, "--figures writes the report; leave out --format latex" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow

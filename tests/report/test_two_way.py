@@ -74,6 +74,14 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(analy
     assert list(ranking["combination"]) == [row.name for row in result.ranking]
 
 
+def test_combinations_with_the_scores_of_the_best_share_the_highest(analysed: Analysed) -> None:
+    analysis = analysed(axes=AXES, score=lambda axes, seed: score(axes | {"attention": "linear"}, seed))
+    names = "alibi with split-heads, alibi with linear and alibi with uniform"
+    assert re.search(rf", {names} share the highest exact match, .* Of the other 9: ", answer(analysis))
+    ranking = two_way_section(Report(analysis)).parts[0].frame
+    assert list(ranking["verdict"])[:4] == ["best", "equal", "equal", "undecided"]
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_the_report_has_the_shaded_table(analysed: Analysed, tmp_path: Path) -> None:
     written = write_files(Report(analysed(**STUDY)), tmp_path)

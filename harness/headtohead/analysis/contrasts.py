@@ -4,8 +4,8 @@ Each kind is a family for Holm's correction. A contrast that cannot be tested ha
 counted in its family.
 
 A declared contrast with ``expect`` also has an `Agreement` with the published or predicted result. With m such
-contrasts, its interval has level 1 − 5 %/m (the level of a look with sequential seeds), so that all agreements are
-correct at the same time in at least 95 of 100 studies.
+contrasts, its interval has level 1 − 5 %/m (the level of a look with sequential seeds), or 1 − 10 %/m if two one-sided
+tests find the expected equality, so that all agreements are correct at the same time in at least 95 of 100 studies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, inte
 from headtohead.statistics.verdicts import (
     BEYOND,
     DETECTED,
-    IDENTICAL,
     NO_VERDICT,
     SAME,
     UNCLEAR,
@@ -46,7 +45,7 @@ from headtohead.storage.contrasts import (
     InteractionContrast,
 )
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, higher_is_better, label, show
+from headtohead.storage.metrics import counted, decimals_of, higher_is_better, label, show
 
 KINDS = ("variant", "factor", "interaction", "declared", "added", "taken")
 """The kinds of contrasts, in the order of `Families`."""
@@ -93,6 +92,7 @@ class Contrast:
     ``within`` lists axes that are constant in a factor's block. ``num_excluded`` counts pairs that are the same by
     construction and do not enter the average. ``late_margin``: the margin was set or changed after results existed.
     ``declared`` is the record of a declared contrast, ``agreement`` whether its difference is as expected.
+    ``judged_as`` is the kind of the contrast of the same difference that ``judgement`` is from.
     """
 
     kind: str
@@ -112,6 +112,7 @@ class Contrast:
     late_margin: bool = False
     declared: DeclaredContrast | None = None
     agreement: Agreement | None = None
+    judged_as: str = ""
 
     @property
     def expect(self) -> Expectation | None:
@@ -162,22 +163,6 @@ class Contrast:
         return (min(means), max(means)) if len(means) > 1 else None
 
     @property
-    def exceptions(self) -> tuple[str, ...]:
-        """The settings, by their left side, of which the verdict on the average does not hold.
-
-        Those are the settings whose difference has the other sign than a detected one, or is not shown to be smaller
-        than the margin although the average is.
-        """
-        mean = self.paired.mean if self.paired else math.nan
-
-        def holds(found: Difference, judged: Judgement) -> bool:
-            is_within = self.size != WITHIN or judged.size == WITHIN or judged.direction == IDENTICAL
-            return is_within and not (self.detected and found.mean * mean < 0)
-
-        names = self.pairs[:: len(self.pairs) // max(len(self.settings), 1) or 1]
-        return tuple(left for (left, _), setting in zip(names, self.settings, strict=False) if not holds(*setting))
-
-    @property
     def is_undecided(self) -> bool:
         """Whether more seeds can give a verdict."""
         is_constant = self.paired is not None and self.paired.kind == "constant"
@@ -200,8 +185,19 @@ class Contrast:
         if self.size is None or self.judgement.size_test is None:
             return ""
         late = " (margin set after results existed)" * self.late_margin
-        size = "unclear whether within" if self.size == UNCLEAR else self.size
-        return f"{size} the margin of {show(self.judgement.size_test.margin, self.metric)}{late}"
+        size, margin = "unclear whether within" if self.size == UNCLEAR else self.size, self.judgement.size_test.margin
+        return f"{size} the margin of {show(margin, self.metric, like=margin)}{late}"
+
+    @property
+    def scale(self) -> float:
+        """The margin or the expected difference, of which numbers have at least the decimals; 0 without both."""
+        test, expect = self.judgement.size_test, self.expect
+        return max(test.margin if test else 0.0, expect.by if expect else 0.0, key=decimals_of)
+
+    @property
+    def difference_text(self) -> str:
+        """The difference with its sign."""
+        return show(self.paired.mean if self.paired else None, self.metric, signed=True, like=self.scale)
 
 
 @dataclass(frozen=True)
@@ -244,15 +240,18 @@ def families(scores: Scores) -> Families:
     level = frames.looks.level(level) if frames.looks else level
     tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
     found = Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
-    judgements: dict[object, Judgement] = {}
+    judgements: dict[object, tuple[Judgement, str]] = {}
     for own in (own for family in (found.declared, found.factors, *found) for own in family.contrasts):
         if own.paired is not None:
             difference, sign = _difference(scores, own)
-            judgements.setdefault(difference, own.judgement.signed(sign))
+            judgements.setdefault(difference, (own.judgement.signed(sign), own.kind))
 
     def with_verdict(own: Contrast) -> Contrast:
+        if own.paired is None:
+            return own
         difference, sign = _difference(scores, own)
-        return replace(own, judgement=judgements[difference].signed(sign)) if own.paired is not None else own
+        judgement, kind = judgements[difference]
+        return replace(own, judgement=judgement.signed(sign), judged_as=kind)
 
     return Families(*(replace(family, contrasts=tuple(map(with_verdict, family.contrasts))) for family in found))
 
@@ -351,7 +350,8 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     mean = differences.mean(axis=0)
     own_pairs = [trained[start : start + size] for start in range(0, len(trained), size)]
     settings = [test(*own) for own in zip(differences, own_pairs, strict=True)] if len(differences) > 1 else []
-    judgements = judge(settings, margin=scores.margin(contrast.metric), looks=frames.looks)
+    better = [contrast.higher_is_better] * len(settings)
+    judgements = judge(settings, margin=scores.margin(contrast.metric), higher_is_better=better, looks=frames.looks)
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
@@ -390,7 +390,8 @@ def agreement(
     over = tested(math.copysign(1.0, claim) * differences - abs(claim))
     published = ("larger" if is_beyond(over) else "smaller" if is_beyond(over, -1.0) else "") if claim else ""
     verdict: AgreementVerdict = "agrees" if agrees else "disagrees" if disagrees else "undecided"
-    return Agreement(verdict, direction, size, published, interval(difference, 1 - level))
+    sides = 2 if expect.direction == "equal" and agrees else 1  # two one-sided tests
+    return Agreement(verdict, direction, size, published, interval(difference, 1 - sides * level))
 
 
 def _difference(scores: Scores, contrast: Contrast) -> tuple[object, float]:

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import NamedTuple
+from statistics import fmean
 
 from headtohead.analysis.best import BestVariants, best_variants
 from headtohead.analysis.contrasts import Contrast, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
-from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.scores import Scores
 from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value
-from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, Difference, paired_differences
+from headtohead.statistics.paired_tests import ALPHA
 from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
@@ -57,13 +56,6 @@ class LooksStatus:
     def next(self) -> int | None:
         """The number of seeds of the next look, or None if the study ends at this look or the look has no end yet."""
         return self.looks.next(self.seeds) if self.complete and self.undecided else None
-
-
-class SeparateEffects(NamedTuple):
-    """The effect of a factor contrast by value of another axis, on which it depends significantly."""
-
-    other_axis: str
-    effects: Mapping[str, Difference]
 
 
 class Analysis(Scores):
@@ -204,8 +196,8 @@ class Analysis(Scores):
             untested=tuple(found.name for found in contrasts if not found.paired and found.direction == NO_VERDICT),
         )
 
-    def separate_effects(self, contrast: Contrast) -> SeparateEffects | None:
-        """Return the effects of a factor contrast by the axis with its most significant interaction, or None.
+    def separate_effects(self, contrast: Contrast) -> tuple[str, Mapping[str, float]] | None:
+        """Return the axis with the most significant interaction of a factor contrast and its effects by value, or None.
 
         An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
         """
@@ -228,18 +220,11 @@ class Analysis(Scores):
         if not found:
             return None
         _, other = min(found)
-        pairs: dict[str, list[tuple[str, str]]] = {}
-        for left, right in contrast.pairs:
+        means: dict[str, list[float]] = {}
+        for (left, _), (effect, _) in zip(contrast.pairs, contrast.settings, strict=False):
             value = label(axis_value(other.split(" and "), frames.by_slug[left].axes))
-            pairs.setdefault(value, []).append((left, right))
-        scores = {slug: self.healthy(Side(slug, contrast.metric)) for pair in contrast.pairs for slug in pair}
-        by_value = {}
-        for value, group in pairs.items():
-            effect = paired_differences(pair_differences(scores, group)[1].mean(axis=0))
-            weights = score_weights([(frames.trained(left), frames.trained(right)) for left, right in group])
-            model = self.block_model(contrast.metric, None, weights)
-            by_value[value] = model.moderated(effect, 2 / len(group)) if model else effect
-        return SeparateEffects(other, by_value) if len(by_value) > 1 else None
+            means.setdefault(value, []).append(effect.mean)
+        return (other, {value: fmean(own) for value, own in means.items()}) if len(means) > 1 else None
 
     def settings_contradict(self, contrast: Contrast) -> bool:
         """Return whether a factor contrast is undetected or identical although its settings differ.

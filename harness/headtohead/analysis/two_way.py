@@ -24,12 +24,13 @@ MIN_VALUES = 3
 
 @dataclass(frozen=True)
 class Combination:
-    """A scored combination; ``comparison`` is None with fewer than two seeds."""
+    """A scored combination; no ``comparison`` with fewer than two seeds; ``is_best``: it has the scores of the best."""
 
     row: str
     column: str
     summary: Summary
     comparison: BestComparison | None
+    is_best: bool
 
     @property
     def name(self) -> str:
@@ -88,8 +89,12 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         return tuple(sorted(values[axis], key=sort_key))
 
     compared = compare_variants(scores, scored.values())
-    ranking = [Combination(*cell, cells[cell], compared.get(frames.trained(slug))) for cell, slug in scored.items()]
-    ranking.sort(key=lambda combination: -sign * combination.summary.mean)
+    best = healthy[max(scored, key=lambda cell: sign * cells[cell].mean)]
+    ranking = [
+        Combination(*cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == best)
+        for cell, slug in scored.items()
+    ]
+    ranking.sort(key=lambda combination: (not combination.is_best, -sign * combination.summary.mean))
     return TwoWayResult(
         axes=(row, column),
         rows=ordered(row, 0),

@@ -76,7 +76,7 @@ class Power:
             return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
         seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
         unit = f"sd: standard deviation of {self.primary or self.metric} over the seeds of a variant"
-        return f"differences found in {POWER:.0%} of studies with {seeds}; {unit})"
+        return f"differences found in {100 * POWER:.0f} % of studies with {seeds}; {unit})"
 
     @property
     def summary(self) -> str:
@@ -90,7 +90,8 @@ class Power:
         if self.difference is not None:
             found += f", which is {show(self.difference, self.metric)} for the median contrast of the finished runs"
         if self.margin:
-            margin, most = f"the margin of {show(self.margin, self.metric)}", self.margin / self.effect_in_runs
+            margin = f"the margin of {show(self.margin, self.metric, like=self.margin)}"
+            most = self.margin / self.effect_in_runs
             sd = self.sd or 2 * self.margin / self.effect
             enough = (n for n in range(2, MAX_SEEDS + 1) if self._effect(n) <= self.margin / sd)
             seeds = next(enough, None)

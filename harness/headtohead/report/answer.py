@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ from headtohead.analysis.two_way import Combination, TwoWayResult
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.report.section import contrast_name, ends, leveled
+from headtohead.report.section import contrast_name, ends, leveled, named_sides
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
 from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNCLEAR, UNDETECTED, WITHIN
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
@@ -48,8 +47,11 @@ def answer(analysis: Analysis) -> str:
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.missing_seeds else ""
     if _ranks_pairs(analysis) and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
-    metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[str]]()
-    for contrast in sorted(_largest_first(contrasts), key=_rank):
+    metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[tuple[str, str]]]()
+    order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
+    for contrast in sorted(
+        _largest_first(contrasts), key=lambda found: (order.index(found.direction), found.size != WITHIN)
+    ):
         size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
         expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
         word, dependence = str(contrast.direction), _settings(analysis, contrast)
@@ -58,12 +60,19 @@ def answer(analysis: Analysis) -> str:
             word += " on average" * bool(dependence)
         else:
             dependence = dependence.partition(":")[0]
-        name = contrast_name(analysis, contrast) + f" ({dependence})" * bool(dependence)
-        groups.setdefault((word.capitalize(), size + expected), []).append(name)
+        left, right = named_sides(analysis, contrast)
+        note = f" ({dependence})" * bool(dependence)
+        if len(metrics) > 1 and not (contrast.declared and contrast.declared.against_metric):
+            note += f" ({readable(contrast.metric)})"
+        group = groups.setdefault((word.capitalize(), size + expected), [])
+        group.append((left, right + note) if right else (left + note, ""))
+    first = next((group for group in groups.values() if any(right == "baseline" for _, right in group)), [])
+    baseline = f"the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
+    first[:] = [(left, baseline if right == "baseline" else right) for left, right in first]
     unit = f" in {with_unit(contrasts[0].metric)}" * (len(metrics) == 1)
     sentences = [
-        f"{word}{unit * (number == 0)}{notes}: {_names(names)}."
-        for number, ((word, notes), names) in enumerate(groups.items())
+        f"{word}{unit * (number == 0)}{notes}: {_names(group)}."
+        for number, ((word, notes), group) in enumerate(groups.items())
     ]
     undecided = [contrast for contrast in contrasts if contrast.direction == UNDETECTED and contrast.size != WITHIN]
     undecided = undecided or [contrast for contrast in contrasts if contrast.size == UNCLEAR]
@@ -76,9 +85,7 @@ def answer(analysis: Analysis) -> str:
             if max(found) < high - low
             else f"{seeds.capitalize()} are too few: even the largest possible difference may stay undetected."
         )
-    named = f"against the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
-    # "baseline · d_model 64" is the baseline of another size.
-    return opening + re.sub("against baseline(?! ·)", lambda _: named, " ".join(sentences), count=1)
+    return opening + " ".join(sentences)
 
 
 def differences(analysis: Analysis) -> list[dict[str, str]]:
@@ -90,7 +97,7 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     if _ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):
         return []
     sized = [contrast for contrast in contrasts if contrast.size]
-    margins = {show(found.judgement.size_test.margin, found.metric) for found in sized if found.judgement.size_test}
+    margins = {show(test.margin, own.metric, like=test.margin) for own in sized if (test := own.judgement.size_test)}
     size_column = f"size (margin {margins.pop()})" if len(margins) == 1 else "size"
     rows = []
     for contrast in _largest_first(contrasts)[:MAX_ROWS]:
@@ -101,7 +108,7 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
         notes += ["margin set after results existed"] * bool(contrast.size and contrast.late_margin)
         row = {
             "contrast": "\n".join([name + unit, *notes]),
-            "difference": show(contrast.paired.mean if contrast.paired else None, contrast.metric, signed=True),
+            "difference": contrast.difference_text,
             "direction": _verdict(contrast.direction_name, contrast.judgement.interval, contrast),
         }
         if sized:
@@ -114,7 +121,7 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
 
 def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
     has_interval = interval and math.isfinite(interval.low) and contrast.direction != IDENTICAL
-    return f"{word}\n{leveled(interval, contrast.metric)}" if has_interval else word
+    return f"{word}\n{leveled(interval, contrast)}" if has_interval else word
 
 
 def _ranks_pairs(analysis: Analysis) -> bool:
@@ -122,22 +129,16 @@ def _ranks_pairs(analysis: Analysis) -> bool:
     return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
-def _rank(contrast: Contrast) -> tuple[int, bool]:
-    order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
-    return order.index(contrast.direction), contrast.size != WITHIN
-
-
 def _largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
     return sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(sides: Sequence[tuple[str, str]]) -> str:
     """Return the names of contrasts; left sides with an equal right side are listed before it."""
-    lefts: dict[str, list[str]] = {}
-    for name in names:
-        left, against, right = name.partition(" against ")
-        lefts.setdefault(against + right or name, []).append(left)
-    texts = [right if [right] == own else listed(own, most=MAX_NAMED) + right for right, own in lefts.items()]
+    lefts: dict[tuple[str, str], list[str]] = {}
+    for left, right in sides:
+        lefts.setdefault((right, left * (not right)), []).append(left)
+    texts = [listed(own, most=MAX_NAMED) + f" against {right}" * bool(right) for (right, _), own in lefts.items()]
     more = len(texts) - MAX_NAMED
     return "; ".join(texts if more < 2 else [*texts[:MAX_NAMED], f"{more} more"])
 
@@ -171,29 +172,34 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     """Return how an average differs between its settings: by value of another axis, or its range; else empty."""
     metric = contrast.metric
     if separate := analysis.separate_effects(contrast):
-        effects = sorted(separate.effects.items(), key=lambda effect: effect[1].mean)
+        other_axis, by_value = separate
+        effects = sorted(by_value.items(), key=lambda effect: effect[1])
         chosen = effects if len(effects) <= MAX_VALUES else [effects[0], effects[-1]]
-        texts = (f"{show(effect.mean, metric, signed=True)} with {value}" for value, effect in chosen)
-        return f"depends on {separate.other_axis}: {', '.join(texts)}"
+        texts = (f"{show(effect, metric, signed=True, like=contrast.scale)} with {value}" for value, effect in chosen)
+        return f"depends on {other_axis}: {', '.join(texts)}"
     if contrast.spread is None or contrast.paired is None:
         return ""
     if analysis.settings_contradict(contrast):
-        return f"single settings range from {ends(*contrast.spread, metric, signed=True)}"
-    fixed = str(contrast.axis).split(" and ")
-    names = [
-        " · ".join(value_text(value) for axis, value in analysis.frames.by_slug[slug].axes.items() if axis not in fixed)
-        for slug in contrast.exceptions
-    ]
-    return f"not shown separately for {listed(names, most=MAX_NAMED)}" if names else ""
+        return f"single settings range from {ends(*contrast.spread, metric, signed=True, like=contrast.scale)}"
+    fixed, names = str(contrast.axis).split(" and "), dict[str, list[str]]()
+    for (slug, _), (found, judged) in zip(contrast.pairs, contrast.settings, strict=True):
+        axes = analysis.frames.by_slug[slug].axes.items()
+        name = " · ".join(value_text(value) for axis, value in axes if axis not in fixed)
+        if contrast.detected and found.mean * contrast.paired.mean < 0:
+            names.setdefault("the other sign with", []).append(name)
+        if contrast.size == WITHIN and judged.size != WITHIN and judged.direction != IDENTICAL:
+            names.setdefault(f"{'size ' * contrast.detected}not shown separately for", []).append(name)
+    return "; ".join(f"{text} {listed(own, most=MAX_NAMED)}" for text, own in names.items())
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     """Return the best of all pairs of two crossed axes and the verdicts on the others."""
-    metric, (best, *others) = analysis.metric, result.ranking
-    level = "highest" if higher_is_better(metric) else "lowest"
+    metric, best, others = analysis.metric, result.ranking[0], [own for own in result.ranking if not own.is_best]
+    leaders = [own.name for own in result.ranking if own.is_best]
+    verb, level = "share" if leaders[1:] else "has", "highest" if higher_is_better(metric) else "lowest"
     first = (
-        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, {best.name} has the "
-        f"{level} {readable(metric)}, {with_ends(best.summary, metric)}."
+        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, "
+        f"{listed(leaders, most=MAX_NAMED)} {verb} the {level} {readable(metric)}, {with_ends(best.summary, metric)}."
     )
     if best.comparison is None or not others:
         return first
@@ -201,15 +207,16 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     parts = [f"{counts['worse']} worse than another combination", f"{counts['undecided']} undecided"]
     if margin := result.margin:
         late = " (margin set after results existed)" * margin.late
-        parts.insert(0, f"{counts['equivalent']} equivalent to the best within {show(margin.value, metric)}{late}")
+        value = show(margin.value, metric, like=margin.value)
+        parts.insert(0, f"{counts['equivalent']} equivalent to the best within {value}{late}")
     return f"{first} Of the other {len(others)}: {', '.join(parts)}."
 
 
 def verdict_of(combination: Combination) -> str:
-    """Return the verdict on a combination that is not the best."""
+    """Return the verdict on a combination that is not the first."""
     comparison = combination.comparison
-    if comparison is None:
-        return "no verdict"
+    if combination.is_best or comparison is None:
+        return "equal" if combination.is_best else "no verdict"
     return "equivalent" if comparison.is_equivalent else "worse" if comparison.is_worse else "undecided"
 
 

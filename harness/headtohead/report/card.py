@@ -10,7 +10,7 @@ from headtohead.report.render import markdown
 from headtohead.report.section import Section, leveled, score, table
 from headtohead.report.setup import reproduction_section
 from headtohead.report.variants import variant_section
-from headtohead.storage.metrics import counted, readable, show
+from headtohead.storage.metrics import counted, readable
 
 
 def card(report: Report, component: str) -> str:
@@ -46,9 +46,8 @@ def differences_section(report: Report) -> Section:
                 str(variant.axes[axis]): score(analysis.frames.summary(variant.slug, metric), metric),
             },
         )
-        difference = show(contrast.paired.mean if contrast.paired else None, metric, signed=True)
         row[f"against {against.axes[axis]}"] = (
-            f"{difference} {contrast.verdict}\n{leveled(contrast.judgement.interval, metric)}"
+            f"{contrast.difference_text} {contrast.verdict}\n{leveled(contrast.judgement.interval, contrast)}"
         )
     return Section(
         "",

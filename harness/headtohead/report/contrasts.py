@@ -20,6 +20,7 @@ from headtohead.report.section import (
     end_of,
     ends,
     leveled,
+    replaced,
     score,
     table,
     with_interval,
@@ -68,7 +69,7 @@ def _expected(analysis: Analysis, contrast: Contrast) -> dict[str, str]:
     found, expect = contrast.agreement, contrast.expect
     if expect is None or found is None:
         return {"expected": "", "as expected": ""}
-    interval = f"\n{leveled(found.interval, contrast.metric)}" if found.interval else ""
+    interval = f"\n{leveled(found.interval, contrast)}" if found.interval else ""
     return {
         "expected": f"{contrast.expected}\n{expect.source}",
         "as expected": f"{found}{analysis.after_steps(contrast)}{interval}",
@@ -113,13 +114,13 @@ def factor_section(report: Report) -> Section | None:
         names.append({"axis": str(contrast.axis), "value": value, "against": contrast.right})
         other = without.get(contrast.name)
         padding = {"without padding": difference(other.paired if other else None, stored(metric))} if without else {}
-        spread = f"\n{ends(*contrast.spread, metric, signed=True)}" if contrast.spread else ""
+        spread = f"\n{ends(*contrast.spread, metric, signed=True, like=contrast.scale)}" if contrast.spread else ""
         more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
     return Section(
         "Axis by axis",
         f"The difference in {report.metric} between two values of an axis, averaged within each seed over the settings "
         "of the other axes. Last column: the number of these settings, and the range of their differences. Holm's "
-        f"correction over {counted(family.tested, 'contrast')}.",
+        f"correction over {counted(family.tested, 'contrast')}.{replaced(ordered)}",
         frame=contrast_table(ordered, names, more),
         figure="interactions",
         caption="Means with 95 % intervals over seeds, averaged over the other axes. Parallel lines mean that the "
@@ -164,7 +165,7 @@ def two_way_section(report: Report) -> Section | None:
         cells.append(texts)
         shade.append(dark)
     for combination in result.ranking:
-        comparison = combination.comparison if ranking else None
+        comparison = None if combination.is_best else combination.comparison
         cell = {
             "combination": combination.name,
             readable(metric): score(combination.summary, metric),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from headtohead.analysis.judge import Judged
 from headtohead.statistics.paired_tests import Interval
-from headtohead.storage.metrics import counted, show_p
+from headtohead.storage.metrics import counted, decimals_of, show_p
 
 if TYPE_CHECKING:
     from headtohead.analysis.ledger import Decision, Ledger
@@ -28,7 +27,7 @@ class Numbers:
         known = [error for error in errors if math.isfinite(error) and error > 0]
         digits = max(0, 1 - math.floor(math.log10(min(known)))) if known else 3
         if judged.margin:
-            digits = max(digits, -int(Decimal(repr(float(judged.margin))).normalize().as_tuple().exponent))
+            digits = max(digits, decimals_of(judged.margin))
         self.digits = digits
 
     def __call__(self, value: float | None, *, signed: bool = False) -> str:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
-from headtohead.analysis.scores import same_data_set
+from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name, leveled
@@ -92,14 +92,16 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     means = [mean for slug in analysis.ranked if not math.isnan(mean := analysis.summaries[slug].mean)]
     if margin and means and math.isfinite(worst) and abs(best(means) - worst) <= margin.value:
         yield (
-            f"The margin, {show(margin.value, metric)}, is wider than the distance of every score from the worst "
-            f"possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. {remedy}"
+            f"The margin, {show(margin.value, metric, like=margin.value)}, is wider than the distance of every score "
+            f"from the worst possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. "
+            f"{remedy}"
         )
     collapsed = [f"{len(seeds)} of {frames.by_slug[slug].title}" for slug, seeds in analysis.collapsed.items()]
     if collapsed:
         yield (
             f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. "
-            "Contrasts omit every seed in which a run of either side collapsed. Rankings of pairs omit these runs only."
+            "A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves out "
+            "the collapsed runs only."
         )
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
@@ -137,10 +139,11 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
         if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
             errors = as_ratio(own)
+            distance, value = (show(size, own, like=margin.value) for size in (room, margin.value))
             ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
-                f"The baseline is {show(room, own)} from the best possible {readable(own)}, less than the margin of "
-                f"{show(margin.value, own)}, and the difference could be larger on a harder task, so no size is judged."
+                f"The baseline is {distance} from the best possible {readable(own)}, less than the margin of {value}, "
+                "and the difference could be larger on a harder task, so no size is judged."
                 f" To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
@@ -176,8 +179,9 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
                 f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
                 f"best of them has {show(best.score, best.metric)}."
             )
-    bigram = frames.record.data.get("losses_without_model", {}).get("bigram", math.inf)
-    if above := [slug for slug in _same_data(analysis) if frames.summary(slug, "test/loss").mean >= bigram]:
+    bigram, loss = frames.record.data.get("losses_without_model", {}).get("bigram", math.inf), "test/loss"
+    comparable = (slug for slug in analysis.ranked if not score_mismatch(frames, slug, frames.baseline, loss))
+    if above := [slug for slug in comparable if frames.summary(slug, loss).mean >= bigram]:
         yield (
             f"Not better than a bigram model, which predicts a token from the preceding one (test loss {bigram:.3f} "
             f"nats): {_titles(frames, above)}. Differences may disappear with longer training."
@@ -235,14 +239,14 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     interactions = analysis.families.interactions.contrasts
     if all(found.kind == "declared" for found in analysis.main_contrasts) and len(interactions) <= MAX_NAMED:
         for found in interactions:
-            if paired := found.paired:
-                difference = f"{show(paired.mean, metric, signed=True)} ({leveled(found.judgement.interval, metric)})"
-                yield f"Interaction, {found.name}: {difference}, {found.direction_name}."
+            if found.paired:
+                interval = leveled(found.judgement.interval, found)
+                yield f"Interaction, {found.name}: {found.difference_text} ({interval}), {found.direction_name}."
     if margin := frames.record.margins.get(metric):
         late = (
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
         )
-        value = f"{show(margin.value, metric)} {readable(metric)}"
+        value = f"{show(margin.value, metric, like=margin.value)} {readable(metric)}"
         both = " Holm's correction sets the levels of the intervals." * bool(analysis.margin(metric))
         yield f"The margin, the smallest difference that matters, is {value}{late}.{both}"
     if status := analysis.looks:
@@ -255,13 +259,15 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         is_single, title = len(frames.by_slug) == 1, frames.by_slug[frames.baseline].title
         mean = analysis.healthy_summary(frames.baseline, metric).mean
-        sds = [analysis.healthy_summary(slug, metric).sd for slug in _same_data(analysis)]
+        same = [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
+        sds = [analysis.healthy_summary(slug, metric).sd for slug in same]
+        scope = "all variants" + " of its data and size" * (len(same) < len(analysis.ranked))
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         name = "The variant" if is_single else f"The baseline, {title},"
         yield (
             f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
             f"{show(sd, metric)} over {seeds}"
-            f"{'' if is_single else f'; pooled over all variants, it is {show(pooled, metric)}'}."
+            f"{'' if is_single else f'; pooled over {scope}, it is {show(pooled, metric)}'}."
         )
     if analysis.variable:
         ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
@@ -280,12 +286,6 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     yield from (f"{counted(count, 'run')}: {note}." for note, count in notes.items())
     if torn := int(frames.runs["torn_lines"].sum()):
         yield f"Damaged lines of training histories, for example incomplete after a crash, are omitted: {torn}."
-
-
-def _same_data(analysis: Analysis) -> list[str]:
-    """Return the ranked variants with the data of the baseline."""
-    frames = analysis.frames
-    return [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
 
 
 def _mean_leak(frames: Frames, slug: str) -> float:

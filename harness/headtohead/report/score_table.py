@@ -6,7 +6,7 @@ import pandas as pd
 
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table
-from headtohead.report.section import Bold, difference
+from headtohead.report.section import Bold, difference, replaced
 from headtohead.report.setup import setup_line
 from headtohead.report.variants import primary_score, variant_note
 from headtohead.statistics.paired_tests import ALPHA
@@ -27,7 +27,7 @@ def score_table(report: Report) -> str:
                 "variant": variant.title,
                 "seeds": str(analysis.summaries[slug].n),
                 report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
-                "difference": difference(paired, analysis.metric),
+                "difference": difference(paired, analysis.metric, contrast.scale if contrast else 0),
                 "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
                 "verdict": verdict or "–",
                 "parameters": show_count(variant.counts.total),
@@ -49,7 +49,7 @@ def _notes(report: Report) -> list[str]:
         f"t-intervals that include the variation of {varied}.",
         f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: "
         f"t-test with moderated variance at {level} after Holm's correction (number of contrasts: "
-        f"{analysis.families.variants.tested}).",
+        f"{analysis.families.variants.tested}).{replaced(analysis.families.variants.contrasts)}",
     ]
     if looks:
         notes.append(
@@ -58,8 +58,8 @@ def _notes(report: Report) -> list[str]:
             "The p-values are adjusted for the looks, the intervals of this table are not."
         )
     notes.append(
-        f"Within: two one-sided t-tests within the margin of {show(margin.value, analysis.metric)} at "
-        f"{level}, adjusted by Holm.{' The margin was set after results existed.' * margin.late}"
+        f"Within: two one-sided t-tests within the margin of {show(margin.value, analysis.metric, like=margin.value)} "
+        f"at {level}, adjusted by Holm.{' The margin was set after results existed.' * margin.late}"
         if margin
         else "Without a margin, there is no verdict on the size; undetected does not show equality."
     )

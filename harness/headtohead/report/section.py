@@ -101,24 +101,22 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
         yield from (f"  {note}" for note in notes)
 
 
-def with_interval(mean: float, low: float, high: float, metric: str, *, signed: bool = False) -> str:
-    """Return a mean, and on a second line its interval if it is finite."""
-    text = show(mean, metric, signed=signed)
-    return f"{text}\n{ends(low, high, metric, signed=signed)}" if math.isfinite(low) else text
+def with_interval(mean: float, low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
+    """Return a mean, and on a second line its interval if it is finite; ``like`` as in `show`."""
+    text = show(mean, metric, signed=signed, like=like)
+    return f"{text}\n{ends(low, high, metric, signed=signed, like=like)}" if math.isfinite(low) else text
 
 
-def ends(low: float, high: float, metric: str, *, signed: bool = False) -> str:
+def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
     """Return the ends of an interval."""
-    return f"{show(low, metric, signed=signed)} to {show(high, metric, signed=signed)}"
+    return " to ".join(show(end, metric, signed=signed, like=like) for end in (low, high))
 
 
-def leveled(interval: Interval | None, metric: str) -> str:
-    """Return an interval with its level: ``98.75 %: −0.010 to 0.023``."""
-    return (
-        f"{interval.percent}: {ends(interval.low, interval.high, metric)}"
-        if interval and math.isfinite(interval.low)
-        else "–"
-    )
+def leveled(interval: Interval | None, contrast: Contrast) -> str:
+    """Return an interval of a contrast with its level: ``98.75 %: −0.010 to 0.023``."""
+    if interval is None or not math.isfinite(interval.low):
+        return "–"
+    return f"{interval.percent}: {ends(interval.low, interval.high, contrast.metric, like=contrast.scale)}"
 
 
 def score(summary: Summary, metric: str) -> str:
@@ -126,9 +124,9 @@ def score(summary: Summary, metric: str) -> str:
     return with_interval(summary.mean, summary.low, summary.high, metric)
 
 
-def difference(paired: Difference | None, metric: str) -> str:
+def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str:
     """Return a difference with its 95 % interval."""
-    return "–" if paired is None else with_interval(paired.mean, paired.low, paired.high, metric, signed=True)
+    return with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like) if paired else "–"
 
 
 def end_of(analysis: Analysis, change: Contrast) -> str:
@@ -138,23 +136,34 @@ def end_of(analysis: Analysis, change: Contrast) -> str:
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
+    return " against ".join(filter(None, named_sides(analysis, contrast)))
+
+
+def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
+    """Return the names of both sides of a contrast; a contrast with a name of its own has an empty right side."""
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
     if contrast.kind in ("added", "taken"):
         axis = str(contrast.axis)
         values = " → ".join(value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left))
-        return f"{axis} {values}, in {end_of(analysis, contrast)}"
+        return f"{axis} {values}, in {end_of(analysis, contrast)}", ""
     if contrast.kind not in ("factor", "variant"):
-        return contrast.name
+        return contrast.name, ""
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         axis = str(contrast.axis)
         is_named = " and " in axis or (axis in NAMED_AXES and "none" not in (contrast.left, contrast.right))
         axis = "" if is_named else f"{axis} "
-        return f"{axis}{contrast.left} against {contrast.right}{within}"
+        return f"{axis}{contrast.left}", f"{contrast.right}{within}"
     if analysis.families.added.contrasts:
-        return "all changes"
-    other = "baseline" if contrast.right == baseline else by_slug[contrast.right].title
-    return f"{by_slug[contrast.left].title} against {other}"
+        return "all changes", ""
+    return by_slug[contrast.left].title, "baseline" if contrast.right == baseline else by_slug[contrast.right].title
+
+
+def replaced(contrasts: Iterable[Contrast]) -> str:
+    """Return a sentence on the contrasts whose tests are those of another family; empty without any."""
+    kinds = dict.fromkeys(own.judged_as for own in contrasts if own.judged_as not in ("", own.kind))
+    text = " A difference that is also a {} contrast has the p-value and verdict of that contrast."
+    return "".join(map(text.format, kinds))
 
 
 def contrast_table(
@@ -170,12 +179,12 @@ def contrast_table(
         paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
         late = "\nmargin set after results existed" * contrast.late_margin
         within_p = f"\nTOST p {show_p(test.holm_p)}" if test and contrast.size != BEYOND else ""
-        size = f"{leveled(test.interval, contrast.metric)}{within_p}{late}" if test else "–"
+        size = f"{leveled(test.interval, contrast)}{within_p}{late}" if test else "–"
         rows.append(
             {
                 **before,
-                "difference": show(paired.mean if paired else None, contrast.metric, signed=True),
-                "interval of the direction": leveled(judgement.interval, contrast.metric),
+                "difference": contrast.difference_text,
+                "interval of the direction": leveled(judgement.interval, contrast),
                 **({"interval of the size": size} if has_margin else {}),
                 "verdict": "\n".join(filter(None, [contrast.verdict, contrast.reason])),
                 "Holm p": show_p(judgement.holm_p),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import sides
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
-from headtohead.report.section import Section, contrast_table, difference, score, table
+from headtohead.report.section import Section, contrast_table, difference, replaced, score, table
 from headtohead.statistics.paired_tests import paired
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
@@ -24,8 +23,6 @@ def variant_section(report: Report) -> Section:
     analysis, frames = report.analysis, report.analysis.frames
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    declared = [sides(found) for found in analysis.families.declared.contrasts]
-    is_declared = any(sides(found) in (own, [pair[::-1] for pair in own]) for found in tested for own in declared)
     is_single = len(frames.by_slug) == 1
     metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
     executions = {run: record.execution for run, record in frames.records.items() if record.execution}
@@ -44,7 +41,7 @@ def variant_section(report: Report) -> Section:
         widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
         stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
         against = {
-            "against baseline": difference(contrast.paired if contrast else None, analysis.metric),
+            "against baseline": difference(contrast.paired, analysis.metric, contrast.scale) if contrast else "–",
             "verdict": "baseline" if slug == frames.baseline else contrast.verdict if contrast else "–",
         }
         rows.append(
@@ -70,7 +67,7 @@ def variant_section(report: Report) -> Section:
         Section(
             "Tests",
             f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
-            + " A difference that the file declares has the verdict of its declared contrast." * is_declared,
+            + replaced(tested),
             frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested))
             if analysis.families.variants.tested
             else None,
@@ -113,7 +110,7 @@ def collapse_section(report: Report) -> Section | None:
         {
             "variant": report.title(slug),
             "collapsed": f"{found.collapsed} of {found.runs}",
-            "95 % interval of the rate": f"{found.interval.low:.0%} to {found.interval.high:.0%}".replace("%", " %"),
+            "95 % interval of the rate": f"{100 * found.interval.low:.0f} % to {100 * found.interval.high:.0f} %",
             "rate against baseline: p": show_p(found.p),
             f"{report.metric}, all runs": primary_score(report, slug),
             "without collapsed runs": score(found.without, metric),
@@ -125,8 +122,9 @@ def collapse_section(report: Report) -> Section | None:
     return Section(
         "Collapsed runs",
         "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
-        "variant. Contrasts leave out a seed if a run of either side collapsed, a ranking of pairs "
-        "these runs. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, not adjusted.",
+        "variant. A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves "
+        "out the collapsed runs only. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, "
+        "not adjusted.",
         frame=table(rows),
     )
 

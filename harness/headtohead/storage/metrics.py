@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -149,18 +150,26 @@ def decimals(metric: str) -> int:
     return known.decimals if known else 3
 
 
-def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0) -> str:
+def decimals_of(value: float) -> int:
+    """Return the number of decimals with which a number is written.
+
+    >>> decimals_of(0.0125), decimals_of(2.0)
+    (4, 0)
+    """
+    return max(0, -int(Decimal(repr(float(value))).normalize().as_tuple().exponent))
+
+
+def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0, like: float = 0.0) -> str:
     """Format a value for reports; a missing value is an en dash.
 
-    A nonzero value that would round to zero is printed with its first significant digit, except a difference of a
-    metric with one decimal and a bound, such as BLEU: the sign shows that it is not zero.
+    It has the decimals of its metric and ``digits`` more, and at least those of ``like``, a margin; at most 8. A
+    nonzero value that would round to zero is printed with its first significant digit.
     """
     if value is None or not math.isfinite(value):
         return "–"
     value = 0.0 if abs(value) < ZERO else value
-    precision = decimals(metric) + digits
-    is_coarse = precision == 1 and math.isfinite(span(metric)[1]) and (signed or value < 0)
-    if value != 0 and abs(value) < 0.5 * 10**-precision and not is_coarse:
+    precision = max(decimals(metric) + digits, min(8, decimals_of(like)))
+    if value != 0 and abs(value) < 0.5 * 10**-precision:
         precision = -math.floor(math.log10(abs(value)))
     text = f"{abs(value):,.{precision}f}"
     if value < 0:

@@ -47,7 +47,7 @@ def forest_rows(analysis: Analysis) -> list[Row]:
             (value, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
             for seed, value in contrast.by_seed.items()
         )
-        note = f"{show(paired.mean, metric, signed=True)}  {contrast.verdict}"
+        note = f"{contrast.difference_text}  {contrast.verdict}"
         name, own = contrast_name(analysis, contrast), contrast.judgement.interval or paired
         rows.append(Row(name, note, paired.mean, own.low, own.high, points, is_strong=contrast.detected))
     return rows

@@ -48,6 +48,7 @@ def answer(analysis: Analysis) -> str:
     if _ranks_pairs(analysis) and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
     metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[tuple[str, str]]]()
+    baseline, first = analysis.frames.by_slug[analysis.frames.baseline], list[tuple[str, str]]()
     order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
     for contrast in sorted(
         _largest_first(contrasts), key=lambda found: (order.index(found.direction), found.size != WITHIN)
@@ -65,10 +66,9 @@ def answer(analysis: Analysis) -> str:
         if len(metrics) > 1 and not (contrast.declared and contrast.declared.against_metric):
             note += f" ({readable(contrast.metric)})"
         group = groups.setdefault((word.capitalize(), size + expected), [])
+        if contrast.kind == "variant" and right and contrast.right == baseline.slug and (first or group) is group:
+            first, right = group, f"the baseline ({baseline.title})"
         group.append((left, right + note) if right else (left + note, ""))
-    first = next((group for group in groups.values() if any(right == "baseline" for _, right in group)), [])
-    baseline = f"the baseline ({analysis.frames.by_slug[analysis.frames.baseline].title})"
-    first[:] = [(left, baseline if right == "baseline" else right) for left, right in first]
     unit = f" in {with_unit(contrasts[0].metric)}" * (len(metrics) == 1)
     sentences = [
         f"{word}{unit * (number == 0)}{notes}: {_names(group)}."

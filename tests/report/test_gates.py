@@ -79,6 +79,14 @@ def test_gates_appear_if_they_apply(
         assert "Within: two one-sided" not in score_table(report)
 
 
+def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
+    names = {"Gain": ("rotary", "none"), "Tie": ("rotary", "alibi")}
+    declared = [{"kind": "declared", "name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
+    report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
+    assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
+    assert any("so no size is judged of Tie." in remark.text for remark in report.cautions)
+
+
 def test_a_noisy_variant_changes_no_other_contrast(study: Study) -> None:
     report = study(0.8, -0.3, sds={"alibi": 0.03})
     assert any("The scores of alibi vary" in remark.text for remark in report.remarks)

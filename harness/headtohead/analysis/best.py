@@ -69,9 +69,10 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     if min(len(trained), len(seeds)) < 2:
         return {}
     healthy = [scores.healthy(Side(slug, metric)) for slug in trained]
+    leader = max(trained, key=lambda slug: scores.sign * scores.healthy_summary(slug, metric).mean)
     compared = compare_with_best(
         [[by_seed.get(seed, math.nan) for seed in seeds] for by_seed in healthy],
-        margin=scores.margin(metric),
+        margin=scores.margin(metric, [leader]),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,
     )

@@ -351,7 +351,8 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     own_pairs = [trained[start : start + size] for start in range(0, len(trained), size)]
     settings = [test(*own) for own in zip(differences, own_pairs, strict=True)] if len(differences) > 1 else []
     better = [contrast.higher_is_better] * len(settings)
-    judgements = judge(settings, margin=scores.margin(contrast.metric), higher_is_better=better, looks=frames.looks)
+    margins = [scores.margin(contrast.metric, [right for _, right in own]) for own in own_pairs][: len(settings)]
+    judgements = judge(settings, margin=margins, higher_is_better=better, looks=frames.looks)
     return replace(
         contrast,
         by_seed=dict(zip(seeds, mean.tolist(), strict=True)),
@@ -419,7 +420,7 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     unique = [contrast for contrast, _ in first.values()]
     judgements = judge(
         [contrast.paired for contrast in unique],
-        margin=[scores.margin(found.metric) for found in unique],
+        margin=[scores.margin(found.metric, [right for _, right in found.pairs]) for found in unique],
         higher_is_better=[contrast.higher_is_better for contrast in unique],
         looks=looks,
     )

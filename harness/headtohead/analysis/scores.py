@@ -107,7 +107,7 @@ class Scores:
                 for slug in group
                 if (own := frames.scores(slug, loss)) and not loss_mismatch(frames, slug, first, loss)
             }
-            flags = collapsed([[*own.values()] for own in losses.values()])
+            flags = collapsed([[*own.values()] for own in losses.values()]) if losses else []
             for (slug, own), row in zip(losses.items(), flags, strict=True):
                 found[slug] = frozenset(seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed)
         return {slug: seeds for slug, seeds in found.items() if seeds}
@@ -138,14 +138,18 @@ class Scores:
         failed = self.collapsed.get(self.frames.trained(side.slug), ())
         return {seed: value for seed, value in side.scores(self.frames).items() if seed not in failed}
 
-    def margin(self, metric: str) -> float | None:
-        """Return the margin for a verdict on the size; None without one, or if the baseline has less room above it."""
+    def margin(self, metric: str, against: Collection[str] = ()) -> float | None:
+        """Return the margin for a verdict on the size; None without one, or if there is less `room`."""
         margin = self.frames.record.margins.get(metric)
-        return margin.value if margin and margin.value <= self.room(metric) else None
+        return margin.value if margin and margin.value <= self.room(metric, against) else None
 
-    def room(self, metric: str) -> float:
-        """Return how much better than the baseline's mean a score can be; infinite without a bound or a score."""
-        mean, bound = self.healthy_summary(self.frames.baseline, metric).mean, span(metric)[higher_is_better(metric)]
+    def room(self, metric: str, against: Collection[str] = ()) -> float:
+        """Return how much better a score can be than the mean of the variants ``against``, by default the baseline.
+
+        It is infinite without a bound or a score.
+        """
+        means = [self.healthy_summary(slug, metric).mean for slug in against or (self.frames.baseline,)]
+        mean, bound = sum(means) / len(means), span(metric)[higher_is_better(metric)]
         return math.inf if math.isnan(mean) else abs(bound - mean)
 
     def healthy_summary(self, slug: str, metric: str) -> Summary:

@@ -89,9 +89,9 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         return tuple(sorted(values[axis], key=sort_key))
 
     compared = compare_variants(scores, scored.values())
-    best = healthy[max(scored, key=lambda cell: sign * cells[cell].mean)]
+    first = max(scored, key=lambda cell: sign * cells[cell].mean)
     ranking = [
-        Combination(*cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == best)
+        Combination(*cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == healthy[first])
         for cell, slug in scored.items()
     ]
     ranking.sort(key=lambda combination: (not combination.is_best, -sign * combination.summary.mean))
@@ -101,5 +101,5 @@ def two_way(scores: Scores) -> TwoWayResult | None:
         columns=ordered(column, 1),
         cells=cells,
         ranking=tuple(ranking),
-        margin=record.margins.get(metric) if scores.margin(metric) else None,
+        margin=record.margins.get(metric) if scores.margin(metric, [slugs[first]]) else None,
     )

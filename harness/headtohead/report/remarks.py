@@ -127,7 +127,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
 
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
-    frames, metric = analysis.frames, analysis.metric
+    frames = analysis.frames
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
         leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
@@ -136,14 +136,21 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
         )
-    for own in dict.fromkeys([metric, *(contrast.metric for contrast in analysis.main_contrasts)]):
-        if (margin := frames.record.margins.get(own)) and margin.value > (room := analysis.room(own)):
+    for own in dict.fromkeys(contrast.metric for contrast in analysis.main_contrasts):
+        contrasts = [contrast for contrast in analysis.main_contrasts if contrast.metric == own]
+        references = [[right for _, right in contrast.pairs] for contrast in contrasts]
+        rooms = [analysis.room(own, against) for against in references]
+        if (margin := frames.record.margins.get(own)) and margin.value > min(rooms):
+            unsized = [index for index, room in enumerate(rooms) if margin.value > room]
+            titles = listed([contrast_name(analysis, contrasts[index]) for index in unsized], most=MAX_NAMED)
+            is_baseline = {slug for index in unsized for slug in references[index]} <= {frames.baseline}
             errors = as_ratio(own)
-            distance, value = (show(size, own, like=margin.value) for size in (room, margin.value))
+            distance, value = (show(size, own, like=margin.value) for size in (min(rooms), margin.value))
             ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
-                f"The baseline is {distance} from the best possible {readable(own)}, less than the margin of {value}, "
-                "and the difference could be larger on a harder task, so no size is judged."
+                f"The {'baseline' if is_baseline else 'right side'} is {distance} from the best possible "
+                f"{readable(own)}, less than the margin of {value}, and the difference could be larger on a harder "
+                f"task, so no size is judged{'' if len(unsized) == len(rooms) else f' of {titles}'}."
                 f" To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
@@ -247,7 +254,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
         )
         value = f"{show(margin.value, metric, like=margin.value)} {readable(metric)}"
-        both = " Holm's correction sets the levels of the intervals." * bool(analysis.margin(metric))
+        sized = any(contrast.size for contrast in analysis.main_contrasts)
+        both = " Holm's correction sets the levels of the intervals." * sized
         yield f"The margin, the smallest difference that matters, is {value}{late}.{both}"
     if status := analysis.looks:
         yield (

@@ -13,7 +13,6 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from headtohead.storage.leases import Lease
-from headtohead.storage.run_directory import checksums
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 from made import case_table
@@ -146,11 +145,14 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped:
     assert ship(shipped.folder, shipped.uri).unchanged == 1
 
 
-def test_a_retrained_run_has_one_image_per_key_and_step(shipped: Place) -> None:
-    edit(shipped.run.path / "status.json", attempt=2, ended="2026-01-06T09:00:42Z")
+def test_a_training_that_ends_earlier_replaces_the_mlflow_run_of_the_earlier_training(shipped: Place) -> None:
+    metrics = shipped.run.path / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:9]))
+    edit(shipped.run.path / "run.json", created="2026-02-01T00:00:00Z")
+    record_checksums(shipped.run.path)
     shipped.ship()
-    images = [path.name.partition("+timestamp")[0] for path in shipped.artifact("images").glob("*.png")]
-    assert sorted(images) == sorted(set(images))
+    history = shipped.client.get_metric_history(shipped.shipped().info.run_id, "valid/loss")
+    assert (history[-1].step, history[-1].value) == (450, shipped.run.final_metrics["valid/loss"])
 
 
 @case_table(
@@ -193,15 +195,7 @@ def _die_while_finishing(place: Place) -> None:
     edit(place.run.path / "status.json", state="RUNNING", ended=None, files={})
 
 
-def _train_earlier(place: Place) -> None:
-    """Have all evaluations a day earlier, as before --fresh."""
-    metrics = place.run.path / "metrics.jsonl"
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    metrics.write_text("".join(json.dumps(line | {"time": line["time"] - 86_400}) + "\n" for line in lines))
-    edit(place.run.path / "status.json", files=checksums(place.run.path))
-
-
-@case_table("before", [_die_while_scoring, _die_while_training, _die_while_finishing, _train_earlier], default=1)
+@case_table("before", [_die_while_scoring, _die_while_training, _die_while_finishing], default=1)
 def test_no_step_is_logged_twice_after_a_kill(
     make_experiment: MakeExperiment, store_uri: str, tmp_path: Path, before: Callable[[Place], None]
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.config.project import default_uri
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking.store import open_store
 
@@ -45,11 +44,6 @@ def test_four_processes_can_create_the_same_store_at_once(tmp_path: Path) -> Non
     }
     names = [experiment.name for experiment in open_store(uri, create=False).client.search_experiments()]
     assert sorted(names) == ["Default", "shared"]
-
-
-def test_a_store_can_be_read_while_it_is_written(store_uri: str) -> None:
-    with closing(sqlite3.connect(_path(store_uri))) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, store_uri: str) -> None:
@@ -106,12 +100,6 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert store.experiment("gone")
-
-
-def test_the_environment_variable_chooses_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert default_uri(tmp_path / "runs") == f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere:5000")
-    assert default_uri(tmp_path / "runs") == "http://somewhere:5000"
 
 
 def _path(uri: str) -> Path:

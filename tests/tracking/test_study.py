@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from headtohead.storage.leases import Lease
 from headtohead.tracking.shipping import Shipper, ship
+from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import TAG
 from made.fake_study import Study, record_checksums, write_study
 
@@ -164,19 +165,6 @@ def test_the_page_of_a_study_without_an_answer_says_why(make_experiment: MakeExp
 
 
 @pytest.mark.slow
-def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
-    folder = make_experiment(seeds=(1, 2), axes=AXES, states={("none", 2): "PLANNED"})
-    report = ship(folder, store_uri)
-    assert (report.shipped, report.waiting) == (3, 1)
-    client = MlflowClient(store_uri)
-    index = client.get_experiment_by_name("headtohead studies")
-    (own,) = client.search_runs([index.experiment_id])
-    assert own.info.status == "RUNNING"
-
-
-@pytest.mark.slow
 def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(axes=AXES)
     ship(folder, store_uri)
@@ -208,6 +196,39 @@ def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study:
         assert differences[first] == pytest.approx(values[0][first] - values[1][first]), metric
     assert len(differences) > 1
     assert not any(name.startswith("diff/") for name in baseline.data.metrics)
+
+
+def test_differences_colours_and_groups_follow_a_changed_baseline_and_order(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    folder, client, metric = make_experiment(axes=AXES), MlflowClient(store_uri), "test/exact_match"
+    plan = json.loads((folder / "experiment.json").read_text())
+    for baseline, other in (("rotary", "none"), ("none", "rotary"), ("rotary", "none")):
+        ordered = sorted(plan["variants"], key=lambda variant: variant["slug"] != baseline)
+        (folder / "experiment.json").write_text(json.dumps(plan | {"baseline": baseline, "variants": ordered}))
+        ship(folder, store_uri)
+        found = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
+        runs = {run.data.tags["h2h.variant"]: run.data for run in found}
+        difference = runs[other].metrics[metric] - runs[baseline].metrics[metric]
+        assert runs[other].metrics[f"diff/{metric}"] == difference
+        assert math.isnan(runs[baseline].metrics.get(f"diff/{metric}", math.nan))
+        study = TrackedStudy.read(folder)
+        assert {slug: run.tags["mlflow.runColor"] for slug, run in runs.items()} == study.colours
+        titles = {slug: variant.title for slug, variant in study.record.by_slug.items()}
+        assert {slug: run.tags["h2h.group"] for slug, run in runs.items()} == titles
+        assert "the baseline" not in runs[other].tags["mlflow.note.content"]
+
+
+def test_another_project_with_an_experiment_of_this_name_is_refused_but_not_a_copy(
+    make_experiment: MakeExperiment, store_uri: str, tmp_path: Path
+) -> None:
+    folder = make_experiment(axes={"positional": ["rotary"]})
+    assert ship(folder, store_uri).complete
+    copy = shutil.copytree(folder, tmp_path / "copy/runs/quickstart")
+    assert ship(copy, store_uri).complete
+    (copy / ".loggers/mlflow.id").unlink()
+    (failure,) = ship(copy, store_uri).failures
+    assert "set H2H_MLFLOW_FOLDER" in failure
 
 
 def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(

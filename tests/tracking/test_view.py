@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-import math
 import re
 import zlib
 from collections.abc import Callable
@@ -12,18 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from PIL import Image
 
 from headtohead.figures.sheet import grid, tiles
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.contrasts import ChangeContrast
 from headtohead.storage.experiment import ExperimentRecord
-from headtohead.storage.palette import Palette
 from headtohead.tracking import attention_pages as module
 from headtohead.tracking import view
 from headtohead.tracking.attention_pages import attention_pages
-from headtohead.tracking.groups import COLOURS, group_names
 from headtohead.tracking.mlflow_logger import STATUS
 from headtohead.tracking.study import TrackedStudy
 from headtohead.tracking.view import link, views
@@ -94,32 +90,7 @@ def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_
         "diff/valid/loss",
     ]
     assert state["groupBy"]["groupByKeys"] == [{"groupByData": "h2h.group", "mode": "tag"}]
-    assert state["groupsExpanded"].keys() == {f"tag.h2h.group.{name}" for name in group_names(plan).values()}
-
-
-def test_groups_have_the_titles_of_the_variants_and_different_colours_near_those_of_the_report(
-    plan: ExperimentRecord,
-) -> None:
-    names = group_names(plan)
-    assert {slug: name.rstrip() for slug, name in names.items()} == {
-        slug: variant.title for slug, variant in plan.by_slug.items()
-    }
-    colours = {slug: _mlflow_colour(f"tag.h2h.group.{name}") for slug, name in names.items()}
-    assert len(set(colours.values())) == len(colours) > 4
-    palette = Palette(plan)
-    wanted = {slug: palette.colour(slug) for slug in names}
-    assert len({wanted[slug] for slug in names}) < len(names)
-    for slug, colour in list(colours.items())[:1]:
-        nearest = min(COLOURS, key=lambda known: math.dist(to_rgb(known), to_rgb(wanted[slug])))
-        assert colour == nearest
-
-
-def _mlflow_colour(group: str) -> str:
-    total = checksum = 0
-    for character in group:
-        total = (total + ord(character)) % 255
-        checksum = (checksum + total) % 255
-    return COLOURS[(total + 256 * checksum) % 29]
+    assert state["groupsExpanded"].keys() == {f"tag.h2h.group.{variant.title}" for variant in plan.variants}
 
 
 def test_changes_between_two_configurations_have_no_view_by_axis(plan: ExperimentRecord) -> None:
@@ -127,14 +98,6 @@ def test_changes_between_two_configurations_have_no_view_by_axis(plan: Experimen
     states = _states(plan.model_copy(update={"contrasts": (change,)}))
     assert list(states) == ["study", "runs", "attention"]
     assert "SCATTER" not in {chart["type"] for chart in states["runs"]["compareRunCharts"]}
-
-
-def test_an_mlflow_without_named_views_has_their_state_alone(
-    plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states = [json.loads(value)["state"] for value in views(plan).values()]
-    monkeypatch.setattr(view, "NAMED", ())
-    assert list(views(plan).values()) == states
 
 
 def test_an_untested_mlflow_has_no_views_and_a_note(plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch) -> None:

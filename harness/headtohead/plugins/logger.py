@@ -22,6 +22,7 @@ class LoggedRun:
         experiment: Name of the experiment.
         name: Name of the run directory, unique within the experiment.
         run_hash: Hash of all that the result depends on; the same for a retrained run.
+        training: Hash that changes if the run begins at step 0 again, as with ``--fresh`` or ``--retry``.
         variant: Title of the variant.
         seed: Seed of the run.
         axes: Values of the experiment's axes.
@@ -33,6 +34,7 @@ class LoggedRun:
     experiment: str
     name: str
     run_hash: str
+    training: str
     variant: str
     seed: int
     axes: Mapping[str, Any]
@@ -52,6 +54,10 @@ class Logger(Entry):
     def __init__(self, run: LoggedRun) -> None:
         self.run = run
 
+    def exists(self) -> bool:
+        """Return whether the tracker still has the run, which was logged as a whole."""
+        return True
+
     def begin(self) -> int:
         """Open the run and return the last step that the tracker has; -1 for none."""
         raise NotImplementedError
@@ -66,6 +72,7 @@ class Logger(Entry):
     def end(self, state: str, results: Mapping[str, float]) -> None:
         """Close the run with its final state, such as DONE, and the results: scores of the best checkpoint and costs.
 
+        With early stopping, a result such as the validation loss differs from the last value of its history.
         An interrupted run that continues begins again.
         """
         raise NotImplementedError

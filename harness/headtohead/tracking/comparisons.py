@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from pathlib import Path
 
 from headtohead.tracking.run_page import RUN_HASH_TAG
@@ -33,30 +34,26 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
             verdicts = {slug: own + " (against the baseline)" * (own != "baseline") for slug, own in judged.items()}
     for found in store.runs(experiment_id, "attributes.status = 'FINISHED'"):
         metrics, tags = found.data.metrics, found.data.tags
-        values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary), tags.get(VERDICT_TAG)
-        logged[tags.get(RUN_HASH_TAG)] = (found.info.run_id, found.info.end_time, *values)
+        values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary, math.nan), tags.get(VERDICT_TAG)
+        logged[tags.get(RUN_HASH_TAG)] = (found.info.run_id, *values)
     finished = [run for run in study.runs() if run.run_hash in logged]
     baselines = {run.seed: run for run in finished if run.variant.slug == study.record.baseline}
     for run in finished:
-        run_id, time, score, earlier, verdict = logged[run.run_hash]
+        run_id, score, earlier, verdict = logged[run.run_hash]
         fresh = {VERDICT_TAG: new} if (new := verdicts.get(run.variant.slug)) not in (None, verdict) else {}
-        points, baseline = [], baselines.get(run.seed, run)
-        difference = score - logged[baseline.run_hash][2]
-        if baseline is not run and math.isfinite(difference) and difference != earlier:
-            points = _curve(run, baseline)
-            last = max((point[1] for point in points), default=0)
-            points.append((DIFFERENCE + primary, last, difference))
+        points, baseline = list[Metric](), baselines.get(run.seed, run)
+        difference = math.nan if baseline is run else score - logged[baseline.run_hash][1]
+        if str(difference) != str(earlier):
+            # Of equal steps MLflow displays the latest value. NaN replaces a difference to an earlier baseline.
+            own, others, now = _curve(run), {} if baseline is run else _curve(baseline), round(1000 * time.time())
+            steps = own if math.isfinite(earlier) else own.keys() & others.keys()
+            changes = {step: own[step] - others.get(step, math.nan) for step in steps}
+            points = [Metric(DIFFERENCE + CURVE, change, now, step) for step, change in changes.items()]
+            points.append(Metric(DIFFERENCE + primary, difference, now, max(own, default=0)))
         if fresh or points:
-            store.client.log_batch(
-                run_id,
-                metrics=[Metric(name, value, time, step) for name, step, value in points],
-                tags=[RunTag(name, value) for name, value in fresh.items()],
-            )
+            store.client.log_batch(run_id, metrics=points, tags=[RunTag(name, value) for name, value in fresh.items()])
 
 
-def _curve(run: TrackedRun, baseline: TrackedRun) -> list[tuple[str, int, float]]:
-    """Return name, step and value of the differences of ``CURVE`` at the steps of both runs."""
-    own, other = (
-        {point.step: point.metrics[CURVE] for point in run.steps() if CURVE in point.metrics} for run in (run, baseline)
-    )
-    return [(DIFFERENCE + CURVE, step, own[step] - other[step]) for step in own if step in other]
+def _curve(run: TrackedRun) -> dict[int, float]:
+    """Return the values of ``CURVE`` by step."""
+    return {point.step: point.metrics[CURVE] for point in run.steps() if CURVE in point.metrics}

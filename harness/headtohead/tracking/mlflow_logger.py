@@ -1,8 +1,9 @@
 """A run directory as an MLflow run.
 
 Every call is idempotent, so a shipper that was killed between any two calls is restarted without loss: the run is
-identified by its run hash, a tag set in the call that creates the run; metrics, artifacts and tags are overwritten.
-``h2h.shipped`` and the final status are written last. Only a run with both is complete.
+identified by its run hash and its training, tags set in the call that creates the run; metrics, artifacts and tags are
+overwritten. A retrained run replaces the MLflow run of its earlier training, which MLflow can restore. ``h2h.shipped``
+and the final status are written last. Only a run with both is complete.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from headtohead.plugins.logger import LoggedRun, Logger
 from headtohead.storage import states
 from headtohead.tracking import run_page
 from headtohead.tracking.artifacts import stage
-from headtohead.tracking.run_page import REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG
+from headtohead.tracking.run_page import REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG, TRAINING_TAG
 from headtohead.tracking.store import Store
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 
@@ -57,9 +58,13 @@ class MlflowLogger(Logger):
         client, name = self.client, run_page.run_name(self.directory)
         if self.run_id:
             self.mlflow_run = client.get_run(self.run_id)
-        else:
-            tags = {RUN_HASH_TAG: self.run.run_hash, "mlflow.parentRunId": self.to.parent}
-            tags["mlflow.user"] = run_page.user()
+            if self.mlflow_run.data.tags.get(TRAINING_TAG) != self.run.training:
+                # MLflow displays the points with the highest steps, which an earlier training may have reached.
+                client.delete_run(self.run_id)
+                self.run_id = ""
+        if not self.run_id:
+            tags = {RUN_HASH_TAG: self.run.run_hash, TRAINING_TAG: self.run.training}
+            tags |= {"mlflow.parentRunId": self.to.parent, "mlflow.user": run_page.user()}
             start = milliseconds(self.directory.status.started or self.directory.record.created)
             self.mlflow_run = self.to.store.create_run(self.to.experiment_id, start, name, tags)
             self.run_id = self.to.run_ids[self.run.run_hash] = self.mlflow_run.info.run_id
@@ -101,7 +106,7 @@ class MlflowLogger(Logger):
             # The process may have died after its last step, which the next attempt logs, with the results.
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with self.study.scratch() as folder:
-            # The start of the MLflow run never changes, so images of a retrained run replace those of the earlier one.
+            # The start of the MLflow run never changes, so images of a resumed run replace the earlier ones.
             tags, images = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
         client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
@@ -111,13 +116,8 @@ class MlflowLogger(Logger):
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
 
     def _add(self, name: str, step: int, time: int, value: float) -> None:
-        """Add a point to the next batch.
-
-        A step that a resumed run repeats has the time of its first line, and is not logged again, even if its value on
-        a GPU differs in the last digits. A point with another time, as after ``--fresh``, is logged if it differs.
-        """
-        shown = self.points.get(name, {}).get(step)
-        if shown is None or (shown[0] != time and shown[1] != value):
+        """Add a point to the next batch; a step that a resumed run repeats is not logged again."""
+        if step not in self.points.get(name, {}):
             self.fresh[name, step] = (time, value)
 
     def _add_results(self, results: Mapping[str, float | None], last: int, ended: int) -> None:
@@ -142,7 +142,7 @@ class MlflowLogger(Logger):
         if not self.described or state not in states.PENDING:
             self.described, record = True, self.directory.record
             page = run_page.run_link(self.to.index, self.to.parent)
-            about = self.study.study, self.directory, record, state, reason
+            about = self.study.study, self.directory, state, reason
             tags = run_page.tags(*about, run_page.note(*about, page, self.figures)) | tags
             params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
             if REASON_TAG in existing.tags and REASON_TAG not in tags:

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from uuid import uuid4
 
 from safetensors import SafetensorError
 
-from headtohead.config.project import default_uri
+from headtohead.config.project import DATABASE, default_uri
 from headtohead.errors import HeadToHeadError, describe
 from headtohead.escaping import markdown_escape, safe_markdown
+from headtohead.files import read_text, write_text
 from headtohead.plugins.logger import Logger
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -100,14 +102,18 @@ class MlflowStudy(StudyLogger):
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
         own, index = (store.experiment(mlflow_experiment(name)) for name in (self.study.name, INDEX))
         to = Destination(store, own, index=index)
-        planned = {run.run_hash for run in self.study.record.runs}
+        identity = self._file(".id")  # copied with the folder of the study
+        if not identity.exists():
+            write_text(identity, uuid4().hex)
+        store.claim(own, read_text(identity), self.study.path.resolve().parent.parent / DATABASE)
+        planned = {run.run_hash: run_page.plan_tags(self.study, run) for run in self.study.runs()}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags
             if run_hash := tags.get(run_page.RUN_HASH_TAG):
                 to.run_ids.setdefault(run_hash, run.info.run_id)
-                in_plan = "yes" if run_hash in planned else "no"
-                if tags.get(run_page.IN_PLAN_TAG) != in_plan:
-                    store.client.set_tag(run.info.run_id, run_page.IN_PLAN_TAG, in_plan)
+                for name, value in planned.get(run_hash, {run_page.IN_PLAN_TAG: "no"}).items():
+                    if tags.get(name) != value:
+                        store.client.set_tag(run.info.run_id, name, value)
                 if run_page.SHIPPED_TAG in tags and run.info.status != "RUNNING":
                     self.received.setdefault(run_hash, tags[run_page.SHIPPED_TAG])
         name = self.study.name.replace("\\", "\\\\").replace("'", "\\'")

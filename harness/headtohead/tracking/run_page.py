@@ -17,9 +17,7 @@ from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
-from headtohead.storage.run import RunRecord
 from headtohead.storage.translations import Translation, joined_references, read_translations
-from headtohead.tracking.groups import GROUP_TAG
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
 if TYPE_CHECKING:
@@ -31,6 +29,8 @@ MAX_NAME = 44
 """Maximum characters of a variant in the name of a run."""
 
 RUN_HASH_TAG = "h2h.run_hash"
+TRAINING_TAG = "h2h.training"
+GROUP_TAG = "h2h.group"
 SHIPPED_TAG = "h2h.shipped"
 REASON_TAG = "h2h.reason"
 IN_PLAN_TAG = "h2h.in_plan"
@@ -74,22 +74,17 @@ def mlflow_name(name: str) -> str:
     return re.sub(r"[^\w\-./ :]", "-", name)
 
 
-def tags(
-    study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None, description: str
-) -> dict[str, str]:
+def tags(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, description: str) -> dict[str, str]:
     """Return MLflow's tags and ours; writing them repeatedly is safe."""
-    status = run.status
+    status, record = run.status, run.record
     values: dict[str, Any] = {
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
         "mlflow.note.content": description,
         RUN_HASH_TAG: run.run_hash,
-        IN_PLAN_TAG: "yes",
-        "mlflow.runColor": study.colours.get(run.variant.slug),
         "h2h.experiment": study.name,
         "h2h.variant": run.variant.slug,
-        GROUP_TAG: study.groups[run.variant.slug],
         "h2h.seed": run.seed,
         "h2h.state": state,
         REASON_TAG: reason,
@@ -100,26 +95,24 @@ def tags(
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
     }
+    values |= plan_tags(study, run)
     return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
 
 
-def note(
-    study: TrackedStudy,
-    run: TrackedRun,
-    record: RunRecord,
-    state: str,
-    reason: str | None,
-    study_link: str,
-    figures: str,
-) -> str:
+def plan_tags(study: TrackedStudy, run: TrackedRun) -> dict[str, str]:
+    """Return the tags of a run that a change of the plan changes."""
+    colour = study.colours.get(run.variant.slug)
+    return {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title} | ({"mlflow.runColor": colour} if colour else {})
+
+
+def note(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, study_link: str, figures: str) -> str:
     """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
-    escape, data = markdown_escape, record.data
-    baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
+    escape, record, data = markdown_escape, run.record, run.record.data
     counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
     command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
     lines = [
         f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
-        f"**Variant:** {escape(run.variant.title)}{baseline}, seed {run.seed}",
+        f"**Variant:** {escape(run.variant.title)}, seed {run.seed}",
         figures,
         *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
         f"**{state}:** {escape(reason)}" if reason else "",

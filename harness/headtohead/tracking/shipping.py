@@ -17,6 +17,7 @@ from headtohead.plugins.logger import Logger
 from headtohead.plugins.registry import registered
 from headtohead.storage import states
 from headtohead.storage.paths import inside
+from headtohead.tracking.store import DeniedError
 from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, TrackedStudy, locked
 
 MLFLOW = "mlflow"
@@ -64,12 +65,11 @@ class ShipReport:
 
 @dataclass
 class OpenRun:
-    """An attempt of a run that a logger has begun, its last logged step, and the names of the logged metrics."""
+    """An attempt of a run that a logger has begun, and its last logged step."""
 
     logger: Logger
     attempt: int
     last: int
-    names: set[str]
 
 
 @dataclass
@@ -200,7 +200,8 @@ class Shipper:
         status = run.observed(sweep=sweep)
         state = status.state
         is_final, content_hash = state not in states.PENDING, run.content_hash()
-        if tracker.received.get(run.run_hash) == content_hash if is_final else state != states.RUNNING:
+        is_received = tracker.received.get(run.run_hash) == content_hash
+        if is_received and tracker.logger(run).exists() if is_final else state != states.RUNNING:
             return False
         directory = replace(run, known=status)  # so that each file of results does not read the status again
         steps = directory.steps()
@@ -211,11 +212,8 @@ class Shipper:
         if opened is None:
             tracker.received.pop(run.run_hash, None)
             logger = tracker.logger(run)
-            opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1, set())
+            opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1)
             opened.last = logger.begin()
-            # An earlier process has logged these steps, but test metrics can follow a step that it logged.
-            earlier = {name for step in steps if step.step <= opened.last for name in step.metrics}
-            opened.names = {name for name in earlier if not name.startswith("test/")}
         newest = steps[-1] if steps else None
         if not is_final and newest and (newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS):
             steps.pop()  # further metrics of this step may follow
@@ -223,14 +221,12 @@ class Shipper:
             if step > opened.last:
                 opened.logger.log(step, seconds, metrics)
                 opened.last = step
-                opened.names |= metrics.keys()
         if not is_final:
             opened.logger.flush()
             return True
         final = directory.final_metrics if state in states.RESULTS else {}
         finite = {name: float(value) for name, value in final.items() if value is not None and math.isfinite(value)}
-        # With early stopping, the test metrics have an earlier step than the last one, so they are logged here.
-        opened.logger.end(state, {name: value for name, value in finite.items() if name not in opened.names})
+        opened.logger.end(state, finite)
         del self.runs[run.run_hash]
         tracker.keep(run, content_hash)
         return True
@@ -253,8 +249,8 @@ def ship(
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
     The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged. If
-    another process logs the experiment while it trains, or its last pass does not end within `LOCK_SECONDS`, the report
-    lists this as a failure.
+    another process logs the experiment while it trains, or its last pass does not end within `LOCK_SECONDS`, or the
+    tracker denies access, the report lists this as a failure.
 
     Args:
         experiment_dir: The experiment's folder.
@@ -271,5 +267,5 @@ def ship(
     try:
         with locked(experiment_dir, logger, LOCK_SECONDS):
             return Shipper(experiment_dir, logger, uri, reports).ship()
-    except InUseError as error:
+    except (InUseError, DeniedError) as error:
         return ShipReport(experiment_dir.name, failures=[str(error)])

@@ -44,6 +44,7 @@ SETTINGS = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
 }
 ARTIFACTS = "mlruns-artifacts"
+ID_TAG = "h2h.study_id"
 LOCK_SECONDS = 300.0
 
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
@@ -54,7 +55,7 @@ PAGE = 250
 
 
 class DeniedError(HeadToHeadError):
-    """A server refuses the user or the password, so that a further attempt is useless."""
+    """A server refuses the user, or another project has the experiment, so that a further attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,17 @@ class Store:
                 f"{URI_VARIABLE}='{readable(self.uri)}' mlflow experiments restore -x {experiment.experiment_id}"
             )
         return str(experiment.experiment_id)
+
+    def claim(self, experiment_id: str, study_id: str, database: Path) -> None:
+        """Tag an MLflow experiment with the id of a study; raise DeniedError if it has that of another study."""
+        experiment = self.client.get_experiment(experiment_id)
+        # The database of the study's project belongs to it, even if its runs folder was deleted.
+        if experiment.tags.get(ID_TAG, study_id) != study_id and self.database != database:
+            raise DeniedError(
+                f"MLflow experiment '{experiment.name}' in {readable(self.uri)} has the runs of another project; set "
+                "H2H_MLFLOW_FOLDER to a name for this project, or run this experiment with --name LABEL"
+            )
+        self.client.set_experiment_tag(experiment_id, ID_TAG, study_id)
 
     def runs(self, experiment_id: str, query: str = "", *, newest_first: bool = False) -> Iterator[Run]:
         """Yield all active runs of an MLflow experiment in the order of their starts, page by page.
@@ -134,7 +146,10 @@ def database_of(uri: str) -> Path | None:
     """Return the file of a SQLite store, or None for any other store."""
     if not uri.startswith("sqlite:///"):
         return None
-    return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+    path = Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+    if path.is_dir():
+        raise HeadToHeadError(f"MLflow store {readable(uri)} is a folder; append the name of a file, such as mlflow.db")
+    return path
 
 
 @contextmanager

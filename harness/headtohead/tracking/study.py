@@ -27,11 +27,10 @@ from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import METRICS, RUN, STATUS, StatusRecord
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.tracking.groups import group_names
 
 FOLDER = ".loggers"
 # Increase this if the same run directory is logged differently; all runs are then logged anew.
-SHIPPING_FORMAT = 5
+SHIPPING_FORMAT = 6
 CONTENT = (RUN, STATUS, METRICS)
 """Files that determine the content to log: ``status.json`` has the sha256 of the others."""
 
@@ -47,11 +46,6 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class TrackedStudy(ExperimentDirectory):
     """An experiment's folder, with its runs for tracking."""
-
-    @cached_property
-    def groups(self) -> dict[str, str]:
-        """The name of each variant's group in MLflow's charts, by slug."""
-        return group_names(self.record)
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -98,6 +92,11 @@ class TrackedRun(RunDirectory):
             return status
         reason = status.reason or f"process {status.pid} on {status.host} is gone"
         return status.model_copy(update={"state": states.KILLED, "reason": reason})
+
+    def training(self) -> str:
+        """Return a hash that changes if the run begins at step 0 again, which moves its directory or its histories."""
+        earlier = sorted(path.name for path in self.path.glob(f"attempts/*.{METRICS}"))
+        return hashlib.sha256(f"{self.record.created} {earlier}".encode()).hexdigest()[:8]
 
     def content_hash(self) -> str:
         """Return a hash of the content to log."""
@@ -161,6 +160,7 @@ class StudyLogger:
             experiment=self.study.name,
             name=run.path.name,
             run_hash=run.run_hash,
+            training=run.training(),
             variant=run.variant.title,
             seed=run.seed,
             axes=run.variant.axes,

@@ -17,8 +17,7 @@ from typing import Any
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
-from headtohead.tracking.groups import GROUP_TAG, group_id, group_names
-from headtohead.tracking.run_page import text
+from headtohead.tracking.run_page import GROUP_TAG, text
 from headtohead.tracking.study import milliseconds
 
 NAMED = ("3.17",)
@@ -92,7 +91,7 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     study = {f"Seeds: {explained}": seeds, "Axes": [parallel], "Attention": images, **rest}
     heads = _bars(f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST)
     first_seed = " and ".join(filter(None, [search, f"params.seed = '{plan.seeds[0]}'"]))
-    by_variant = _state(plan, groups, search, ("tag", GROUP_TAG, group_names(plan).values()))
+    by_variant = _state(plan, groups, search, ("tag", GROUP_TAG, [variant.title for variant in plan.variants]))
     attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {"runListHidden": True}
     states = {
         "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
@@ -147,7 +146,7 @@ def _state(
     state["globalLineChartConfig"] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
     state["groupBy"] = group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]}
     # The list of collapsed groups, as coloured lines, is the legend of the charts.
-    state["groupsExpanded"] = {group_id(mode, key, value): False for value in values}
+    state["groupsExpanded"] = {f"{mode}.{key}.{value}": False for value in values}
     state["compareRunCharts"] = [
         {**card, "uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}", **CHART}
         for name, cards in charts.items()

@@ -7,22 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headtohead.plugin import Logger, hookimpl
+from headtohead.plugin import LoggedRun, Logger, hookimpl
+
+EVENTS = "events.out.tfevents.*"
 
 
 class TensorBoardLogger(Logger):
-    """Writes TensorBoard event files: a scalar per metric, and the results at the last step."""
+    """Writes TensorBoard event files: a scalar per metric, and at the last step the results that differ from it."""
 
     packages = ("tensorboard",)
+
+    def __init__(self, run: LoggedRun) -> None:
+        super().__init__(run)
+        self.folder = run.root / "tensorboard" / run.experiment / run.name
+        self.last, self.values = (0, 0.0), dict[str, float]()
+
+    def exists(self) -> bool:
+        return any(self.folder.glob(EVENTS))
 
     def begin(self) -> int:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        folder = self.run.root / "tensorboard" / self.run.experiment / self.run.name
-        for old in folder.glob("events.out.tfevents.*"):
+        for old in self.folder.glob(EVENTS):
             old.unlink()
-        self.writer = EventFileWriter(str(folder))
-        self.last = (0, 0.0)
+        self.writer = EventFileWriter(str(self.folder))
         return -1
 
     def log(self, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
@@ -32,12 +40,13 @@ class TensorBoardLogger(Logger):
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
         self.writer.add_event(Event(step=step, wall_time=seconds, summary=Summary(value=values)))
         self.last = (step, seconds)
+        self.values.update(metrics)
 
     def flush(self) -> None:
         self.writer.flush()
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        self.log(*self.last, results)
+        self.log(*self.last, dict(results.items() - self.values.items()))
         self.writer.close()
 
 

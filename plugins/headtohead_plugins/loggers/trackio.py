@@ -23,7 +23,7 @@ class TrackioLogger(Logger):
         os.environ.setdefault("TRACKIO_DIR", str(self.run.root / "trackio"))  # read at import
         import trackio
 
-        run, self.last = self.run, 0
+        run, self.last, self.values = self.run, 0, dict[str, float]()
         with suppress(ValueError):  # no such project yet
             for old in list(trackio.Api().runs(run.experiment)):
                 if old.name == run.name:
@@ -45,9 +45,10 @@ class TrackioLogger(Logger):
     def log(self, step: int, seconds: float, metrics: Mapping[str, float]) -> None:
         self.tracked.log(dict(metrics), step=step)
         self.last = step
+        self.values.update(metrics)
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        self.tracked.log({**results, "state": state}, step=self.last)
+        self.tracked.log({**dict(results.items() - self.values.items()), "state": state}, step=self.last)
         self.abort()
 
     def abort(self) -> None:

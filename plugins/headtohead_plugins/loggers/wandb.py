@@ -1,7 +1,7 @@
 """Logs runs to Weights & Biases, with ``WANDB_MODE=offline`` to ``wandb/`` beside the runs folder.
 
 ``WANDB_PROJECT`` sets the project (default headtohead), the experiment is the group. An offline run that begins again
-is replaced; an online run continues after its last step.
+is replaced; an online run continues after its last step. A retrained run is a new run online.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class WandbLogger(Logger):
         import wandb
 
         run, offline = self.run, os.environ.get("WANDB_MODE") == "offline"
-        # Unique in the project, and the same whenever the run begins again.
+        # Unique in the project, and the same whenever this training of the run is logged again.
         run_id = hashlib.sha256(f"{run.experiment} {run.run_hash}".encode()).hexdigest()[:16]
-        for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}"):
+        for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}*"):
             shutil.rmtree(old)
             time.sleep(1)  # the new folder is named after the second
         self.tracked = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "headtohead"),
             group=run.experiment,
             name=f"{run.variant}, seed {run.seed}",
-            id=run_id,
+            id=f"{run_id}-{run.training}",
             config={**run.config, "seed": run.seed, "axes": dict(run.axes)},
             dir=run.root,
             resume=None if offline else "allow",

@@ -11,6 +11,7 @@ import pytest
 
 from headtohead import files
 from headtohead.storage import leases
+from headtohead.storage.experiment import experiment_folders
 from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Busy, Lease, observe
 from headtohead.storage.progress import find_experiment, read_progress
@@ -103,6 +104,9 @@ def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
         assert find_experiment(named, root) == folder
     copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)  # also beside another of the same name
     assert find_experiment(copied, root) == copied
+    backup = shutil.copytree(folder, root / "backup")
+    assert list(experiment_folders(root)) == [folder]
+    assert refused(read_progress, backup).startswith("'backup' is a copy of experiment 'study'; move it out")
 
 
 def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):

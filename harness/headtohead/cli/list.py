@@ -21,13 +21,13 @@ def command(runs: Path, form: str) -> None:
     from datetime import UTC, datetime
 
     from headtohead.errors import HeadToHeadError
-    from headtohead.storage.experiment import EXPERIMENT
+    from headtohead.storage.experiment import experiment_folders
     from headtohead.storage.progress import read_progress
     from headtohead.storage.run_files import disk_usage, show_size
 
     found: list[dict[str, Any]] = []
     damaged = []
-    for folder in sorted(path.parent for path in runs.glob(f"*/{EXPERIMENT}")):
+    for folder in experiment_folders(runs):
         try:
             progress = read_progress(folder)
         except HeadToHeadError as error:

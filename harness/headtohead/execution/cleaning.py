@@ -14,7 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, experiment_folders
 from headtohead.storage.leases import Lease, layout_lock, observe
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
@@ -43,10 +43,8 @@ class Leftover:
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     """Yield what can be removed from a runs folder and the cache.
 
-    archived: runs that ``--fresh``, ``--stale`` or ``--repair`` moved to ``.archived``. superseded: runs that are
-    neither in the plan of their experiment nor needed by another experiment, which can reuse them or start from their
-    weights. failed: planned runs without a result that ended as FAILED, OOM, TIMEOUT or KILLED. reproduced: runs
-    of ``h2h reproduce``. cache: prepared data. Experiments behind symbolic links are not cleaned.
+    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run or start from its weights, and
+    then needs it. Experiments behind symbolic links and copies of experiments are not cleaned.
 
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
@@ -55,7 +53,7 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     for folder in folders:
         if any(folder.glob(f"*/{RUN}")):
             _require(folder / EXPERIMENT)
-    experiments = [ExperimentDirectory.read(folder) for folder in folders if (folder / EXPERIMENT).is_file()]
+    experiments = [ExperimentDirectory.read(folder) for folder in experiment_folders(runs_root)]
     needed = {run.path(experiment.path) for experiment in experiments for run in experiment.record.runs}
     warm = (variant.config.init_from for experiment in experiments for variant in experiment.record.variants)
     needed |= {inside(runs_root, init_from.run) for init_from in warm if init_from}

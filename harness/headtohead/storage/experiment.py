@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Self
@@ -13,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, m
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
+from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
 from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
@@ -37,6 +40,8 @@ from headtohead.storage.results import MetricName, Scores
 
 EXPERIMENT = "experiment.json"
 REFERENCE_POINTS = "reference_points.json"
+
+log = logging.getLogger(__name__)
 
 MAX_TOKENS = 100_000
 """Maximum value of ``decoding_limit``."""
@@ -323,6 +328,10 @@ class ExperimentRecord(Record):
         return {variant.slug: variant for variant in self.variants}
 
 
+class CopyError(HeadToHeadError):
+    """A folder has the record of another experiment, whose report and MLflow page it would replace."""
+
+
 @dataclass(frozen=True)
 class ExperimentDirectory:
     """An experiment's folder and the content of its ``experiment.json``."""
@@ -332,14 +341,31 @@ class ExperimentDirectory:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the record of an experiment's folder."""
+        """Read the record of an experiment's folder, which has the name of the experiment."""
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
-        return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
+        record = required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES)
+        if (folder := os.path.basename(os.path.abspath(path))) != record.name:
+            advice = f"move it out of the runs folder, and rename it to '{record.name}' to read it"
+            raise CopyError(f"'{folder}' is a copy of experiment '{record.name}'; {advice}")
+        return cls(path, record)
 
     @property
     def name(self) -> str:
         """The experiment's name."""
         return self.record.name
+
+
+def experiment_folders(runs_root: Path) -> Iterator[Path]:
+    """Yield the folders of all experiments of a runs folder by name; copies are skipped with a warning."""
+    for record in sorted(runs_root.glob(f"[!.]*/{EXPERIMENT}")):
+        try:
+            ExperimentDirectory.read(record.parent)
+        except CopyError as error:
+            log.warning(error)
+            continue
+        except HeadToHeadError:  # damaged, which is the error of the command
+            pass
+        yield record.parent
 
 
 class ReferenceScores(Record):

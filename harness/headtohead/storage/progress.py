@@ -51,10 +51,10 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
         HeadToHeadError: If the runs folder has no such experiment; suggests the nearest name.
     """
     is_file = target.suffix in (".yaml", ".yml")
-    name = experiment_name(target) if is_file else target.name
+    name = experiment_name(target) if is_file else target.name or str(target)
     if (target / EXPERIMENT).exists():
         return target
-    if name and (runs_root / name / EXPERIMENT).exists():
+    if (runs_root / name / EXPERIMENT).exists():
         return inside(runs_root, name)
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     hint = nearest(name, known) if not target.is_file() else similar(name, known)

@@ -314,15 +314,17 @@ def find_run(run: Path | str, runs: Path) -> Path:
     if (path / RUN).is_file():
         return path
     within = "" if path.is_absolute() or len(path.parts) != 2 else path.parts[0]
-    name = path.name if within else str(run)
-    names = {record.parent.name: record.parent for record in runs.glob(f"{glob.escape(within) or '*'}/*/{RUN}")}
-    matching = [names[name]] if name in names else [names[other] for other in sorted(names) if other.startswith(name)]
+    name = path.name if within else str(path)
+    found = sorted(record.parent for record in runs.glob(f"{glob.escape(within) or '*'}/*/{RUN}"))
+    matching = [other for other in found if other.name == name]
+    matching = matching or [other for other in found if other.name.startswith(name)]
     if len(matching) == 1:
         return inside(runs, matching[0].relative_to(runs))
     if matching:
-        examples = " and ".join(f"{found.parent.name}/{found.name}" for found in matching[:2])
+        examples = " and ".join(f"{other.parent.name}/{other.name}" for other in matching[:2])
         advice = f"for example {examples}; use a longer prefix, or EXPERIMENT/ before it"
         raise HeadToHeadError(f"'{run}' matches {len(matching)} runs, {advice}")
+    names = {other.name for other in found}
     hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
     if path.suffix in (".yaml", ".yml") or (runs / path.name / EXPERIMENT).is_file():
         hint = f"; it is an experiment, and {next_command('status', run, runs)} lists its runs"

@@ -190,6 +190,8 @@ def run(
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
     registry = loaded.load_plugins()
+    if MLFLOW in loggers and not tracking:
+        raise HeadToHeadError("--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other")
     loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
         if logger != MLFLOW:

@@ -105,11 +105,19 @@ def test_a_closed_pipe_is_no_internal_error() -> None:
         ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
         ("data stats", "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)"),
         (
-            "run x.yaml --timeout a",
-            "h2h: invalid value for '--timeout': 'a' is not a valid float range (options: h2h run --help)",
+            "run x.yaml --timeout inf",
+            "h2h: invalid value for '--timeout': inf is not a finite number (options: h2h run --help)",
         ),
+        (
+            "ui --port 70000",
+            "h2h: invalid value for '--port': 70000 is not in the range 1<=x<=65535 (options: h2h ui --help)",
+        ),
+        ("clean --runs x", "h2h: invalid value for '--runs': 'x' is not a folder (options: h2h clean --help)"),
+        ("sync --logger wandb --uri x", "h2h: --uri is the store of MLflow; leave it out, or add --logger mlflow"),
+        ("status /", "h2h: no runs of '/' in 'runs'; start with h2h run FILE"),
     ],
 )
-def test_a_wrong_option_is_one_line(words: str, line: str) -> None:
+def test_a_wrong_option_is_one_line(words: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, words.split(), prog_name="h2h")
     assert (result.exit_code, result.output) == (2, f"{line}\n")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from headtohead.cli.options import load_plugins, plugin_option, run_argument, runs_option
+from headtohead.cli.options import FiniteRange, load_plugins, plugin_option, run_argument, runs_option
 from headtohead.cli.output import echo
 
 
@@ -19,13 +19,13 @@ from headtohead.cli.output import echo
 @click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the decoding of the run's evaluation.")
 @click.option(
     "--length-penalty",
-    type=click.FloatRange(0, 10),
+    type=FiniteRange(0, 10),
     help="Exponent of the beam's length penalty (Wu et al. 2016); 0 is none.  [default: 0.6]",
 )
 @click.option("--tokens", type=click.IntRange(1, 100_000), help="Tokens of a continuation.  [default: 200]")
 @click.option(
     "--temperature",
-    type=click.FloatRange(0, 100),
+    type=FiniteRange(0, 100),
     help="Divisor of the logits of a continuation; 0 takes the most probable token.  [default: 1]",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of a continuation.  [default: 1]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ def _runs(context: click.Context, parameter: click.Parameter, value: Path | None
     """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
-    if value is not None and not value.exists() and context.info_name in {"list", "ui"}:
-        raise click.BadParameter(f"folder '{value}' does not exist")
+    if value is not None and not value.is_dir() and (value.exists() or context.info_name in {"clean", "list", "ui"}):
+        raise click.BadParameter(f"'{value}' is not a folder")
     # click calls this after it has parsed the arguments, unless --runs precedes them.
     target = context.params.get("experiment") or context.params.get("target")
     return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)
@@ -79,13 +80,22 @@ plugin_option: Decorator = click.option(
     metavar="FILE",
     help="Load a plugin file, or all plugin files of a folder.",
 )
-logger_option: Decorator = click.option(
-    "--logger",
-    "loggers",
-    multiple=True,
-    metavar="NAME",
-    help="Also log to this tracker: tensorboard, trackio, wandb, or a plugin's. Repeatable.",
-)
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers without inf and nan, which click accepts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
+def logger_option(purpose: str) -> Decorator:
+    """Return the option ``--logger``, passed to the command as ``loggers``; its help begins with ``purpose``."""
+    help_text = f"{purpose}: tensorboard, trackio, wandb, or a plugin's. Repeatable."
+    return click.option("--logger", "loggers", multiple=True, metavar="NAME", help=help_text)
 
 
 def format_option(description: str, *formats: str) -> Decorator:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from headtohead.cli.options import load_plugins, logger_option, plan_options, plugin_option, reports_option
+from headtohead.cli.options import FiniteRange, load_plugins, logger_option, plan_options, plugin_option, reports_option
 from headtohead.cli.output import echo
 
 RETRAINING = ("fresh", "retry", "repair", "stale")
@@ -53,7 +53,7 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
     callback=_launcher_options,
     help="Launcher option; `h2h plugins NAME` lists the options of a launcher.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
+@click.option("--timeout", type=FiniteRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
 @click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
@@ -61,7 +61,7 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
-@logger_option
+@logger_option("Also log to this tracker")
 @click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any) -> None:
     """Train the runs of EXPERIMENT, write the report and print the answer.

@@ -15,7 +15,7 @@ from headtohead.cli.output import echo
 @runs_option
 @reports_option
 @click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.")
-@logger_option
+@logger_option("Log to this tracker instead of MLflow")
 @plugin_option
 def command(
     experiments: tuple[str, ...], runs: Path, reports: Path | None, uri: str | None, loggers: tuple[str, ...]
@@ -23,9 +23,10 @@ def command(
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
     EXPERIMENT is a file, a name or a folder.
-    With --logger, log to these loggers instead. The command is idempotent: a run is never logged twice.
+    Runs that the tracker already has are skipped; a retrained run is logged again.
     """
     from headtohead.config.project import default_uri, next_command, readable
+    from headtohead.errors import HeadToHeadError
     from headtohead.tracking.shipping import MLFLOW, require, ship
 
     if loggers:
@@ -33,6 +34,8 @@ def command(
     chosen = dict.fromkeys(loggers or (MLFLOW,))
     for logger in chosen:
         require(logger)
+    if uri and MLFLOW not in chosen:
+        raise HeadToHeadError("--uri is the store of MLflow; leave it out, or add --logger mlflow")
     is_complete = True
     for folder in _folders(runs, experiments):
         for logger in chosen:
@@ -54,13 +57,13 @@ def command(
 def _folders(runs: Path, experiments: tuple[str, ...]) -> list[Path]:
     """Return the folders of experiments given by file, name or folder; without any, those of the runs folder."""
     from headtohead.errors import HeadToHeadError
-    from headtohead.storage.experiment import EXPERIMENT
+    from headtohead.storage.experiment import experiment_folders
     from headtohead.storage.paths import inside
     from headtohead.storage.progress import find_experiment
 
     if experiments:
         return [find_experiment(Path(name), runs) for name in experiments]
-    known = sorted(path.parent.name for path in runs.glob(f"*/{EXPERIMENT}"))
+    known = [inside(runs, folder.name) for folder in experiment_folders(runs)]
     if not known:
         raise HeadToHeadError(f"no experiments in '{runs}'; run h2h run EXPERIMENT first")
-    return [inside(runs, name) for name in known]
+    return known

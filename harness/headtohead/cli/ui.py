@@ -16,7 +16,7 @@ from headtohead.cli.output import echo
 
 @click.command()
 @runs_option
-@click.option("--port", type=int, default=5000, show_default=True, help="Port of the server.")
+@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Port of the server.")
 @click.option("--no-browser", is_flag=True, help="Print the links without opening a browser.")
 def command(runs: Path, port: int, no_browser: bool) -> None:
     """Start an MLflow server on the project's store; Ctrl-C stops it.

@@ -197,6 +197,8 @@ def labelled(name: str, label: str | None) -> str:
     """
     if label is None:
         return name
+    if not label:
+        raise HeadToHeadError("--name is empty; use letters and digits")
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", label):
         raise HeadToHeadError(
             f"--name {label}: '{label}' cannot be part of an experiment's name; use letters and "

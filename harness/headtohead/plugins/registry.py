@@ -134,9 +134,10 @@ class Registry:
         if name not in known:
             load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
             hint = suggestion(name, known) or nearest(name, known) + load
-            names = [name] if any(own in known for own in synonyms(name)) else [name, *synonyms(name)]
+            is_here = family in ("launcher", "logger") or any(own in known for own in synonyms(name))
+            names = [name] if is_here else [name, *synonyms(name)]
             if others := [f"{other}/{own}" for own in names for other in self.entries if own in self.entries[other]]:
-                hint = f"; did you mean {' or '.join(others)}?"
+                hint = f"; did you mean {' or '.join(dict.fromkeys(others))}?"
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
 

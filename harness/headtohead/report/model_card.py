@@ -45,7 +45,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         rows.append(row)
     others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
     init_from = record.config.init_from
-    versions = {name: str(value) for name, value in record.versions.items() if name in (OWN, "torch", "git_commit")}
+    versions = {name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))}
     origin = {
         "experiment": record.experiment,
         "variant": record.variant,

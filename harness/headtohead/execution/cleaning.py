@@ -43,8 +43,8 @@ class Leftover:
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     """Yield what can be removed from a runs folder and the cache.
 
-    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run or start from its weights, and
-    then needs it. Experiments behind symbolic links and copies of experiments are not cleaned.
+    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run, or start from its weights,
+    and needs it. Experiments behind symbolic links and copies of experiments are not cleaned.
 
     Raises:
         HeadToHeadError: If a record is missing or damaged, since its runs could be needed.

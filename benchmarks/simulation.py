@@ -376,8 +376,7 @@ def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) ->
         matched = generator.binomial(length, ndtr(ability[:, None] + generator.normal(0, SEED_SD, (2, seeds, 1))))
         score = matched.sum(axis=-1) / length.sum()
         without = (matched.sum(axis=-1, keepdims=True) - matched) / (length.sum() - length)
-        values = [jackknife(*side) for side in zip(score, without, strict=True)]
-        differences = values[0] - values[1]
+        differences = np.subtract(*(jackknife(*side) for side in zip(score, without, strict=True)))
         found = with_sentences(paired_differences(differences.mean(axis=1)), differences)
         covered += found.low <= 0 <= found.high
     label = f"95 % interval with sentences, corpus metric; {seeds} seeds, {SENTENCES} sentences"

@@ -203,19 +203,6 @@ def test_a_study_between_two_looks_has_no_verdict() -> None:
     assert judged.variants[0].judgement.interval.low < single.variants[0].judgement.interval.low
 
 
-def test_exit_codes() -> None:
-    def code(*accept: str, **variants: list[float]) -> int:
-        return judge(wide(base=BASE, **variants), baseline="base", margin=0.5).exit_code(accept)
-
-    worse = [score - 0.1 + 0.001 * seed for seed, score in enumerate(BASE)]
-    assert code("better", new=BASE) == 3
-    assert code("identical", new=BASE) == 0
-    assert code("better, within", new=BETTER) == 0
-    assert code("better, beyond", new=BETTER) == 3
-    judged = judge(wide(base=BASE, new=BETTER, bad=worse), baseline="base")
-    assert (judged.exit_code(), judged.exit_code(["better", "worse"])) == (1, 0)
-
-
 def test_looks_are_at_equal_intervals_and_not_before_three_seeds() -> None:
     assert Looks.planned(4, 20).seeds == (5, 10, 15, 20)
     assert Looks.planned(8, 14).seeds == (3, 4, 6, 7, 9, 11, 13, 14)

@@ -257,9 +257,3 @@ def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable
     data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"shared": True, "max_size": 80}))
     assert data.source_vocabulary is data.target_vocabulary
     assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
-
-
-def test_without_the_library_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(HeadToHeadError, match=r"require the package tokenizers; pip install 'headtohead\[subwords\]'$"):
-        prepare_corpus(make_corpus(*ROWS), learned())

@@ -1,7 +1,6 @@
 """What the pages say is so: experiments plan, plugins and commands work, links and a table of scores are right."""
 
 import csv
-import inspect
 import os
 import re
 import shlex
@@ -218,21 +217,6 @@ def test_the_api_page_has_every_public_name() -> None:
     assert len(listed) == len(set(listed))
     assert public <= set(listed)
     assert {name for name in listed if name.count(".") == 1} <= public
-
-
-def test_a_parameter_of_several_public_functions_has_one_kind_position_and_default() -> None:
-    """A name that callers cannot write, because its parameter is positional-only, may have several meanings."""
-    import headtohead
-
-    found: dict[str, set[tuple[str, int | None, str]]] = {}
-    for function in filter(inspect.isfunction, [getattr(headtohead, name) for name in headtohead.__all__]):
-        for position, parameter in enumerate(inspect.signature(function).parameters.values()):
-            place = position if parameter.kind is parameter.POSITIONAL_OR_KEYWORD else None
-            if parameter.kind is not parameter.POSITIONAL_ONLY:
-                key = (parameter.kind.name, place, repr(parameter.default))
-                found.setdefault(parameter.name, set()).add(key)
-    assert {name: places for name, places in found.items() if len(places) > 1} == {}
-    assert {"experiment", "runs", "overrides"} <= found.keys()
 
 
 SCORE = r"([\d.]+) \(([\d.]+) to ([\d.]+)\)"

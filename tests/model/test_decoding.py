@@ -51,9 +51,6 @@ def search(subject, size, alpha, max_length=WORDS):
     return BeamSearch(subject.model, read.source, read.source_lengths, max_length, beam).run()
 
 
-# -- greedy decoding -------------------------------------------------------------------------------
-
-
 @case_table(
     ("choices", "cached"),
     [

@@ -403,13 +403,6 @@ def test_a_text_without_sources_has_no_facts_on_sources(written):
         assert not [words for words in absent if words in text]
 
 
-def test_a_report_on_a_single_variant_compares_nothing(written):
-    text = written_text(written(axes={"positional": ["sinusoidal"]}))[1]
-    absent = ("against baseline", "pooled over", "true means", "correction", "paired t", "are blank")
-    assert not [words for words in absent if words in text]
-    assert "| norm | encoder.name layernorm, decoder.name layernorm |" in text
-
-
 def test_examples_are_those_of_all_lengths_that_every_variant_has():
     sources = [" ".join("abc"[(length + copy) % 3] * length) for copy in range(2) for length in range(20, 0, -1)]
     right = [Translation(source, (source,), source, True) for source in sources]

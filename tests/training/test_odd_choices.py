@@ -35,9 +35,6 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
     return stack
 
 
-# -- batches of sentences ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shift", [True, False])
 def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
     """Without a shift, a target token predicts itself."""

@@ -84,7 +84,7 @@ def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     declared = [{"kind": "declared", "name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
     report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
     assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
-    assert any("so no size is judged of Tie." in remark.text for remark in report.cautions)
+    assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)
 
 
 def test_a_noisy_variant_changes_no_other_contrast(study: Study) -> None:

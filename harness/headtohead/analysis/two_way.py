@@ -24,7 +24,7 @@ MIN_VALUES = 3
 
 @dataclass(frozen=True)
 class Combination:
-    """A scored combination; no ``comparison`` with fewer than two seeds; ``is_best``: it has the scores of the best."""
+    """A scored combination; no ``comparison`` with fewer than two seeds; ``is_best``: its scores are the best."""
 
     row: str
     column: str

@@ -55,7 +55,7 @@ class Logger(Entry):
         self.run = run
 
     def exists(self) -> bool:
-        """Return whether the tracker still has the run, which was logged as a whole."""
+        """Return whether the tracker still has a run that was logged completely."""
         return True
 
     def begin(self) -> int:

@@ -138,19 +138,19 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     for own in dict.fromkeys(contrast.metric for contrast in analysis.main_contrasts):
         contrasts = [contrast for contrast in analysis.main_contrasts if contrast.metric == own]
-        references = [[right for _, right in contrast.pairs] for contrast in contrasts]
-        rooms = [analysis.room(own, against) for against in references]
+        rooms = [analysis.room(own, [right for _, right in contrast.pairs]) for contrast in contrasts]
         if (margin := frames.record.margins.get(own)) and margin.value > min(rooms):
-            unsized = [index for index, room in enumerate(rooms) if margin.value > room]
-            titles = listed([contrast_name(analysis, contrasts[index]) for index in unsized], most=MAX_NAMED)
-            is_baseline = {slug for index in unsized for slug in references[index]} <= {frames.baseline}
+            unsized = [contrast for contrast, room in zip(contrasts, rooms, strict=True) if margin.value > room]
+            names = [contrast_name(analysis, contrast) for contrast in unsized]
+            is_baseline = {right for contrast in unsized for _, right in contrast.pairs} <= {frames.baseline}
+            judged = f"the size of {listed(names, most=MAX_NAMED)} is not" if unsized != contrasts else "no size is"
             errors = as_ratio(own)
             distance, value = (show(size, own, like=margin.value) for size in (min(rooms), margin.value))
             ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
-                f"The {'baseline' if is_baseline else 'right side'} is {distance} from the best possible "
+                f"The {'baseline' if is_baseline else 'right side of a contrast'} is {distance} from the best possible "
                 f"{readable(own)}, less than the margin of {value}, and the difference could be larger on a harder "
-                f"task, so no size is judged{'' if len(unsized) == len(rooms) else f' of {titles}'}."
+                f"task, so {judged} judged."
                 f" To judge it, {f'{ratios}, or make' if errors else 'make'} the task harder."
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]

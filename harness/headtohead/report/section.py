@@ -140,7 +140,7 @@ def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
 
 
 def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
-    """Return the names of both sides of a contrast; a contrast with a name of its own has an empty right side."""
+    """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty."""
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
     if contrast.kind in ("added", "taken"):
         axis = str(contrast.axis)
@@ -160,7 +160,7 @@ def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
 
 
 def replaced(contrasts: Iterable[Contrast]) -> str:
-    """Return a sentence on the contrasts whose tests are those of another family; empty without any."""
+    """Return a sentence on contrasts with the tests of another family; empty without any."""
     kinds = dict.fromkeys(own.judged_as for own in contrasts if own.judged_as not in ("", own.kind))
     text = " A difference that is also a {} contrast has the p-value and verdict of that contrast."
     return "".join(map(text.format, kinds))

@@ -329,7 +329,7 @@ class ExperimentRecord(Record):
 
 
 class CopyError(HeadToHeadError):
-    """A folder has the record of another experiment, whose report and MLflow page it would replace."""
+    """A folder contains the record of another experiment and would replace its report and MLflow page."""
 
 
 @dataclass(frozen=True)

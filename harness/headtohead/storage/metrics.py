@@ -151,7 +151,7 @@ def decimals(metric: str) -> int:
 
 
 def decimals_of(value: float) -> int:
-    """Return the number of decimals with which a number is written.
+    """Return the number of decimals in the shortest notation of a number.
 
     >>> decimals_of(0.0125), decimals_of(2.0)
     (4, 0)

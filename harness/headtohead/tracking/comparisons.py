@@ -44,7 +44,7 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
         points, baseline = list[Metric](), baselines.get(run.seed, run)
         difference = math.nan if baseline is run else score - logged[baseline.run_hash][1]
         if str(difference) != str(earlier):
-            # Of equal steps MLflow displays the latest value. NaN replaces a difference to an earlier baseline.
+            # Of values of the same step, MLflow displays the latest. NaN replaces a difference to an earlier baseline.
             own, others, now = _curve(run), {} if baseline is run else _curve(baseline), round(1000 * time.time())
             steps = own if math.isfinite(earlier) else own.keys() & others.keys()
             changes = {step: own[step] - others.get(step, math.nan) for step in steps}

@@ -100,7 +100,7 @@ def tags(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, d
 
 
 def plan_tags(study: TrackedStudy, run: TrackedRun) -> dict[str, str]:
-    """Return the tags of a run that a change of the plan changes."""
+    """Return the tags of a run that depend on the plan."""
     colour = study.colours.get(run.variant.slug)
     return {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title} | ({"mlflow.runColor": colour} if colour else {})
 

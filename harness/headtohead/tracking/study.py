@@ -94,7 +94,7 @@ class TrackedRun(RunDirectory):
         return status.model_copy(update={"state": states.KILLED, "reason": reason})
 
     def training(self) -> str:
-        """Return a hash that changes if the run begins at step 0 again, which moves its directory or its histories."""
+        """Return a hash of this training; a run that starts again from step 0 has another one."""
         earlier = sorted(path.name for path in self.path.glob(f"attempts/*.{METRICS}"))
         return hashlib.sha256(f"{self.record.created} {earlier}".encode()).hexdigest()[:8]
 

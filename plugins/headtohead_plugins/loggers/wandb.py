@@ -25,7 +25,7 @@ class WandbLogger(Logger):
         import wandb
 
         run, offline = self.run, os.environ.get("WANDB_MODE") == "offline"
-        # Unique in the project, and the same whenever this training of the run is logged again.
+        # Unique in the project, and constant for this training of the run.
         run_id = hashlib.sha256(f"{run.experiment} {run.run_hash}".encode()).hexdigest()[:16]
         for old in (run.root / "wandb").glob(f"offline-run-*-{run_id}*"):
             shutil.rmtree(old)

@@ -108,7 +108,8 @@ def similar_file(path: Path, *endings: str) -> str:
     """
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     files = itertools.islice((file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES)
-    by_stem = {file.stem: file for file in sorted(files, reverse=True) if file.suffix in (endings or (path.suffix,))}
+    nearest_last = sorted(files, key=lambda file: (len(file.parts), file), reverse=True)
+    by_stem = {file.stem: file for file in nearest_last if file.suffix in (endings or (path.suffix,))}
     close = by_stem.get(_closest(path.stem, by_stem))
     return f"; did you mean '{close}'?" if close else ""
 

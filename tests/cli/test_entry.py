@@ -87,14 +87,14 @@ def test_the_traceback_of_an_unexpected_error_is_in_the_given_log_file(tmp_path:
     assert "ZeroDivisionError" in log.read_text()
 
 
-def test_a_closed_pipe_is_no_internal_error() -> None:
+def test_a_closed_pipe_has_the_exit_code_of_shells() -> None:
     command = [sys.executable, "-m", "headtohead.cli", "doctor", "--help"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode != 70
+    assert process.returncode == 141
 
 
 @pytest.mark.parametrize(

@@ -294,11 +294,19 @@ def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_h
     assert codes in ([], [str(code)])
 
 
-def test_an_answer_has_no_decision_that_the_ledger_lacks(tmp_path: Path, h2h_here: Command) -> None:
+def test_a_repeated_command_gives_the_decision_of_the_ledger_again(tmp_path: Path, h2h_here: Command) -> None:
     frame().to_csv(tmp_path / "scores.csv", index=False)
     arguments = ("judge", "scores.csv", "--baseline", "base", "--answer", "answer.json", "--ledger")
     done = h2h_here(tmp_path, *arguments, "scores.csv/ledger.jsonl")
     assert done.stderr.endswith("choose another folder\n")
-    assert json.loads((tmp_path / "answer.json").read_text())["decision"] is None
-    assert h2h_here(tmp_path, *arguments, "ledger.jsonl").returncode in (0, 1, 3)
-    assert json.loads((tmp_path / "answer.json").read_text())["decision"]["candidate"] == "new"
+    assert not (tmp_path / "answer.json").exists()
+    done = h2h_here(tmp_path, *arguments, "ledger.jsonl")
+    ledger, answer = (tmp_path / "ledger.jsonl").read_text(), (tmp_path / "answer.json").read_text()
+    assert json.loads(answer)["decision"]["kept"]
+    (tmp_path / "answer.json").unlink()
+    again = h2h_here(tmp_path, *arguments, "ledger.jsonl")
+    assert (again.stdout, again.returncode) == (done.stdout, 0)
+    assert "warning: ledger.jsonl has this decision already" in again.stderr
+    assert (ledger, answer) == ((tmp_path / "ledger.jsonl").read_text(), (tmp_path / "answer.json").read_text())
+    frame()[::-1].replace(0.86, 0.87).to_csv(tmp_path / "scores.csv", index=False)
+    assert h2h_here(tmp_path, *arguments, "ledger.jsonl").returncode == 2

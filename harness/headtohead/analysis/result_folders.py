@@ -100,9 +100,11 @@ def _log(file: Path) -> list[dict[str, Any]]:
     for step, scores in EVALUATION.findall(text):
         if runs[-1] and int(step) < int(runs[-1][-1]["step"]):
             runs.append([])
-        row = {"seed": file.stem, "step": step, "state": "finished"} | dict(SCORE.findall(scores))
+        row = {"seed": file.stem, "step": step, "state": "finished"} | dict(found := SCORE.findall(scores))
         if time := TIME.search(scores):
             row["train_seconds"] = repr(float(time[1]) / {"ms": 1000, "s": 1}[time[2]])
+        if not found:  # the scores of the steps before are not the final ones
+            runs[-1], row["state"] = [], f"step {step} of {file.name} has no complete score"
         runs[-1].append(row)
     if not runs[-1] and "val_loss" in text:  # the log begins with the source of the script
         return [{"seed": file.stem, "step": "0", "state": f"no evaluation in {file.name}"}]

@@ -47,6 +47,9 @@ COMMANDS = {
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
+BROKEN_PIPE = 141
+"""Exit code if the reader of the output has ended, as in ``h2h status | head -1``; as in shells."""
+
 log = logging.getLogger(__name__)
 
 
@@ -92,7 +95,7 @@ class SuggestingGroup(click.Group):
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
             is_file = args[0].endswith((".yaml", ".yml")) and "run" in known
-            hint = f"; type h2h run {args[0]}" if is_file else nearest(args[0], known)
+            hint = f"; type h2h run {shlex.quote(args[0])}" if is_file else nearest(args[0], known)
             raise HeadToHeadError(f"unknown command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)
 
@@ -135,6 +138,8 @@ class LazyGroup(SuggestingGroup):
             if not isinstance(error, Interrupted):
                 echo("h2h: interrupted", err=True)
             sys.exit(INTERRUPTED)
+        except BrokenPipeError:  # click would exit with 1, the code of a verdict
+            sys.exit(BROKEN_PIPE)
         except Exception as error:
             log.info("the command ends with an error", exc_info=True)
             if isinstance(error, EOFError):  # click would exit with 1

@@ -45,8 +45,10 @@ def entry() -> None:
         sys.exit(code)  # type: ignore[arg-type]
     atexit._run_exitfuncs()
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
+            stream.flush()
+    except BrokenPipeError:
+        pass
     except OSError:
         sys.exit(code)
     os._exit(code)

@@ -64,9 +64,10 @@ metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}
 @click.option(
     "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="The page. Default: NAME.md."
 )
+@click.option("--stale", is_flag=True, help="Retrain the runs of an earlier version of FILE.")
 @runs_option
 @reports_option
-def command(file: Path, seeds: int | None, output: Path | None, runs: Path, reports: Path | None) -> None:
+def command(file: Path, seeds: int | None, output: Path | None, stale: bool, runs: Path, reports: Path | None) -> None:
     """Train the component NAME of the plugin FILE and three others of its family on five tasks, and write a page.
 
     The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
@@ -90,7 +91,14 @@ def command(file: Path, seeds: int | None, output: Path | None, runs: Path, repo
             write_text(new, content)
             echo(f"wrote {new}")
     result = api.run(
-        path, seeds=seeds, runs=runs, reports=reports, tracking=False, command=recorded_command(file, runs), log=echo
+        path,
+        seeds=seeds,
+        runs=runs,
+        reports=reports,
+        stale=stale,
+        tracking=False,
+        command=recorded_command(file, runs),
+        log=echo,
     )
     if not result.complete:
         sys.exit(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from headtohead.cli.output import echo, echo_json, echo_text, print_table
 if TYPE_CHECKING:
     import pandas as pd
 
+    from headtohead.analysis.judge import Judged
     from headtohead.analysis.ledger import Ledger
 
 ACCEPTED = [
@@ -100,7 +103,9 @@ any other                        3
     help="Standard deviation between seeds: the error about a single seed then has the number that a decision needs.",
 )
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
-@click.option("--answer", type=click.Path(path_type=Path), metavar="FILE", help="Also write the answer as JSON.")
+@click.option(
+    "--answer", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the answer as JSON."
+)
 @click.option(
     "--ledger",
     "ledger_file",
@@ -159,38 +164,47 @@ def command(
         return
     if source is None:
         raise HeadToHeadError("FILE with the scores is missing")
-    if ledger is not None and ledger.decisions:
-        earlier = ledger.decisions[-1]
-        known = {"baseline": ledger.incumbent, "metric": earlier.metric, "higher_is_better": earlier.higher_is_better}
-        options |= {name: value for name, value in known.items() if options[name] is None}
-        options["stored"] = ledger.scores if options["baseline"] == ledger.incumbent else {}
     if ledger is not None and (unpaired or planned or margin):
         raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
     table = _table(source, experiment, options["metric"])
     if (experiment or Path(source).is_dir()) and "step" in table.columns:  # a row per evaluation
         options["step_column"] = options["step_column"] or "step"
-    judged = judge(table, is_paired=not unpaired, looks=planned, **options)
+
+    def judge_against(ledger: Ledger | None) -> Judged:
+        own = dict(options)
+        if ledger is not None and ledger.decisions:
+            last = ledger.decisions[-1]
+            known = {"baseline": ledger.incumbent, "metric": last.metric, "higher_is_better": last.higher_is_better}
+            own |= {name: value for name, value in known.items() if own[name] is None}
+            own["stored"] = ledger.scores if own["baseline"] == ledger.incumbent else {}
+        return judge(table, is_paired=not unpaired, looks=planned, **own)
+
+    decision, is_repeated, before = None, False, ledger
+    if ledger is not None and ledger.decisions:  # the command of the last decision, whose output may be lost
+        before = replace(ledger, decisions=ledger.decisions[:-1])
+        with suppress(HeadToHeadError):
+            judged = judge_against(before)
+            is_repeated = (decision := before.decide(judged)) == ledger.decisions[-1]
+    if not is_repeated:
+        judged, before = judge_against(ledger), ledger
+        decision = ledger.decide(judged) if ledger is not None else None
     accept = tuple(verdict.replace(",", ", ") for verdict in accept)
     code = judged.exit_code(accept)
-    decision = ledger.decide(judged) if ledger is not None else None
-    if ledger is not None and decision is not None:
+    warnings = list(judged.warnings)
+    if before is not None and decision is not None:
         code = 0 if decision.kept else code or 3
-    record, again = judge_file(judged, code) | {"decision": None}, None
-
-    def write_answer() -> None:
-        if answer is not None:
-            files.refuse_foreign(
-                answer, record["format"].partition("/")[0], advice := "choose another file with --answer"
-            )
-            with files.writing(answer, advice):
-                files.write_json(answer, record)
-
-    write_answer()  # a decision cannot be repeated, so the file must be writable
-    if ledger is not None and decision is not None:
-        again, ledger = ledger.measured_again(decision), ledger.append(decision)
-        record["decision"] = decision.model_dump()
-        write_answer()
-    for warning in filter(None, (*judged.warnings, again)):
+        warnings += filter(None, [before.measured_again(decision)])
+    record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
+    if answer is not None:
+        files.refuse_foreign(answer, record["format"].partition("/")[0], advice := "choose another file with --answer")
+    if is_repeated:
+        warnings.append(f"{ledger_file} has this decision already; this is its answer again")
+    elif ledger is not None and decision is not None:
+        ledger = ledger.append(decision)
+    if answer is not None:
+        with files.writing(answer, advice):
+            files.write_json(answer, record)
+    for warning in warnings:
         echo(f"warning: {warning}", err=True)
     frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
     if ledger is not None and decision is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -52,7 +53,8 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
 
     registry = load_plugins()
     if Path(dataset).is_file():
-        raise HeadToHeadError(f"'{dataset}' is a file; type h2h new-experiment text {dataset}, or pairs {dataset}")
+        name = shlex.quote(dataset)
+        raise HeadToHeadError(f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}")
     entry = registry.dataset(dataset)
     options = entry.Options.model_fields
     given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))

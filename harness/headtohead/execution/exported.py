@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from headtohead import files, ownership
@@ -100,10 +100,10 @@ def write_exported(
         }
         texts[VOCABULARIES] = _json(ExportedVocabularies(**sides))
         texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, {"format": "pt"})
     with files.writing(folder, "free space, or choose another folder"):
         ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
-        files.replace(folder / WEIGHTS, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+        files.replace(folder / WEIGHTS, lambda path: path.write_bytes(content))
         for name, text in texts.items():
             files.write_text(folder / name, text)
         hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialise
 from torch import Tensor
 
 from headtohead import files
@@ -20,7 +20,9 @@ def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) ->
     """Write tensors and their JSON state to a file, atomically."""
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"state": json.dumps(dict(state))}
-    files.replace(path, lambda temporary: save_file(on_cpu, temporary, metadata=metadata))
+    # save_file of safetensors replaces the file that it is given, which is then neither locked nor synced.
+    content = serialise(on_cpu, metadata)
+    files.replace(path, lambda temporary: temporary.write_bytes(content))
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

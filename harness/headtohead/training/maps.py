@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from torch import Tensor
 
 from headtohead import files
@@ -144,7 +144,8 @@ def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
         for index, probe in enumerate(maps)
         for role, weights in probe.weights.items()
     }
-    files.replace(folder / "maps.safetensors", lambda path: save_file(arrays, path))
+    content = save(arrays)
+    files.replace(folder / "maps.safetensors", lambda path: path.write_bytes(content))
     files.write_json(folder / "probes.json", [probe.record for probe in maps])
 
 

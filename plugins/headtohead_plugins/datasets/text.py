@@ -132,6 +132,8 @@ class Text(Dataset):
         "source_boundaries": "a text has no boundary tokens; leave it out",
         "target_boundaries": "a text has no boundary tokens; leave it out",
         "truncate_tokens": "set data.block",
+        "vocabulary.file": "set data.unit, or data.file to a .bin file of token ids",
+        "vocabulary.ids": "ids are in the order of the tokens; leave it out",
         "vocabulary.max_size": "every token of the training part is kept; leave it out",
         "vocabulary.min_count": "every token of the training part is kept; leave it out",
         "vocabulary.unknown": "a character that training lacks counts as <unk>; leave it out",
@@ -244,7 +246,7 @@ def _symbols(name: str) -> dict[int, str]:
             raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
         is_plain = not BYTES.keys() <= {*texts}  # unlike GPT-2's vocab.json, with a token for every byte
         return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise HeadToHeadError(
             f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
         ) from error

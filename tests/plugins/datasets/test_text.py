@@ -146,6 +146,8 @@ def test_a_validation_file_of_training_text_is_refused(tmp_path):
         ({"tokens": "character"}, "data.tokens: dataset 'text' does not use it; set data.unit to character, byte or"),
         ({"valid": 0.2}, "data.valid: dataset 'text' does not use it; set data.held_out"),
         ({"vocabulary.max_size": 10}, "data.vocabulary.max_size: dataset 'text' does not use it; every token of"),
+        ({"vocabulary.file": "a.json"}, "does not use it; set data.unit, or data.file to a .bin file of token ids"),
+        ({"vocabulary.ids": "printed"}, "data.vocabulary.ids: dataset 'text' does not use it; ids are in the order"),
         ({"target_boundaries": "sos-eos"}, "does not use it; a text has no boundary tokens; leave it out"),
         ({"file": "train.bin", "unit": "byte"}, "a .bin file has its own tokens; leave out unit"),
         ({"symbols": "b.json"}, "symbols are the texts of ids; leave them out, or set file to a .bin"),
@@ -270,14 +272,10 @@ def test_a_named_text_is_downloaded_once_and_verified(site, monkeypatch):
     assert "expected 0000" in refused(Text.load, options, "contiguous", cache_root())
 
 
-def test_the_checksum_of_the_download_is_that_of_the_known_text(real):
-    content = lzma.decompress(real("tinyshakespeare.txt.xz").read_bytes())
-    assert text.DOWNLOADS["tinyshakespeare"][1] == hashlib.sha256(content).hexdigest()
-
-
-def test_tiny_shakespeare_has_65_characters_and_the_split_of_nanogpt(real):
+def test_tiny_shakespeare_has_the_checksum_65_characters_and_the_split_of_nanogpt(real):
     path = real("tinyshakespeare.txt.xz")
     whole = lzma.decompress(path.read_bytes()).decode()
+    assert text.DOWNLOADS["tinyshakespeare"][1] == hashlib.sha256(whole.encode()).hexdigest()
     parts = blocks_of(str(path), "character")
     assert len({token for blocks in parts.values() for block in blocks for token in block.split()}) == 65
     train = "".join([parts["train"][0], *(block[1:] for block in parts["train"][1:])])

@@ -106,6 +106,8 @@ def similar_file(path: Path, *endings: str) -> str:
     The suggestion has a similar name and is in the nearest folder that exists, or in a folder of it. It has one of the
     ``endings``, by default that of the missing file.
     """
+    if path.is_symlink():
+        return f"; it is a link to '{path.readlink()}', which does not exist"
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     files = itertools.islice((file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES)
     nearest_last = sorted(files, key=lambda file: (len(file.parts), file), reverse=True)

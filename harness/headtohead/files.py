@@ -147,8 +147,8 @@ def opened(path: Path, advice: str = RESTORE) -> Iterator[FileIO]:
             yield file
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise HeadToHeadError(unreadable(path, error.strerror or str(error), advice)) from error
+    except (OSError, ValueError) as error:
+        raise HeadToHeadError(unreadable(path, getattr(error, "strerror", None) or str(error), advice)) from error
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES, advice: str = RESTORE) -> bytes:

@@ -69,7 +69,7 @@ CASES = (
 FIELDS = (
     text("tag", "value", "base: {data.file: !!python/object/apply:os.system [id]}\n", ":2: tag * is not allowed"),
     text("tag", "key", "base: {? !!str [a] : b}\n", ":2: tag * is not allowed"),
-    text("key", "list", "base: {? [a] : b}\n", f":2: base: {KEYS} [*"),
+    text("key", "list", "base: {? [a] : b}\n", f":2: base: {KEYS} a list or a mapping"),
     base("digits", "train.steps", "9" * 399, ": expected a whole number below 2^63, got '999*…"),
     base("digits", "train.lr", ".inf", ": expected a finite number, got '.inf'"),
     text(
@@ -78,7 +78,7 @@ FIELDS = (
         "seeds: [1, 4294967296]\n",
         ":2: seeds[1]: must be less than or equal to 1000000, got 4294967296",
     ),
-    override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}:1: more than 100 nested lists and mappings"),
+    override("train.lr=" + "[" * 200, f"--set train.lr={'[' * 200}: more than 100 nested lists and mappings"),
     ("encoding", "nul", QUESTION.encode() + b"base: \0\n", (), ":2: not valid YAML: a character that is not allowed"),
     ("encoding", "utf-16", QUESTION.encode("utf-16"), (), ":1: not UTF-8 text (byte 0xff); save the file as UTF-8"),
     text(
@@ -138,10 +138,13 @@ def test_a_path_that_is_no_file_is_refused_at_once(tmp_path, refusal):
     os.mkfifo(fifo)
     folder.mkdir()
     link.symlink_to("/dev/zero")
-    for path in (fifo, link, Path("/dev/zero")):
+    for path in (fifo, link, Path("/dev/zero"), folder):
         line = refusal("plan", str(path))
         assert line == f"cannot read '{path}': not a regular file; name a readable experiment file"
-    assert refusal("plan", str(folder)) == f"'{folder}' is a folder; name an experiment file"
+    link.unlink()
+    link.symlink_to("no.yaml")
+    assert refusal("plan", str(link)).endswith("does not exist; it is a link to 'no.yaml', which does not exist")
+    assert "File name too long; name a readable" in refusal("plan", "x" * 300)
 
 
 @pytest.mark.slow

@@ -61,13 +61,12 @@ STOPPING = {"train": {"epochs": 1, "early_stopping": {"patience": 2}}}
         ({"data": {"dataset": "toy-grammar", "size": 100, "limit": 50}}, {"data.size": 100, "data.limit": 50}),
         ({"model": {"layers": 3, "decoder_layers": 1}}, {"model.encoder_layers": 3, "model.decoder_layers": 1}),
         ({"model": {"dropout": 0.2, "dropout_ffn": 0}}, {"model.dropout_ffn": 0, "model.dropout_residual": 0.2}),
-        ({"model": {"layers": 3, "dropout_ffn": 0}, "model.layers": 1}, {"model.encoder_layers": 1}),
         ({"model": {"norm": "post"}}, {"model.final_norm": False}),
         ({"model": {"mask_value": -1e9}}, {"model.mask_value": "-1e9"}),
         (STOPPING, {"train.early_stopping": {"metric": "valid/loss", "patience": 2}}),
         (STOPPING | {"train.early_stopping": None}, {"train.early_stopping": None}),
         ({"train": {"epochs": 2}, "train.steps": 9}, {"train.steps": 9, "train.epochs": None}),
-        ({"train.epochs": 2, "train.steps": None}, {"train.steps": None, "train.epochs": 2}),
+        ({"train": {"epochs": 2}, "train.steps": None}, {"train.steps": None, "train.epochs": 2}),
         ({"train": {"epochs": 1, "batch_tokens": 8}, "train.batch_size": 8}, {"train.batch_size": 8}),
         ({"train": {"epochs": 1, "batch_size": 8}, "train.batch_tokens": 9}, {"train.batch_size": None}),
     ],
@@ -111,6 +110,12 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         ({"model": {"layers": [1, 2]}}, "model.layers:", "type design: [{product: {model.layers: [...]}}]"),
         ({"model": {"dropout_ffn": 0}, "model.dropout": 0.2}, "model.dropout would override model.dropout_ffn;", ""),
+        ({"model": {"layers": 3}, "model.layers": 1}, "model.layers is given twice; keep one", ""),
+        ({"data": {"dataset": "copy", "seed": 2, "options": {"seed": 3}}}, "data.seed is given twice", ""),
+        ({"data": {"dataset": "mqar", "test_levels": ["64x4"]}}, "data.test_levels:", "no effect with split: iid; set"),
+        ({"data": {"dataset": "copy", "test_lengths": [1, 4]}}, "data.test_lengths:", "set data.split: length"),
+        ({"data.longest_train": 9}, "data.longest_train:", "longest_train has no effect with split: iid"),
+        ({"data.vocabulary.special_tokens.pad": "x"}, "data.vocabulary.special", "requires data.vocabulary.file"),
         ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "item 1 is missing"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),
@@ -134,8 +139,8 @@ def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, w
 
 
 def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it(registry):
-    data = {"dataset": "tatoeba", "sha256": {"eng.tsv": "a" * 64}}
-    assert resolve(TRAIN | {"data": data}, registry).data.options.sha256 == {"eng.tsv": "a" * 64}
-    later = TRAIN | {"data": data, "data.sha256": {"spa.tsv.bz2": "b" * 64}}
-    assert resolve(later, registry).data.options.sha256 == {"spa.tsv.bz2": "b" * 64}
+    data = {"dataset": "tatoeba", "sha256": {"eng_sentences.tsv.bz2": "a" * 64}}
+    assert resolve(TRAIN | {"data": data}, registry).data.options.sha256 == data["sha256"]
+    later = TRAIN | {"data": data, "data.sha256": {"spa_sentences.tsv.bz2": "b" * 64}}
+    assert resolve(later, registry).data.options.sha256 == {"spa_sentences.tsv.bz2": "b" * 64}
     assert resolve(TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry).data.options.seed == 2

@@ -247,6 +247,7 @@ def test_a_coarse_sweep_is_noted(plan):
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {}", "tune:", "tune has no field"),
+        ("tune_epochs: 2", "tune_epochs:", "requires tune; add the values to try, or leave it out"),
         ("tune: {train.lr: 0.1}", "tune.train.lr:", "expected a list, got 0.1"),
         ("tune: {train.lr: automatic}", "tune.train.lr:", "'automatic'"),
         ("tune: {model.dropout: auto}", "tune.model.dropout:", "auto needs a number above 0 in base, got 0.0"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -34,6 +35,7 @@ from headtohead.schema.run_config import (
     PerRole,
     PerSide,
     RunConfig,
+    SpecialTokens,
 )
 from headtohead.schema.sections import is_path
 
@@ -359,6 +361,9 @@ def is_dataset_option(path: FieldPath) -> bool:
 
 def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: FieldPath = ()) -> None:
     """Raise an error if a mapping at the path ``above`` gives fields that replace each other."""
+    twice = Counter(_leaves(values, "".join(f"{name}." for name in above))).most_common(1)
+    if twice and twice[0][1] > 1:
+        raise location.error(f"{twice[0][0]} is given twice; keep one of them")
     given = {(*above, *key.split(".")): key for key, value in values.items() if value is not None}
     replaced = [(path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()]
     for path, others in (
@@ -368,6 +373,13 @@ def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: Fiel
         if path in given and all(other in given for other in others):
             names = " + ".join(given[other] for other in others)
             raise location.error(f"{given[path]} and {names} are both given; keep one of them")
+
+
+def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Yield the dotted path of each value in nested mappings."""
+    for key, value in values.items():
+        path = (above + key).replace("data.options.", "data.")
+        yield from _leaves(value, f"{path}.") if value and isinstance(value, Mapping) else (path,)
 
 
 def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:
@@ -414,6 +426,12 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
         default = own_defaults.get(name, type(section).model_fields[last].default)
         if getattr(section, last) != default:
             return ("data", *name.split(".")), f"dataset '{data.dataset}' does not use it; {advice}"
+    if data.vocabulary.file is None and data.vocabulary.special_tokens != SpecialTokens():
+        return ("data", "vocabulary", "special_tokens"), "requires data.vocabulary.file; set it, or leave this out"
+    for name, field in type(data.options).model_fields.items():
+        if getattr(data.options, name) != field.default and dataset.of_split.get(name, data.split) != data.split:
+            reason = f"{name} has no effect with split: {data.split}; set data.split: {dataset.of_split[name]}"
+            return ("data", "options", name), reason
     splits = (*dataset.splits, NOTHING_HELD_OUT)
     if data.split not in splits:
         hint = nearest(data.split, splits)

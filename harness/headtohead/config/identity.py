@@ -1,4 +1,4 @@
-"""Run identity: the fields that a run's result depends on, and their hash.
+"""Run identity: the fields that a run's result can depend on, and their hash.
 
 Fields marked ``NotHashed`` are excluded. All other fields are included, also where they have their default.
 """
@@ -22,7 +22,8 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     """Return the hashed fields of a run configuration with parsed options, and the hash of its data.
 
     Fields of an encoder and of cross-attention are left out where the model has none, and fields of training without
-    effect: the end of a schedule that has none, and the parameters of a weight decay of 0.
+    effect: the end of a schedule that has none, and the parameters of a weight decay of 0. Other fields without effect
+    are kept, so variants that differ in them alone are trained separately.
     """
     fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
     for family in fields.keys() & FAMILIES:

@@ -131,6 +131,9 @@ def load_text(
         return SourceLocation(Source(f"--seeds {seeds}")) if path[:1] == ("seeds",) and options else root.child(*path)
 
     file = checked(ExperimentFile, value | options, locate)
+    for name in ("tune_seeds", "tune_epochs") if file.tune is None else ():
+        if name in value:
+            raise root.child(name).error("requires tune; add the values to try, or leave it out")
     replicates = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
     number = replicates if isinstance(replicates, int) else len(replicates)
     if isinstance(overrides, str):
@@ -210,8 +213,6 @@ def labelled(name: str, label: str | None) -> str:
 
 
 def _read(path: Path) -> str:
-    if path.is_dir():
-        raise HeadToHeadError(f"'{path}' is a folder; name an experiment file")
     try:
         data = files.read_bytes(path, advice="name a readable experiment file")
     except FileNotFoundError as error:
@@ -231,6 +232,9 @@ def read_override(text: str) -> Override:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
-    parsed, _ = parse(value, label)
+    try:
+        parsed, _ = parse(value, label)
+    except HeadToHeadError as error:  # an option has no line numbers
+        raise HeadToHeadError(label + re.sub(r"^:\d+", "", str(error).removeprefix(label))) from error
     location = SourceLocation(Source(label, folder=Path.cwd()))
     return Override(tuple(name.strip().split(".")), parsed, location, text)

@@ -134,7 +134,8 @@ class _Nodes:
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
             if key_node.tag != _TAG + "str" or len(key) > 200 or not key.isprintable():
-                raise self.error(path, f"keys are text of at most 200 printable characters, got {shown(key)}", line)
+                given = shown(key) if isinstance(key, str) else "a list or a mapping"
+                raise self.error(path, f"keys are text of at most 200 printable characters, got {given}", line)
             if key in result:
                 first = self.lines[(*path, key)]
                 raise self.error(path, f"duplicate key '{key}', first on line {first}", line)

@@ -70,8 +70,6 @@ class LengthOptions(SizeOptions):
         """Return which lengths contradict each other or the split, or None."""
         if self.shortest > self.longest:
             return f"shortest is {self.shortest} and longest {self.longest}; lower shortest or raise longest"
-        if self.test_lengths is not None and split != "length":
-            return f"test_lengths has no effect with split: {split}; set data.split: length"
         return None if self.lengths("test") else "test_lengths has the longest test example first; exchange the two"
 
     def longest_of(self, split: str) -> int:
@@ -161,6 +159,7 @@ def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
         citation=f"headtohead {task.name}: generated, after {task.citation}",
         languages=task.languages,
         notes=(note,) if split == "length" else (),
+        is_closed=True,
         targets_join=task.targets_join,
     )
 
@@ -193,6 +192,7 @@ class ComputedDataset(Dataset):
 
     Options: ClassVar[type[BaseOptions]] = LengthOptions
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
+    of_split: ClassVar[Mapping[str, str]] = dict.fromkeys(("test_each", "test_lengths", "test_levels"), "length")
     normalise: ClassVar[str] = "none"
 
     @classmethod

@@ -68,6 +68,8 @@ class Corpus:
             ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
         words: Words of both vocabularies in the order of their ids, after the special tokens, if the tokens of a prompt
             depend on it. Default: the words of the training part, counted.
+        is_closed: Whether the vocabularies also have the words that only validation and test contain, after those of
+            the training part. True for computed tasks, whose words are known in advance.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
         has_sources: False for text without sources, which only a decoder-only model reads.
@@ -81,6 +83,7 @@ class Corpus:
     notes: tuple[str, ...] = field(default=())
     vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
     words: Sequence[str] = ()
+    is_closed: bool = False
     targets_join: bool = True
     has_sources: bool = True
     data_hash: str = ""
@@ -117,6 +120,9 @@ class Dataset(Entry):
     unused: ClassVar[Mapping[str, str]] = {}
     """Fields of ``data`` and ``data.vocabulary`` that the dataset does not use, with what to do instead; an experiment
     may not set them."""
+
+    of_split: ClassVar[Mapping[str, str]] = {}
+    """Options that have an effect with one value of ``data.split`` only, with that value."""
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:

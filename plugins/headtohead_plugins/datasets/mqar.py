@@ -53,8 +53,6 @@ class Options(SizeOptions):
 
     def contradiction(self, split: str) -> str | None:
         """Return which level is impossible, or None."""
-        if self.test_levels and split != "length":
-            return f"test_levels has no effect with split: {split}; set data.split: length"
         for level in [*self.lengths(), *(self.lengths("test") if split == "length" else ())]:
             tokens, pairs = sizes(level)
             if tokens % 2 or tokens < 4 * pairs:
@@ -83,8 +81,13 @@ class MultiQueryRecall(LabelledDataset):
             return _example(random, *sizes(level), options)
 
         def capacity(level: str) -> int:
-            _, pairs = sizes(level)
-            return math.perm(options.alphabet // 2, pairs) ** 2
+            (tokens, pairs), size = sizes(level), options.alphabet // 2 * 2
+            listed, places = math.perm(size // 2, pairs) ** 2, tokens // 2 - pairs
+            if not options.random_non_queries:
+                return listed * math.perm(places, pairs)
+            # Every second position has every key at least once (inclusion and exclusion), the others any token.
+            queried = sum((-1) ** n * math.comb(pairs, n) * (size - n) ** places for n in range(pairs + 1))
+            return int(listed * queried * size**places)
 
         return Task(
             name="mqar",

@@ -9,7 +9,7 @@ same part of a split, and the score of a bag-of-words encoder has an upper bound
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -45,6 +45,7 @@ class ToyGrammar(Dataset):
 
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length", "compositional", "row")
+    of_split: ClassVar[Mapping[str, str]] = {"longest_train": "length"}
     normalise: ClassVar[str] = "none"
 
     @classmethod

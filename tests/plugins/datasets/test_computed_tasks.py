@@ -126,6 +126,11 @@ def test_a_reversed_sum_is_written_from_its_units_on(read: Read) -> None:
         assert pair.target[::-1] == carried(pair.source)
 
 
+def test_every_word_of_a_task_has_an_id_although_training_lacks_some(prepared: Prepare) -> None:
+    data = prepared("lookup", options={"keys": 1000, "size": 200})
+    assert data.record["unk_rate"]["test"] == {"source": 0, "target": 0}
+
+
 def test_several_queries_are_answered_in_their_order(read: Read) -> None:
     pairs = read("lookup", queries=3, shortest=3, size=SIZE).pairs
     assert {len(pair.target.split()) for pair in pairs} == {3}
@@ -204,9 +209,7 @@ IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
     ("addition", "iid", {"base": 2}, "addition: unknown field 'base'; known: digit_order, longest, seed"),
     ("mqar", "iid", {"levels": ["63x4"]}, "mqar: level 63x4 requires an even number of at least 16 tokens"),
     ("mqar", "iid", {"levels": ["64x16"], "alphabet": 30}, "requires an alphabet of at least 32, got 30"),
-    ("mqar", "iid", {"test_levels": ["64x4"]}, "test_levels has no effect with split: iid; set data.split: length"),
     ("mqar", "iid", {"levels": ["4 pairs"]}, "levels"),
-    ("copy", "iid", {"test_lengths": [1, 40]}, "test_lengths has no effect with split: iid; set data.split: length"),
     ("copy", "length", {"test_lengths": [40, 1]}, "test_lengths has the longest test example first"),
     ("selective-copy", "iid", {"shortest": 4}, "8 data tokens require a length of 8, but the shortest is 4"),
 ]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from headtohead_plugins.datasets.mqar import Options
+from headtohead_plugins.datasets.mqar import MultiQueryRecall, Options
 
 
 def recalled(words):
@@ -71,6 +71,10 @@ def test_mqar_tests_on_other_levels_and_original_is_that_of_the_code(prepared):
     named = Options(levels=("original",), test_levels=("original",))
     assert len(named.lengths()) == 5
     assert named.lengths("test")[-1] == "1024x256"
+    for is_random in (True, False):
+        task = MultiQueryRecall.task(Options(alphabet=4, random_non_queries=is_random), "iid")
+        random = np.random.RandomState(1)
+        assert len({task.draw(random, "6x1").key for _ in range(9000)}) == task.capacity("6x1")
 
 
 def test_induction_repeats_what_followed_the_special_token(read):

@@ -197,7 +197,9 @@ class _Preparation:
             plain = (word for word in corpus.words if word not in SPECIALS)
             vocabularies = dict.fromkeys(SIDES, Vocabulary([*SPECIALS, *plain]))
         else:
-            vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
+            parts_known = words.values() if corpus.is_closed else ()
+            known = {side: {word for own in parts_known for text in own[side] for word in text} for side in SIDES}
+            vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies, known)
         splits = {}
         for part, rows in parts.items():
             own, labels = words[part], None
@@ -391,6 +393,10 @@ class _Preparation:
             notes.append(
                 "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
             )
+        else:
+            given = (part for part in ("valid", "test") if part in self.chosen)
+            unused = (part for part in given if getattr(config, part) != DataConfig.model_fields[part].default)
+            notes += [f"data.{part} has no effect: the dataset has its own pairs for {part}" for part in unused]
         notes += [f"{n} {reason.replace('_', '-')} pairs were dropped" for reason, n in self.dropped.items() if n]
         largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))
         if largest >= LARGE_GROUP * total and largest > max(len(parts["valid"]), len(parts["test"])):

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from headtohead import files
 from headtohead.data import subwords
 from headtohead.data.prepared import SIDES, Side, Tokeniser
+from headtohead.data.reading import read_text
 from headtohead.data.vocabulary import BOUNDARIES, EOS_WORD, PAD_WORD, SOS_WORD, SPECIALS, UNK_WORD, Vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError, shown_path, similar
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
@@ -30,11 +30,12 @@ MAX_UNUSED_IDS = 10_000
 
 Sentences = dict[Side, list[list[str]]]
 """Words of each sentence, by side."""
+Words = Mapping[Side, Iterable[str]]
 Tables = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 def vocabularies_of(
-    train: Sentences, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None
+    train: Sentences, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None, known: Words
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; a shared vocabulary is the same object twice.
 
@@ -43,6 +44,7 @@ def vocabularies_of(
         tokenisers: Tokeniser of each side.
         config: The ``data`` section.
         printed: Tables of word to id of the dataset, source and target, if it has any.
+        known: Words of each side that get ids even if training does not contain them.
 
     Raises:
         UndefinedError: If ``data.vocabulary.ids`` is incompatible with the data or with other fields.
@@ -62,15 +64,17 @@ def vocabularies_of(
             front, back = BOUNDARIES[tokenisers[side].boundaries]
             plain = ([word for word in words if word not in SPECIALS] for words in train[side])
             sentences[side] = [[*front, *words, *back] for words in plain]
-    pieces = {side: subwords.pieces(text) if (text := tokenisers[side].subwords) else None for side in SIDES}
+    pieces = config.tokens != "word"
+    known = {side: subwords.pieces(text) if (text := tokenisers[side].subwords) else known[side] for side in SIDES}
     if vocabulary.shared:
-        both = count_words([*sentences["source"], *sentences["target"]], vocabulary, pieces["source"])
+        words = known["source"] if pieces else {*known["source"], *known["target"]}
+        both = count_words([*sentences["source"], *sentences["target"]], vocabulary, words, pieces)
         return {"source": both, "target": both}
-    return {side: count_words(sentences[side], vocabulary, pieces[side]) for side in SIDES}
+    return {side: count_words(sentences[side], vocabulary, known[side], pieces) for side in SIDES}
 
 
 def count_words(
-    sentences: Iterable[Sequence[str]], config: VocabularyConfig, pieces: Iterable[str] | None = None
+    sentences: Iterable[Sequence[str]], config: VocabularyConfig, known: Iterable[str] = (), pieces: bool = False
 ) -> Vocabulary:
     """Return the vocabulary of the words of the training sentences, the most frequent first.
 
@@ -82,15 +86,16 @@ def count_words(
         sentences: Words of each training sentence; for ``ids: frequency`` with its boundary tokens.
         config: The minimum frequency of a word, the maximum size with special tokens, and the treatment of unknown
             words. Both limits exclude no special token.
-        pieces: All subwords, which are included without limits; None for a vocabulary of words.
+        known: Words that are included even if no sentence contains them, after all others.
+        pieces: Whether these are subwords, which are included without limits.
     """
-    standard, limits = config.ids == "standard", pieces is None
+    standard, limits, least = config.ids == "standard", not pieces, 0 if pieces else config.min_count
     counts = Counter(word for sentence in sentences for word in sentence)
-    counts.update(dict.fromkeys(pieces or (), 0))
+    counts.update(dict.fromkeys(known if pieces else sorted(known), 0))
     front = list(SPECIALS if standard else SPECIALS[:2] if config.unknown == "token" else SPECIALS[:1])
     boundaries = [] if standard else [word for word in (SOS_WORD, EOS_WORD) if counts[word]]
     ordered = sorted(counts, key=lambda word: (-counts[word], word if standard else ""))
-    plain = [word for word in ordered if word not in SPECIALS and (counts[word] >= config.min_count or not limits)]
+    plain = [word for word in ordered if word not in SPECIALS and max(counts[word], 1) >= least]
     if config.max_size is not None and limits:
         plain = plain[: max(0, config.max_size - len(front) - len(boundaries))]
     included = {*plain, *boundaries}
@@ -170,9 +175,9 @@ def file_name(config: DataConfig) -> str:
 
 def _read(config: DataConfig) -> str:
     try:
-        return files.read_text(Path(str(config.vocabulary.file)))
-    except FileNotFoundError as error:
-        raise HeadToHeadError(f"{file_name(config)} does not exist") from error
+        return read_text(Path(str(config.vocabulary.file)))
+    except HeadToHeadError as error:
+        raise HeadToHeadError(f"data.vocabulary.file: {error}") from error
 
 
 def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, name: str) -> dict[str, str]:

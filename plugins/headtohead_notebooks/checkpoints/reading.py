@@ -217,7 +217,7 @@ def _file_vocabulary(
         raise HeadToHeadError(f"file '{data}': {error}") from error
     tokenisers = tokenisers_of(config.data)
     sentences = {side: [tokenisers[side].words(pair[index]) for pair in pairs] for index, side in enumerate(SIDES)}
-    vocabularies = vocabularies_of(sentences, tokenisers, config.data, None)
+    vocabularies = vocabularies_of(sentences, tokenisers, config.data, None, dict.fromkeys(SIDES, ()))
     if not _has_sizes(vocabularies, sizes, config):
         raise HeadToHeadError(
             f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "

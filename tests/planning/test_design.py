@@ -300,6 +300,8 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
         "rotary · reverse(longest=6) − baseline · reverse(longest=6)",
     ]
     assert pairs["factor"] == same_data
+    lost = design(TWO_DATASETS + "exclude: [{when: {positional: sinusoidal, data: copy}, reason: why}]")
+    assert "rotary-copy" not in {variant for contrast in lost.contrasts() for variant, _ in contrast.pairs}
     first, swapped = pairs["interaction"]
     assert (first, swapped) == (same_data[2], same_data[0][::-1])
     assert {contrast.axis for contrast in contrasts if contrast.kind != "variant"} == {"positional"}

@@ -39,3 +39,12 @@ def test_position_tables_do_not_count_and_encodings_of_scores_do(plan):
 def test_matching_is_incompatible_with_d_ff_as_an_axis(plan):
     message = "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; set match: none"
     assert refused(plan, "match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]") == message
+    between = "{from: {model.d_ff: 16}, to: {model.d_ff: 32}, groups: {width: [model.d_ff]}}"
+    base = "question: q\nbase: {model: {d_model: 8, heads: 2}, train: {epochs: 1}}\nmatch: flops\n"
+    assert "which is a change here; set match: none" in refused(plan, f"design: [{{between: {between}}}]", base=base)
+
+
+def test_flops_are_matched_within_the_same_data(plan):
+    axes = "{data: [copy, {dataset: copy, alphabet: 900}], attention: [split-heads, qk-norm]}"
+    found = plan(f"match: flops\ndesign: [{{product: {axes}}}]", "data=copy")
+    assert all(variant.record.d_ff < 20 for variant in found.variants)

@@ -64,6 +64,12 @@ class Design:
         """Return the variant with this slug."""
         return next(variant for variant in self.variants if variant.slug == slug)
 
+    def baseline_of(self, slug: str) -> str | None:
+        """Return the baseline of a variant, which has its values of the axes data and size; None if it is excluded."""
+        own, group = self.labels.get(self.baseline, {}), comparison_group(self.labels.get(slug, {}))  # a sweep has none
+        found = next((other.slug for other in self.variants if other.axes == {**own, **group}), None)
+        return found or (self.baseline if comparison_group(own) == group else None)
+
     def contrasts(self) -> list[ContrastRecord]:
         """Return the contrasts to test: every variant against the baseline, axis values, interactions, declared ones.
 
@@ -75,10 +81,8 @@ class Design:
             return [VariantContrast(name=name, variant=END, against=START), *self.changes]
         plain = []
         for slug, title in titles.items():
-            # The baseline, with the axes data and size its variant of the same data and size. A sweep has no labels.
-            wanted = {**self.labels.get(self.baseline, {}), **comparison_group(self.labels.get(slug, {}))}
-            other = next((variant.slug for variant in self.variants if variant.axes == wanted), self.baseline)
-            if other != slug:
+            other = self.baseline_of(slug)
+            if other not in (slug, None):
                 name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
                 plain.append(VariantContrast(name=name, variant=slug, against=other))
         arguments = self.factorials, self.labels, self.baseline, titles
@@ -391,6 +395,8 @@ def _expand_between(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
             "from base"
         )
+    if match != "none" and any(("model", "d_ff") in fields for fields in changes.values()):
+        raise loaded.location("match").error(f"'{match}' widens model.d_ff, which is a change here; set match: none")
     names = _end_name(block.start, "start"), _end_name(block.end, "end")
     if names[0] == names[1]:
         names = f"{names[0]} (from)", f"{names[1]} (to)"

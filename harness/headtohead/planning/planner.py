@@ -17,7 +17,7 @@ from pathlib import Path
 from headtohead import data
 from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes, run_identity
-from headtohead.config.labels import listed
+from headtohead.config.labels import listed, text
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
@@ -34,7 +34,7 @@ from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant,
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import MAX_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
-from headtohead.planning.variants import SIZE_AXIS, Variant, comparison_group
+from headtohead.planning.variants import Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
@@ -198,9 +198,9 @@ class _Planner:
         for variant in design.variants:
             refuse_oversized(loaded, variant)
         matched, unmatched = list[Variant](), list[str]()
-        for size in dict.fromkeys(variant.axes.get(SIZE_AXIS) for variant in design.variants):
-            own = [variant for variant in design.variants if variant.axes.get(SIZE_AXIS) == size]
-            found, notes = match_variants(own, lambda config: count_model(config, self.data_of(config, first)))
+        for group in dict.fromkeys(tuple(comparison_group(variant.axes).items()) for variant in design.variants):
+            compared = [variant for variant in design.variants if comparison_group(variant.axes) == dict(group)]
+            found, notes = match_variants(compared, lambda config: count_model(config, self.data_of(config, first)))
             matched, unmatched = matched + found, unmatched + notes
         design = replace(design, variants=self.warm.apply(loaded, matched))
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
@@ -457,5 +457,9 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             notes.append(
                 f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
             )
+    lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
+    if lost:
+        groups = {", ".join(map(text, comparison_group(plan.by_slug[slug].record.axes).values())) for slug in lost}
+        notes.append(f"no baseline with {' or '.join(sorted(groups))}, so these are not compared: {', '.join(lost)}")
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     return tuple(notes)

@@ -72,15 +72,6 @@ def test_a_limit_selects_shuffled_pairs_and_a_larger_limit_includes_them(small: 
     assert sources_within(6) != {f"word {n} here" for n in range(6)}
 
 
-def test_a_limit_keeps_the_pairs_of_a_test_file(tmp_path: Path) -> None:
-    train, test = tmp_path / "train.tsv", tmp_path / "test.tsv"
-    train.write_text("".join(f"a {n}\tb {n}\n" for n in range(60)))
-    test.write_text("".join(f"c {n}\td {n}\n" for n in range(5)))
-    options = {"file": str(train), "test_file": str(test)}
-    data = prepare(data_config(dataset="pairs", options=options, limit=20), tmp_path / "cache")
-    assert data.splits["test"].source_text == [f"c {n}" for n in range(5)]
-
-
 def test_all_translations_of_a_test_source_are_references(make_corpus: Callable) -> None:
     pairs = [("Go!", "Ve."), ("Go.", "Vete."), ("go", "ve"), ("Go.", "Vaya.")]
     rows = [(source, target, "go", "test") for source, target in pairs]

@@ -66,6 +66,8 @@ def test_pairs_keep_the_split_of_the_dataset() -> None:
     parts = divide(np.arange(100), chosen, valid=0.1, test=0.5, seed=1)
     assert parts["test"].tolist() == list(range(30))
     assert len(parts["valid"]) == 7
+    with pytest.raises(HeadToHeadError, match=r"^every pair has a part, and none is for valid; add pairs for valid$"):
+        divide(np.arange(2), ["train", "test"], valid=0.1, test=0.1, seed=1)
 
 
 def test_splits_depend_on_the_seed_only() -> None:

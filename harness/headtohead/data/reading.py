@@ -44,7 +44,10 @@ def read_lines(path: Path) -> list[str]:
 
     Only a line feed ends a line: other Unicode separators occur inside sentences.
     """
-    return [line.removesuffix("\r") for line in read_text(path).removesuffix("\n").split("\n")]
+    text = read_text(path)
+    if "\r" in text and "\n" not in text:
+        raise HeadToHeadError(f"file '{path}' has line ends of CR only; convert it with: tr '\\r' '\\n'")
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
 def read_text(path: Path) -> str:
@@ -58,8 +61,9 @@ def read_text(path: Path) -> str:
     content = bytearray()
     for block in unpack(path):
         content += block
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise HeadToHeadError(f"file '{path}' is UTF-16; convert it with: iconv -f utf-16 -t utf-8")
+    for number, marks in {32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), 16: (b"\xff\xfe", b"\xfe\xff")}.items():
+        if content.startswith(marks):
+            raise HeadToHeadError(f"file '{path}' is UTF-{number}; convert it with: iconv -f utf-{number} -t utf-8")
     if inner := _packing(content):
         raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
     if (position := content.find(b"\0")) >= 0:

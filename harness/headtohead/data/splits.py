@@ -74,6 +74,8 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
             missing[part] -= len(group)
     for part in PARTS:
         if not parts[part]:
+            if not len(free):
+                raise HeadToHeadError(f"every pair has a part, and none is for {part}; add pairs for {part}")
             largest = int(np.bincount(labels).max()) if len(labels) else 0
             raise HeadToHeadError(
                 f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "

@@ -76,6 +76,8 @@ class Options(BaseOptions):
             raise ValueError("expected one of file, saved and hub")
         if (self.saved or self.hub) and (self.valid_file or self.test_file):
             raise ValueError("valid_file and test_file belong to file; a Hugging Face dataset has its own splits")
+        if self.columns and self.columns[0] == self.columns[1]:
+            raise ValueError(f"columns are two different columns, got {self.columns[0]} twice")
         if (self.configuration or self.revision) and not self.hub:
             raise ValueError("configuration and revision belong to hub")
         for files in (self.file, self.valid_file, self.test_file):
@@ -95,7 +97,7 @@ class Pairs(Dataset):
     """Sentence pairs from TSV, CSV, JSON Lines, parallel text files or a Hugging Face dataset.
 
     Pairs of ``valid_file`` and ``test_file``, and of the splits of a Hugging Face dataset, keep their part. A part
-    without a file is taken from ``file`` by the split.
+    without a file or split is taken from ``file`` or ``train`` by the split.
     """
 
     Options: ClassVar[type[BaseOptions]] = Options
@@ -184,6 +186,8 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     form = options.format or _format(name)
     columns = options.columns or (("source", "target") if form == "jsonl" else (1, 2))
     has_header = any(isinstance(column, str) for column in columns) if options.header is None else options.header
+    if options.header and form == "jsonl":
+        raise HeadToHeadError(f"file '{name}' is JSON Lines, which has no header; leave out data.header")
     rows, found = _rows(name, form), list(columns)
     if has_header and form != "jsonl":
         header = [field.strip() for field in next(rows)[1]]
@@ -192,6 +196,8 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
                 raise HeadToHeadError(
                     f"file '{name}' has no column '{column}'; its first line has: {', '.join(header)}"
                 )
+            if isinstance(column, str) and header.count(column) > 1:
+                raise HeadToHeadError(f"file '{name}' has several columns '{column}'; set data.columns to numbers")
         found = [header.index(column) + 1 if isinstance(column, str) else column for column in columns]
     pairs, wrong, names = list[tuple[str, str]](), list[int](), list[str]()
     for line, row in rows:
@@ -210,9 +216,9 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     if wrong and not options.skip_malformed:
         raise HeadToHeadError(
             f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
-            f"{form}{'' if form == 'jsonl' else ', or has more fields than line 1'}; wrong lines: {len(wrong)} of "
-            f"{len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set data.skip_malformed: "
-            f"true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
+            f"{form}, or has {'a name twice' if form == 'jsonl' else 'more fields than line 1'}; wrong lines: "
+            f"{len(wrong)} of {len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set "
+            f"data.skip_malformed: true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
         )
     if wrong:
         notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {wrong[0]}")
@@ -252,9 +258,16 @@ def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:
                 width = width or (len(row) if line else 0)
                 yield number, row if len(row) <= width or not line else None
             else:
-                yield number, json.loads(line) if line.strip() else [""]
+                yield number, json.loads(line, object_pairs_hook=_distinct) if line.strip() else [""]
         except (ValueError, RecursionError):
             yield number, None
+
+
+def _distinct(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; a name given twice is an error."""
+    if len(found := dict(fields)) < len(fields):
+        raise ValueError
+    return found
 
 
 def _text(row: Any, column: Column) -> str | None:
@@ -271,7 +284,7 @@ def _text(row: Any, column: Column) -> str | None:
 
 
 def _from_hugging_face(options: Options) -> list[Pair]:
-    """Return the pairs of a dataset, with the parts of its splits; a single split has no part."""
+    """Return the pairs of a dataset, with the parts of its splits; train has no part if another part is to be taken."""
     try:
         version = importlib.metadata.version("datasets")
     except importlib.metadata.PackageNotFoundError:
@@ -281,7 +294,7 @@ def _from_hugging_face(options: Options) -> list[Pair]:
             f"data.saved and data.hub require the package datasets {LEAST_DATASETS} or later, found {version}; "
             "pip install 'headtohead[hf]'"
         )
-    if options.saved:
+    if options.saved and os.path.isdir(_path(options.saved)):
         _check_saved(_path(options.saved), options.saved)
     rows = call_in_child(
         f"dataset '{_name(options)}'",
@@ -325,11 +338,13 @@ def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}") from error
     splits = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    parts = {PARTS.get(split) for split in splits} if len(splits) > 1 else set()
     found: list[tuple[str, str, str | None]] = []
     for split, rows in splits.items():
         if split not in PARTS:
             raise HeadToHeadError(f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}")
-        part = PARTS[split] if len(splits) > 1 else None
+        is_free = not parts or (PARTS[split] == "train" and len(parts) < len({*PARTS.values()}))
+        part = None if is_free else PARTS[split]
         for number, row in enumerate(rows, 1):
             source, target = (_text(row, column) for column in columns)
             if source is None or target is None:

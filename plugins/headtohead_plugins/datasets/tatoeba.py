@@ -74,6 +74,9 @@ class Options(BaseOptions):
             raise ValueError("sentences requires links and links requires sentences; set both, or file")
         if self.file and self.links:
             raise ValueError("file excludes sentences and links; leave out either")
+        names = [location.rpartition("/")[2] for location in _locations(self)]
+        if isinstance(self.sha256, dict) and (unknown := sorted(self.sha256.keys() - {*names})):
+            raise ValueError(f"sha256 names '{unknown[0]}', which is not read; use {', '.join(names)}")
         return self
 
 
@@ -144,7 +147,7 @@ def _is_url(location: str) -> bool:
 
 def _path(location: str, options: Options) -> Path:
     path = Path(os.path.expanduser(location))
-    if options.url and not path.exists():
+    if options.url and not os.path.exists(path):
         raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and set data.file to its path")
     return path
 

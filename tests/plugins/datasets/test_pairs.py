@@ -79,29 +79,29 @@ def test_files_of_parts_are_respected(prepared: Read, tmp_path: Path) -> None:
 
 def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path: Path) -> None:
     file, test = write(tmp_path / "a.tsv", many("train", 40)), write(tmp_path / "b.tsv", many("test", 5))
-    data = prepared(
-        "pairs", valid=4, options={"file": file, "test_file": test, "licence": "CC0", "languages": ["A", "B"]}
-    )
-    assert [len(data.splits[part].source_text) for part in ("train", "valid", "test")] == [36, 4, 5]
+    options = {"file": file, "test_file": test, "licence": "CC0", "languages": ["A", "B"]}
+    data = prepared("pairs", valid=4, test=9, limit=20, options=options)
+    assert [len(data.splits[part].source_text) for part in ("train", "valid", "test")] == [16, 4, 5]
+    assert "data.test has no effect: the dataset has its own pairs for test" in data.record["notes"]
     assert (data.record["licence"], data.record["languages"]) == ("CC0", ["A", "B"])
     assert "test is a separate file" in data.record["notes"]
 
 
 NO_TEXT = "does not have a text in both columns"
 MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
-    (
-        "x.tsv",
-        "a\tb\nc\nd\n",
-        {},
-        f"line 2 {NO_TEXT} 1 and 2 of tsv, or has more fields than line 1; wrong lines: 2 of",
-    ),
+    ("x.tsv", "a\tb\nc\nd\n", {}, f"line 2 {NO_TEXT} 1 and 2 of tsv, or has more fields than line 1; wrong lines: 2"),
+    ("x.jsonl", '{"source": "a", "target": "b", "target": "c"}\n', {}, "of jsonl, or has a name twice; wrong lines: 1"),
+    ("x.jsonl", "{}\n", {"header": True}, "is JSON Lines, which has no header; leave out data.header"),
+    ("x.csv", "en,fr,fr\na,b,c\n", {"columns": ["en", "fr"]}, "has several columns 'fr'; set data.columns to numbers"),
+    ("x.tsv", TSV, {"columns": [1, 1]}, "columns are two different columns, got 1 twice"),
+    ("x.tsv", TSV, {"hub": "x"}, "expected one of file, saved and hub"),
+    ("x.tsv", TSV, {"revision": "b"}, "configuration and revision belong to hub"),
     ("x.csv", "a,b\nc,d,e\n", {}, f"line 2 {NO_TEXT} 1 and 2 of csv, or has more fields than line 1; wrong"),
     ("x.tsv", "a\tb\nc\td\te\n", {}, "or has more fields than line 1; wrong lines: 1 of 2"),
     ("x.csv", "English,French\na,b\n", {}, "has column names; set data.columns to two of: English, French"),
     ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
     ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, f"line 2 {NO_TEXT} source and target"),
     ("x.jsonl", "[" * 100_000 + "\n", {}, f"line 1 {NO_TEXT}"),
-    ("x.csv", "Source,target\na,b\n", {}, "has column names; set data.columns to two of: Source, target"),
     ("x.csv", "id,src,tgt\n1,a,b\n", {}, "the first line has column names; set data.columns to two of: src, tgt, or"),
     ("x.tsv", "en\tfr\na\tb\n", {"columns": ["en", "de"]}, "has no column 'de'; its first line has: en, fr"),
 ]
@@ -136,17 +136,6 @@ def test_skipped_rows_are_counted_and_named(read: Read, tmp_path: Path) -> None:
     assert corpus.notes == ("malformed lines of 'x.tsv' that were skipped: 7, first 4",)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "expected one of file, saved and hub"),
-        ({"file": "a", "revision": "b"}, "configuration and revision belong to hub"),
-    ],
-)
-def test_options_that_exclude_each_other(options: dict[str, Any], message: str, read: Read) -> None:
-    assert message in refused(read, "pairs", **options)
-
-
 @pytest.mark.slow
 def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path: Path) -> None:
     library = pytest.importorskip("datasets")
@@ -162,6 +151,9 @@ def test_a_saved_hugging_face_dataset_keeps_its_splits(prepared: Read, tmp_path:
     assert [sorted(data.splits[part].source_text)[0] for part in ("train", "valid", "test")] == [
         "train 0", "validation 0", "test 0",
     ]  # fmt: skip
+    library.DatasetDict({name: parts[name] for name in ("train", "test")}).save_to_disk(str(tmp_path / "two"))
+    data = prepared("pairs", valid=2, options=options | {"saved": str(tmp_path / "two")})
+    assert [len(data.splits[part].source_text) for part in ("train", "valid", "test")] == [7, 2, 9]
 
 
 def test_files_with_other_roles_or_names_are_other_data(prepared: Read, tmp_path: Path) -> None:

@@ -90,12 +90,16 @@ def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(read:
         (b"\xef\xbb\xbf\r\n \n", "is empty"),
         (b"Go. Ve.\n", "line 1 has 1 columns; expected text, text and an optional attribution"),
         (b"a\tb\na\tb\tc\n", "line 2 has 3 columns, expected 2 as in the lines before"),
+        (b"a\tb\rc\td\r", "has line ends of CR only; convert it with: tr"),
+        ("a\tb\n".encode("utf-32"), "is UTF-32; convert it with: iconv -f utf-32 -t utf-8"),
         (b"1\teng\tGo.\n", "is a weekly export; use data.sentences or data.links, not data.file"),
     ],
 )
 def test_invalid_content_is_named(read: Callable, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "pairs.tsv").write_bytes(content)
     assert message in refused(read, "tatoeba", file=str(tmp_path / "pairs.tsv"))
+    wrong = refused(read, "tatoeba", file=str(tmp_path / "pairs.tsv"), sha256={"pair.tsv": "a"})
+    assert "sha256 names 'pair.tsv', which is not read; use pairs.tsv" in wrong
 
 
 @pytest.mark.parametrize(
@@ -134,14 +138,3 @@ def test_a_checksum_is_checked_although_the_data_are_prepared(prepared: Callable
     prepared("tatoeba", valid=5, test=5, options=options)
     message = refused(prepared, "tatoeba", valid=5, test=5, options=options | {"sha256": "0" * 64})
     assert "has sha256" in message
-
-
-@pytest.mark.slow
-def test_a_grouped_split_of_a_real_file_leaks_nothing(prepared: Callable, real: Callable) -> None:
-    file = real("eng-spa.manythings-2019-07-21.2col.tsv.xz")
-    data = prepared("tatoeba", options={"file": str(file)}, limit=20_000)
-    train, test = data.splits["train"], data.splits["test"]
-    assert data.record["leak"] == 0.0
-    assert not set(train.source_text) & set(test.source_text)
-    assert not set(train.target_text) & {text for references in test.references for text in references}
-    assert max(len(references) for references in test.references) > 3

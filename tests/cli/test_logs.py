@@ -48,10 +48,6 @@ def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(tmp_path: P
     assert "baseline: results written" in log.read_text("utf-8")
 
 
-def test_without_options_nothing_is_logged(h2h: Command) -> None:
-    assert h2h("plan", "tiny.yaml").stderr == ""
-
-
 def test_a_verbose_command_adds_the_traceback_of_an_error(h2h: Command) -> None:
     plain, verbose = h2h("plan", "absent.yaml"), h2h("-v", "plan", "absent.yaml")
     assert plain.stderr == "h2h: experiment file 'absent.yaml' does not exist\n"

@@ -138,3 +138,14 @@ def test_a_checksum_is_checked_although_the_data_are_prepared(prepared: Callable
     prepared("tatoeba", valid=5, test=5, options=options)
     message = refused(prepared, "tatoeba", valid=5, test=5, options=options | {"sha256": "0" * 64})
     assert "has sha256" in message
+
+
+@pytest.mark.slow
+def test_a_grouped_split_of_a_real_file_leaks_nothing(prepared: Callable, real: Callable) -> None:
+    file = real("eng-spa.manythings-2019-07-21.2col.tsv.xz")
+    data = prepared("tatoeba", options={"file": str(file)}, limit=20_000)
+    train, test = data.splits["train"], data.splits["test"]
+    assert data.record["leak"] == 0.0
+    assert not set(train.source_text) & set(test.source_text)
+    assert not set(train.target_text) & {text for references in test.references for text in references}
+    assert max(len(references) for references in test.references) > 3

@@ -180,7 +180,7 @@ def command(
         return judge(table, is_paired=not unpaired, looks=planned, **own)
 
     decision, is_repeated, before = None, False, ledger
-    if ledger is not None and ledger.decisions:  # the command of the last decision, whose output may be lost
+    if ledger is not None and ledger.decisions:  # a repeated command prints the last decision again
         before = replace(ledger, decisions=ledger.decisions[:-1])
         with suppress(HeadToHeadError):
             judged = judge_against(before)

@@ -69,7 +69,7 @@ class Corpus:
         words: Words of both vocabularies in the order of their ids, after the special tokens, if the tokens of a prompt
             depend on it. Default: the words of the training part, counted.
         is_closed: Whether the vocabularies also have the words that only validation and test contain, after those of
-            the training part. True for computed tasks, whose words are known in advance.
+            the training part. True for computed tasks, because their alphabet is known.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
         has_sources: False for text without sources, which only a decoder-only model reads.

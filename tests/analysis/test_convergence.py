@@ -66,10 +66,10 @@ def trend_of(analysis: Analysis) -> LossTrend:
 
 @case_table(
     ("fall", "verdict"),
-    [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "levelled off")],
+    [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "rising")],
     default=2,
 )
-def test_a_fall_of_more_than_one_percent_is_still_learning(fall: float, verdict: str, plant: Any) -> None:
+def test_a_change_of_more_than_one_percent_is_a_fall_or_a_rise(fall: float, verdict: str, plant: Any) -> None:
     trend = trend_of(plant(falling(fall)))
     assert trend.verdict == verdict
     assert trend.fall == pytest.approx(fall)
@@ -83,7 +83,7 @@ def test_noise_over_seeds_is_not_called_learning(plant: Any) -> None:
 
     trend = trend_of(plant(loss))
     assert trend.fall > 0.04
-    assert (trend.verdict, trend.reason) == ("not judged", "the fall differs too much over seeds")
+    assert (trend.verdict, trend.reason) == ("not judged", "the change differs too much over seeds")
 
 
 def test_noisy_evaluations_are_fitted_by_a_line(plant: Any) -> None:

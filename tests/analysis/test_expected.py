@@ -78,7 +78,7 @@ def contrast_of(frames: Frames, **options: Any) -> Contrast:
         (expect(by=0.05), 0.0, "disagrees: undetected, within"),
         (expect(by=0.05), -0.1, "disagrees: lower, beyond"),
         (expect("lower", 0.05), -0.05, "undecided: lower, unclear"),
-        (expect("equal", 0.05), 0.0, "agrees: undetected, within"),
+        (expect("equal", 0.05), 0.0, "agrees: within"),
         (expect("equal", 0.05), 0.02, "agrees: higher, within"),
         (expect("equal", 0.05), 0.1, "disagrees: higher, beyond"),
         (expect("equal", 0.001), 0.0, "undecided: undetected, unclear"),

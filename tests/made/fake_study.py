@@ -18,6 +18,7 @@ import pandas as pd
 from safetensors.numpy import save, save_file
 
 from headtohead.planning.contrasts import Factorial, interaction_contrasts
+from headtohead.planning.variants import comparison_group
 from headtohead.storage.attention_maps import entropy, mean_distance
 from headtohead.storage.frames import Frames
 from headtohead.storage.run_directory import checksums
@@ -227,8 +228,9 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     slugs = {variant["slug"]: variant["axes"] for variant in variants}
     baseline = variants[0]["slug"]
     found: list[Json] = [
-        {"kind": "variant", "name": f"{variant['title']} − baseline", "variant": variant["slug"], "against": baseline}
+        {"kind": "variant", "name": f"{variant['title']} − baseline", "variant": slug, "against": against}
         for variant in variants[1:]
+        if (against := slug_of(slugs[baseline] | comparison_group(variant["axes"]))) != (slug := variant["slug"])
     ]
     if study.between:
         start, end = (list(slugs.values())[i] for i in (0, 1))

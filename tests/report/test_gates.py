@@ -13,7 +13,8 @@ from headtohead.report.answer_file import answer_file
 from headtohead.report.content import Report
 from headtohead.report.score_table import score_table
 from headtohead.report.sections import report_sections
-from made.block_oracle import expected_test, scores_of
+from made import case_table
+from made.block_oracle import expected_test
 
 AXES = {"positional": ["sinusoidal", "rotary", "alibi", "none"]}
 GATES = {
@@ -87,23 +88,22 @@ def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)
 
 
-def test_a_noisy_variant_changes_no_other_contrast(study: Study) -> None:
-    report = study(0.8, -0.3, sds={"alibi": 0.03})
+@case_table("states", [{}, {("alibi", 4): "FAILED"}], default=1)
+def test_a_noisy_variant_changes_no_other_contrast(states: dict[tuple[str, int], str], study: Study) -> None:
+    report = study(0.8, -0.3, sds={"alibi": 0.03}, states=states)
     assert any("The scores of alibi vary" in remark.text for remark in report.remarks)
-    for found in report.analysis.families.variants.contrasts:
+    analysis = report.analysis
+    tested = [found for found in analysis.families.variants.contrasts if found.paired]
+    assert len(tested) == 3 - len(states)
+    for found in tested:
         others = {"sinusoidal", found.left} if found.left == "alibi" else {"sinusoidal", "rotary", "none"}
-        scores = {
-            slug: own
-            for slug, own in scores_of(report.analysis.frames, report.analysis.metric).items()
-            if slug in others
-        }
+        scores = {slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others}
         expected = expected_test(scores, {found.left: 1, "sinusoidal": -1})
-        assert found.paired
         assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 
 def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:
-    report = study(0.8, -0.3, lost=(("rotary", 3), ("sinusoidal", 5)))
+    report = study(0.8, -0.3, lost=(("rotary", 3), ("sinusoidal", 5), ("alibi", 2)), states={("alibi", 4): "FAILED"})
     analysis = report.analysis
     rotary = analysis.families.variants.contrasts[0]
     assert rotary.seeds == (1, 2, 4, 6)
@@ -113,10 +113,10 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     assert analysis.uncertainty.seed_sd < 0.01
     assert all(abs(gap.difference) < 0.4 for gap in analysis.convergence.gaps)
     (section,) = [found for found in report_sections(report) if found.title == "Collapsed runs"]
-    assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6"]
+    assert [row[1] for row in section.rows] == ["1 of 6", "1 of 6", "1 of 5"]
     stored = json.loads(answer_file(report))["collapses"]
     rate = stats.binomtest(1, 6).proportion_ci(0.95, method="exact")
-    assert [*stored] == ["sinusoidal", "rotary"]
+    assert [*stored] == ["sinusoidal", "rotary", "alibi"]
     assert stored["rotary"]["p"] == pytest.approx(1.0)
     assert stored["rotary"]["interval"] == pytest.approx({"level": 0.95, "low": rate.low, "high": rate.high})
     scores = analysis.frames.scores("rotary", "test/exact_match")

@@ -88,7 +88,7 @@ def test_the_report_has_the_shaded_table(analysed: Analysed, tmp_path: Path) -> 
     page, text = written.html.read_text("utf-8"), written.markdown.read_text("utf-8")
     assert '<table class="grid">' in page
     assert 'style="--shade: 62%"' in page
-    assert re.search(r"\| rotary \| – \| 0\.\d+ \(± 0", text)
+    assert re.search(r"\| rotary \| – \| 0\.\d+ \(0\.\d+ to 0", text)
     assert "uniform attention has no queries" in text
 
 

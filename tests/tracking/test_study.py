@@ -198,6 +198,19 @@ def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study:
     assert not any(name.startswith("diff/") for name in baseline.data.metrics)
 
 
+def test_differences_are_those_to_the_baseline_on_the_same_data(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    ship(make_experiment(axes={"data": ["copy", "addition"], **AXES}), store_uri)
+    client, metric = MlflowClient(store_uri), "test/exact_match"
+    runs = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
+    found = {run.data.tags["h2h.variant"]: run.data.metrics for run in runs}
+    for data in ("copy", "addition"):
+        own, baseline = (found[f"{data}-{name}"] for name in ("none", "rotary"))
+        assert own[f"diff/{metric}"] == own[metric] - baseline[metric]
+        assert not any(name.startswith("diff/") for name in baseline)
+
+
 def test_differences_colours_and_groups_follow_a_changed_baseline_and_order(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
@@ -236,7 +249,7 @@ def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
 ) -> None:
     """MLflow refuses long names of metrics and those that are paths in another form, such as ``diff//data/a``."""
     folder = make_experiment(axes=AXES)
-    long = ["x" * 300 + f" against {side}" for side in "ab"]
+    long = [*("x" * 300 + f" against {side}" for side in "ab"), "a/b", "a-b"]
     contrasts = [ROTARY | {"label": f"{left} against a.txt"} for left in ("/data/b", "../b")]
     contrasts += [ROTARY | {"label": label} for label in long]
     shared = {"interval": INTERVAL, "holm_p": 0.1}
@@ -255,7 +268,8 @@ def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
     index = client.get_experiment_by_name("headtohead studies").experiment_id
     (own,) = client.search_runs([index])
     assert {"diff/-data-b", "diff/..-b"} <= own.data.metrics.keys()
-    assert sum(name.startswith("diff/xxx") for name in own.data.metrics) == 2
+    for start in ("diff/xxx", "diff/a-b-"):
+        assert sum(name.startswith(start) for name in own.data.metrics) == 2
     (report / "answer.json").write_text(json.dumps(ANSWER))
     for _ in range(3):
         ship(folder, store_uri)

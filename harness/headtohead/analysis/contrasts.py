@@ -47,6 +47,14 @@ from headtohead.storage.contrasts import (
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import counted, decimals_of, higher_is_better, label, show
 
+NOTES = {
+    "single": "one seed: no test",
+    "identical": "both sides have the same score in every seed",
+    "constant": "the difference is the same in every seed: the interval is a point, the t-test is undefined and the "
+    "sign-flip p replaces it",
+}
+"""Notes on verdicts that their numbers do not explain, by the kind of the difference."""
+
 KINDS = ("variant", "factor", "interaction", "declared", "added", "taken")
 """The kinds of contrasts, in the order of `Families`."""
 
@@ -76,9 +84,14 @@ class Agreement:
     interval: Interval | None = None
 
     def __str__(self) -> str:
-        """Return all words, such as ``agrees: higher, beyond, larger than published``."""
+        """Return all words, such as ``agrees: higher, beyond, larger than published``.
+
+        Agreement that there is no difference rests on an interval of another level than an undetected direction.
+        """
         published = f"{self.published} than published" * bool(self.published)
-        return f"{self.verdict}: {', '.join(filter(None, (self.direction, self.size, published)))}"
+        is_other_test = (self.verdict, self.direction, self.size) == ("agrees", UNDETECTED, WITHIN)
+        direction = "" if is_other_test else self.direction
+        return f"{self.verdict}: {', '.join(filter(None, (direction, self.size, published)))}"
 
 
 @dataclass(frozen=True)
@@ -251,7 +264,9 @@ def families(scores: Scores) -> Families:
             return own
         difference, sign = _difference(scores, own)
         judgement, kind = judgements[difference]
-        return replace(own, judgement=judgement.signed(sign), judged_as=kind)
+        few = own.paired.kind == "constant" and judgement.direction == NO_VERDICT
+        reason = "; ".join([*filter(None, [own.reason]), *["there are too few seeds for a verdict"] * few])
+        return replace(own, judgement=judgement.signed(sign), judged_as=kind, reason=reason or None)
 
     return Families(*(replace(family, contrasts=tuple(map(with_verdict, family.contrasts))) for family in found))
 
@@ -434,7 +449,7 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
             notes = [
                 contrast.reason,
                 f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
-                _note(contrast.paired, judgement),
+                NOTES.get(contrast.paired.kind),
                 f"the same runs as {counted_as.name}, counted once in the correction"
                 if counted_as is not contrast
                 else None,
@@ -447,14 +462,3 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
             )
         judged.append(contrast)
     return Family(tuple(judged), sum(found.paired is not None and not math.isnan(found.paired.p) for found in unique))
-
-
-def _note(result: Difference, judgement: Judgement) -> str | None:
-    """Return a note on a verdict that its numbers do not explain."""
-    few = "; there are too few seeds for a verdict" * (judgement.direction == NO_VERDICT)
-    return {
-        "single": "one seed: no test",
-        "identical": "both sides have the same score in every seed",
-        "constant": "the difference is the same in every seed: the interval is a point, the t-test is undefined and "
-        f"the sign-flip p replaces it{few}",
-    }.get(result.kind)

@@ -2,7 +2,7 @@
 
 A line is fitted to the evaluations of the last fifth of a run, so that the noise of a single evaluation counts little.
 A variant is still learning if the fall, averaged over seeds, exceeds 0.01 nats, 1 % of the loss and two standard errors
-over seeds.
+over seeds; its loss is rising if a rise does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MIN_FALL_NATS = 0.01
 MIN_FALL_FRACTION = 0.01
 STANDARD_ERRORS = 2.0
 
-STILL_LEARNING, LEVELLED_OFF, NOT_JUDGED = "still learning", "levelled off", "not judged"
+STILL_LEARNING, LEVELLED_OFF, RISING, NOT_JUDGED = "still learning", "levelled off", "rising", "not judged"
 """The verdicts on a trend."""
 
 
@@ -90,13 +90,13 @@ class StepGap(NamedTuple):
 class Convergence:
     """The trends of all variants with runs, the gaps of contrasts in steps, and the learning-rate schedules.
 
-    ``gaps`` is empty unless the baseline is still learning. ``total_steps`` is the largest number of trained steps.
+    ``gaps`` is empty unless the baseline is still learning. ``baseline_steps`` are its trained steps.
     """
 
     trends: Mapping[str, LossTrend]
     gaps: tuple[StepGap, ...]
     schedules: tuple[str, ...]
-    total_steps: int
+    baseline_steps: int
 
     @property
     def decaying(self) -> tuple[str, ...]:
@@ -129,8 +129,8 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     schedules = dict.fromkeys(
         f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule for train in trains
     )
-    steps = int(frames.runs["step"].max()) if len(frames.runs) else 0
-    return Convergence(trends, tuple(_gaps(frames, contrasts, trends)), tuple(schedules), steps)
+    gaps = tuple(_gaps(frames, contrasts, trends))
+    return Convergence(trends, gaps, tuple(schedules), frames.steps(frames.baseline))
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -161,13 +161,13 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
     error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
     values = n, loss, fall, steps, error
-    if not fall > MIN_FALL_FRACTION * loss:
+    if not abs(fall) > MIN_FALL_FRACTION * loss:
         return LossTrend(LEVELLED_OFF, None, *values)
-    if not fall > MIN_FALL_NATS:
-        return LossTrend(LEVELLED_OFF, f"the fall is at most {MIN_FALL_NATS} nats", *values)
-    if fall <= STANDARD_ERRORS * error:
-        return LossTrend(NOT_JUDGED, "the fall differs too much over seeds", *values)
-    return LossTrend(STILL_LEARNING, None, *values)
+    if not abs(fall) > MIN_FALL_NATS:
+        return LossTrend(LEVELLED_OFF, f"the change is at most {MIN_FALL_NATS} nats", *values)
+    if abs(fall) <= STANDARD_ERRORS * error:
+        return LossTrend(NOT_JUDGED, "the change differs too much over seeds", *values)
+    return LossTrend(STILL_LEARNING if fall > 0 else RISING, None, *values)
 
 
 def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:

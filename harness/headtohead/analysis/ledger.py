@@ -197,8 +197,8 @@ class Ledger:
         if not any(gaps):
             return None
         return (
-            f"the scores of '{decision.incumbent}' differ from those in the ledger under {len(gaps)} equal seeds, by "
-            f"{fmean(gaps):+.3g} on average; the ledger now has these"
+            f"{sum(map(bool, gaps))} of {len(gaps)} scores of '{decision.incumbent}' differ from those in the ledger "
+            f"with the same seed, by {fmean(filter(None, gaps)):+.3g} on average; the ledger now has these"
         )
 
     def p(self, found: Difference, higher_is_better: bool) -> float:

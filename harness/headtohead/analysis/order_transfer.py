@@ -55,7 +55,7 @@ class OrderTransfer(NamedTuple):
 
 
 def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
-    """Return the transfer from each size to the next one; empty without the axis ``size`` or with a single seed.
+    """Return the transfer from each size to the next one; empty without the axis ``size`` or three seeds.
 
     Variants that equal another variant are left out, and so are seeds in which a run collapsed.
     """
@@ -72,7 +72,7 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         seeds = sorted(set.intersection(*map(set, rows))) if rows else []
         groups = [(data_sets[left], data_sets[right]) for left, right in common]
         pairs = [(a, b) for a, b in itertools.combinations(range(len(common)), 2) if groups[a] == groups[b]]
-        if pairs and len(seeds) > 1:
+        if pairs and len(seeds) > 2:  # the resamples of two seeds that vary have equal means
             values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(2, len(common), len(seeds))
             if counts := compare_orders(values, pairs):
                 found.append(OrderTransfer(small, large, len(common), *counts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -74,7 +75,7 @@ class Scores:
     ) -> BlockModel | None:
         """Return the block model of a sum of scores with these weights by trained variant, for given source lengths.
 
-        Each data set has its own, of its variants with every seed. It is None if a variant has a larger variance.
+        Each data set has its own, of its variants with two seeds. It is None if a variant has a larger variance.
         """
         parts = []
         for group in self.data_sets:
@@ -85,15 +86,15 @@ class Scores:
 
     @cached_property
     def _pooled(self) -> Callable[..., tuple[BlockModel | None, dict[str, float]]]:
-        return cache(lambda metric, lengths, group: pooled(self._complete(metric, lengths, group)))
+        return cache(lambda metric, lengths, group: pooled(self._by_seed(metric, lengths, group)))
 
-    def _complete(self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]) -> dict[str, list[float]]:
-        """Return the scores by seed of the variants with a score for every seed; NaN for collapsed runs."""
+    def _by_seed(self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]) -> dict[str, list[float]]:
+        """Return the scores by seed of the variants with two scores; NaN for collapsed and missing runs."""
         seeds, found = self.frames.seeds, {}
         for slug in group:
             row, failed = Side(slug, metric, lengths).scores(self.frames), self.collapsed.get(slug, ())
-            if row.keys() >= {*seeds}:
-                found[slug] = [math.nan if seed in failed else row[seed] for seed in seeds]
+            if len(row) > 1:
+                found[slug] = [math.nan if seed in failed else row.get(seed, math.nan) for seed in seeds]
         return found
 
     @cached_property
@@ -115,22 +116,21 @@ class Scores:
     @cached_property
     def collapses(self) -> Mapping[str, Collapse]:
         """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
-        frames, baseline, seeds = self.frames, self.frames.trained(self.frames.baseline), len(self.frames.seeds)
+        frames, baseline = self.frames, self.frames.trained(self.frames.baseline)
+        totals = {slug: len(frames.scores(slug, "valid/loss")) for slug in (baseline, *self.collapsed)}
         counts = {slug: len(failed) for slug, failed in self.collapsed.items()}
-        other = counts.get(baseline, 0)
+        other = counts.get(baseline, 0), totals[baseline] - counts.get(baseline, 0)
         return {
             slug: Collapse(
                 count := counts.get(slug, 0),
-                seeds,
-                Interval(CONFIDENCE, *binomtest(count, seeds).proportion_ci(CONFIDENCE, "exact")),
-                math.nan
-                if slug == baseline
-                else float(fisher_exact([[count, seeds - count], [other, seeds - other]]).pvalue),
+                total,
+                Interval(CONFIDENCE, *binomtest(count, total).proportion_ci(CONFIDENCE, "exact")),
+                math.nan if slug == baseline else float(fisher_exact([[count, total - count], other]).pvalue),
                 frames.summary(slug, self.metric),
                 summarise([*self.healthy(Side(slug, self.metric)).values()], span(self.metric)),
             )
             for slug in dict.fromkeys([baseline, *counts])
-            if counts
+            if counts and (total := totals[slug])
         }
 
     def healthy(self, side: Side) -> dict[int, float]:
@@ -204,9 +204,14 @@ class Scores:
         return tuple(slug for slug in self.order if slug not in self.unranked)
 
     def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
-        """Return the best variants ``among`` some, by default among all: at most this many, the baseline included."""
+        """Return the best variants ``among`` some, by default among all: at most this many, the baseline included.
+
+        Every data set has about equally many.
+        """
         order = [slug for slug in self.order if among is None or slug in among]
-        best, baseline = order[:most], self.frames.baseline
+        groups = [[slug for slug in order if self.frames.trained(slug) in group] for group in self.data_sets]
+        chosen = [*filter(None, itertools.chain(*itertools.zip_longest(*groups)))][:most]
+        best, baseline = sorted(chosen, key=order.index), self.frames.baseline
         return best if baseline in best or baseline not in order else [*best[:-1], baseline]
 
     @cached_property

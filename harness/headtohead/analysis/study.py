@@ -120,7 +120,7 @@ class Analysis(Scores):
         """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""
         trained = {self.frames.trained(slug) for pair in contrast.pairs for slug in pair}
         learning = trained.intersection(self.convergence.still_learning)
-        return f" after {self.convergence.total_steps:,} steps" if learning else ""
+        return f" after {max(map(self.frames.steps, trained)):,} steps" if learning else ""
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:

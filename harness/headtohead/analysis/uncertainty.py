@@ -114,7 +114,7 @@ def _values_by_sentence(
     for slug, seed, score in ((slug, *item) for slug, by_seed in scores.items() for item in by_seed.items()):
         rows = translations_of(frames, slug, seed)
         if len(rows) < 2:
-            return "the runs have no translations"
+            return "a run has fewer than two translations"
         if len(rows) * sum(map(len, scores.values())) > MAX_SENTENCES:
             return f"there are more than {MAX_SENTENCES:,} translations"
         own = [(row.source, row.references) for row in rows]

@@ -94,11 +94,14 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
     return shortened_slug("-".join(parts) or "baseline")
 
 
-def shortened_slug(slug: str) -> str:
-    """Truncate a long slug and append a hash of the full slug, which keeps it unique."""
-    if len(slug) <= MAX_SLUG:
+def shortened_slug(slug: str, source: str = "") -> str:
+    """Truncate a long slug and append a hash that keeps it unique, of ``source`` or of the full slug.
+
+    With ``source``, a short slug has the hash too.
+    """
+    if len(slug) <= MAX_SLUG and not source:
         return slug
-    return f"{slug[: MAX_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
+    return f"{slug[: MAX_SLUG - 9]}-{hashlib.sha256((source or slug).encode()).hexdigest()[:8]}"
 
 
 def slug_word(value: Scalar) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import sys
 import time
 import traceback
@@ -251,7 +250,7 @@ class Worker:
                 self.losses[index] = finite["train/loss"]
             if self.training.progress.members[index].ended == "diverged":
                 reason = f"the loss is not finite at step {evaluation.step}"
-                if all(map(math.isfinite, evaluation.metrics.values())):
+                if {"valid/loss", "train/loss"} <= finite.keys():
                     reason = (
                         f"the validation loss, {finite['valid/loss']:,.2f}, is worse than that of a uniform guess, "
                         f"{self.training.uniform_loss:,.2f}; lower train.lr"

@@ -76,9 +76,9 @@ def answer(analysis: Analysis) -> str:
     ]
     undecided = [contrast for contrast in contrasts if contrast.direction == UNDETECTED and contrast.size != WITHIN]
     undecided = undecided or [contrast for contrast in contrasts if contrast.size == UNCLEAR]
-    found = [effect for contrast in undecided if math.isfinite(effect := _detectable(contrast))]
+    found = {effect: contrast for contrast in undecided if math.isfinite(effect := _detectable(contrast))}
     if found and len(metrics) == 1:
-        seeds, (metric,) = counted(max(len(contrast.seeds) for contrast in contrasts), "seed"), metrics
+        seeds, (metric,) = counted(len(found[max(found)].seeds), "seed"), metrics
         low, high = span(metric)
         sentences.append(
             f"With {seeds}, a difference of {show(max(found), metric)} or more would be detected with 80 % power."

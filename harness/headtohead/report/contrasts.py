@@ -159,8 +159,7 @@ def two_way_section(report: Report) -> Section | None:
         texts, dark = {f"{rows} \\ {columns}": row}, [0]
         for column in result.columns:
             summary = result.cells.get((row, column))
-            half = f"\n± {show((summary.high - summary.low) / 2, metric)}" if summary and summary.n > 1 else ""
-            texts[column] = show(summary.mean, metric) + half if summary else "–"
+            texts[column] = score(summary, metric) if summary else "–"
             dark.append(round(DARKEST * (summary.mean - worst) / (best - worst)) if summary and best != worst else 0)
         cells.append(texts)
         shade.append(dark)
@@ -185,8 +184,8 @@ def two_way_section(report: Report) -> Section | None:
     ]
     return Section(
         "Every pair",
-        f"{readable(metric)} of every {rows} with every {columns}: mean and half of the 95 % interval over seeds, rows "
-        "and columns by the median of their cells. Darker is better.",
+        f"{readable(metric)} of every {rows} with every {columns}: mean and 95 % interval over seeds, rows and "
+        "columns by the median of their cells. Darker is better.",
         frame=table(cells),
         shade=shade,
         parts=parts,
@@ -242,6 +241,7 @@ def uncertainty_section(report: Report) -> Section | None:
         count = f" ({found.num_sentences:,})" if found.num_sentences else ""
         sds |= {"training seed": found.seed_sd, f"sample of the test sentences{count}": found.sentence_sd}
         scope = "Intervals over seeds hold for this draw of the data and this test set."
+    among = ", of the variants with the data and size of the baseline" * (len(analysis.data_sets) > 1)
     lines, (correlation, interval) = [], found.correlation
     if found.reason and examples_of(report.record.data) == "pairs":
         lines.append(f"Test sentences are not analysed: {found.reason}.")
@@ -266,7 +266,7 @@ def uncertainty_section(report: Report) -> Section | None:
     ]
     return Section(
         "Sources of uncertainty",
-        f"Standard deviation of {report.metric} by source. {scope}",
+        f"Standard deviation of {report.metric} by source{among}. {scope}",
         frame=table(
             {"source": source, "standard deviation": "not estimable" if sd is None else show(sd, metric)}
             for source, sd in sds.items()

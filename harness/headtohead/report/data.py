@@ -118,8 +118,9 @@ def reference_section(report: Report) -> Section | None:
             "Not computed. h2h run with the experiment file computes them; it does not retrain finished runs.",
         )
     others = [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
-    best = [slug for slug in analysis.ranked if slug not in others][:1]
-    leader = "the variant with the best mean and " * (best != [frames.baseline])
+    alike = (slug for slug in analysis.ranked if slug not in others)
+    best = [slug for slug in alike if same_data_set(frames, slug, frames.baseline)][:1]
+    leader = "the variant with the best mean on its data and size, and " * (best != [frames.baseline])
     parts = []
     if others and (own := analysis.reference_points.get(others[0])):
         title = f"On the {own.sentences:,} test sentences of {report.title(others[0])}"

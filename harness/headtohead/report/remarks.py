@@ -65,9 +65,9 @@ def looks_line(status: LooksStatus) -> str:
 
 
 def gap_steps(gap: StepGap, found: Convergence) -> str:
-    """Return the steps of a gap with two significant digits, at most the trained steps."""
-    if gap.steps > found.total_steps:
-        return f"more than {found.total_steps:,} steps"
+    """Return the steps of a gap with two significant digits, at most those of the baseline."""
+    if gap.steps > found.baseline_steps:
+        return f"more than {found.baseline_steps:,} steps"
     return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 

@@ -23,7 +23,8 @@ def training_section(report: Report) -> Section:
     rows = []
     for slug in (slug for slug in report.listed if slug in found.trends):
         trend = found.trends[slug]
-        fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{100 * trend.fraction:.1f} %"
+        percent = f"{100 * trend.fraction:.1f} %".replace("-", "−")
+        fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{percent}"
         rows.append(
             {
                 "variant": report.title(slug),

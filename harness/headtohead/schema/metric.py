@@ -53,12 +53,15 @@ def _ratio(counts: Sequence[float]) -> float:
     return counts[0] / counts[1] if counts[1] else math.nan
 
 
+MAX_EXPONENT = 690.0
+"""A loss of this many nats or more has no perplexity: it would be larger than a float can be."""
+
 LOSS = Metric("loss", range=(0.0, math.inf), higher_is_better=False, unit="nats per token", pool=_ratio)
 PERPLEXITY = Metric(
     "perplexity",
     range=(1.0, math.inf),
     higher_is_better=False,
-    pool=lambda counts: math.exp(min(_ratio(counts), 700.0)),
+    pool=lambda counts: math.exp(loss) if (loss := _ratio(counts)) < MAX_EXPONENT else math.nan,
 )
 TOKEN_ACCURACY = Metric("token_accuracy", range=(0.0, 1.0), pool=_ratio)
 

@@ -108,6 +108,10 @@ class Frames:
         values = zip(rows["seed"].tolist(), rows[metric].tolist() if metric in rows else (), strict=False)
         return {int(seed): float(value) for seed, value in values if value is not None and value == value}
 
+    def steps(self, slug: str) -> int:
+        """Return the largest number of trained steps of a variant's runs; 0 without a run."""
+        return int(max(self.rows(slug)["step"].dropna(), default=0))
+
     def summary(self, slug: str, metric: str) -> Summary:
         """Return mean and confidence interval of a variant's final metric over seeds."""
         return summarise(list(self.scores(slug, metric).values()), span=span(metric))

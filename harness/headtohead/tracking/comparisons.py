@@ -7,13 +7,16 @@ import math
 import time
 from pathlib import Path
 
+from headtohead.planning.variants import comparison_group
+from headtohead.storage.contrasts import VariantContrast
+from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.run_page import RUN_HASH_TAG
 from headtohead.tracking.store import Store
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
 VERDICT_TAG = "h2h.verdict"
 DIFFERENCE = "diff/"
-"""Prefix of the metrics that are a run's value minus that of the baseline's run with the same seed."""
+"""Prefix of the metrics that are a run's value minus that of the baseline's run with the same seed, data and size."""
 CURVE = "valid/loss"
 """The metric that also has differences of each step."""
 
@@ -37,11 +40,11 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
         values = metrics.get(primary, math.nan), metrics.get(DIFFERENCE + primary, math.nan), tags.get(VERDICT_TAG)
         logged[tags.get(RUN_HASH_TAG)] = (found.info.run_id, *values)
     finished = [run for run in study.runs() if run.run_hash in logged]
-    baselines = {run.seed: run for run in finished if run.variant.slug == study.record.baseline}
+    baselines, by_variant = _baselines(study.record), {(run.variant.slug, run.seed): run for run in finished}
     for run in finished:
         run_id, score, earlier, verdict = logged[run.run_hash]
         fresh = {VERDICT_TAG: new} if (new := verdicts.get(run.variant.slug)) not in (None, verdict) else {}
-        points, baseline = list[Metric](), baselines.get(run.seed, run)
+        points, baseline = list[Metric](), by_variant.get((baselines.get(run.variant.slug, ""), run.seed), run)
         difference = math.nan if baseline is run else score - logged[baseline.run_hash][1]
         if str(difference) != str(earlier):
             # Of values of the same step, MLflow displays the latest. NaN replaces a difference to an earlier baseline.
@@ -52,6 +55,14 @@ def log_comparisons(store: Store, experiment_id: str, study: TrackedStudy, table
             points.append(Metric(DIFFERENCE + primary, difference, now, max(own, default=0)))
         if fresh or points:
             store.client.log_batch(run_id, metrics=points, tags=[RunTag(name, value) for name, value in fresh.items()])
+
+
+def _baselines(record: ExperimentRecord) -> dict[str, str]:
+    """Return the baseline of every variant that has one with its data and size."""
+    group = comparison_group(record.by_slug[record.baseline].axes)
+    alike = {slug: record.baseline for slug, own in record.by_slug.items() if comparison_group(own.axes) == group}
+    contrasts = (contrast for contrast in record.contrasts if isinstance(contrast, VariantContrast))
+    return {contrast.variant: contrast.against for contrast in contrasts} | alike
 
 
 def _curve(run: TrackedRun) -> dict[int, float]:

@@ -61,7 +61,8 @@ class StudyPage:
     """The answer of a study, the number of its runs by state, and the results of the finished runs.
 
     ``ended`` is the end of the last run in milliseconds since 1970, ``hours`` the time of the study's own runs; each
-    run of a stack counts an equal part. ``best`` is the run with the lowest `BEST_BY`.
+    run of a stack counts an equal part. ``best`` is the run with the lowest `BEST_BY` on the data of the
+    baseline.
     """
 
     study: TrackedStudy
@@ -82,6 +83,7 @@ class StudyPage:
             report: The folder of the report, which is ignored if its ``answer.json`` is damaged.
         """
         page, scores = cls(study), list[tuple[float, int, TrackedRun]]()
+        data = study.record.by_slug[study.record.baseline].config.data
         for number, run in enumerate(study.runs()):
             state = "UNREADABLE"
             with suppress(HeadToHeadError):
@@ -90,7 +92,8 @@ class StudyPage:
                 page.ended = max(page.ended or 0, milliseconds(status.ended) or 0) or None
                 if is_last and state == states.DONE:
                     metrics, execution = run.final_metrics, run.record.execution
-                    if (loss := metrics.get(BEST_BY)) is not None and math.isfinite(loss):
+                    loss = metrics.get(BEST_BY)
+                    if loss is not None and math.isfinite(loss) and run.variant.config.data == data:
                         scores.append((loss, number, run))
                     if execution and not run.reused_from:
                         seconds = metrics.get("system/wall_seconds") or 0.0
@@ -136,7 +139,8 @@ class StudyPage:
         lefts = Counter(label.partition(" against ")[0] for label in main)
         short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
         names = {label: mlflow_name(short.get(label, label).replace("/", "-")) for label in main}
-        return {shortened_slug(names[label]): contrast for label, contrast in main.items()}
+        uses = Counter(names.values())
+        return {shortened_slug(name, label if uses[name] > 1 else ""): main[label] for label, name in names.items()}
 
     @property
     def verdicts(self) -> Counter[str]:

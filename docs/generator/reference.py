@@ -184,9 +184,10 @@ def _options(entry: type) -> Iterator[str]:
 
 def _values(recipe: str) -> Iterator[str]:
     from headtohead.plugins.registry import current
+    from headtohead.storage.record import leaves
 
     yield from ("| field | value |", "|---|---|")
-    for name, value in current().recipe(recipe).values().items():
+    for name, value in leaves(current().recipe(recipe).config):
         yield f"| `{name}` | `{json.dumps(value, ensure_ascii=False)}` |"
 
 

@@ -194,8 +194,7 @@ def run(
         raise HeadToHeadError("--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other")
     loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
-        if logger != MLFLOW:
-            require(logger)
+        require(logger)
     seconds_to_ship = shipper.shipping_seconds()
     chosen_launcher = make_launcher(launcher, launcher_options or {})
     kind = find_device(device, chosen_launcher)
@@ -256,9 +255,9 @@ def run(
                 outcome = execute(sweep, machine, cache_root(), command or "")
                 planned = plan_again(look)
                 tuning = planned.tuning
-                if not set(outcome.states) <= states.RESULTS:
+                if not outcome.complete:
                     break
-        if not set(outcome.states) <= states.RESULTS:
+        if not outcome.complete:
             session.log_end(sweep, sweep.name, outcome)
             session.finish_shipping(planned.name)
             return Result(planned.directory, outcome.states, None, None)
@@ -273,8 +272,7 @@ def run(
         while (look := _next_look(planned, outcome, log)) is not None:
             planned = plan_again(look)
             outcome = execute(planned, machine, cache_root(), command or "")
-        complete = set(outcome.states) <= states.RESULTS
-        if report and (complete or allow_partial):
+        if report and (outcome.complete or allow_partial):
             save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
             from headtohead.report import writing
 
@@ -285,7 +283,7 @@ def run(
             log(f"report: {written.html}")
         elif not report:
             log(f"no report was written; {next_command('report', session.target, root)} writes it")
-    if only and not complete:
+    if only and not outcome.complete:
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
@@ -331,7 +329,7 @@ class _Session:
             self.log(outcome.stopped)
         for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
             self.log(line)
-        if not set(outcome.states) <= states.RESULTS:
+        if not outcome.complete:
             counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
             self.log(
                 f"not complete: {counts}; {next_command('status', name, self.root)} shows each; "
@@ -359,7 +357,7 @@ class _Session:
 
 def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
-    if planned.looks is None or not set(outcome.states) <= states.RESULTS:
+    if planned.looks is None or not outcome.complete:
         return None
     from headtohead.report.remarks import looks_line
     from headtohead.storage.frames import load_frames

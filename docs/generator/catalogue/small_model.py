@@ -15,7 +15,6 @@ from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.roles import roles_of
 
 D_MODEL, HEADS, LAYERS, TIME = 32, 4, 2, 16
 SEED = 1
@@ -49,7 +48,7 @@ def small_config(**families: Any) -> dict[str, Any]:
 @cache
 def small_roles() -> tuple[str, ...]:
     """Return the roles of the small model."""
-    return roles_of(resolve(small_config(), current()))
+    return resolve(small_config(), current()).roles
 
 
 def in_role(family: str, name: str, role: str) -> dict[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from headtohead.analysis.scores import Scores, Side, score_mismatch
-from headtohead.config.labels import listed
+from headtohead.config.labels import listed, text
 from headtohead.schema.experiment_file import Expectation
 from headtohead.statistics import paired_tests
 from headtohead.statistics.differences import pair_differences, score_weights
@@ -45,7 +45,7 @@ from headtohead.storage.contrasts import (
     InteractionContrast,
 )
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, decimals_of, higher_is_better, label, show
+from headtohead.storage.metrics import counted, decimals_of, higher_is_better, show
 
 NOTES = {
     "single": "one seed: no test",
@@ -276,11 +276,11 @@ def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
     axis, within = None, ""
     settings: list[tuple[tuple[str, str], ...]] = [(pair,) for pair in record.pairs]
     if isinstance(record, FactorContrast):
-        axis, left, right = record.axis, label(record.value), label(record.against)
-        within = ", ".join(f"{name} {label(fixed)}" for name, fixed in record.given.items())
+        axis, left, right = record.axis, text(record.value), text(record.against)
+        within = ", ".join(f"{name} {text(fixed)}" for name, fixed in record.given.items())
     elif isinstance(record, InteractionContrast):
         axis, settings = record.axis, list(zip(record.pairs[::2], record.pairs[1::2], strict=True))
-        left, right = f"{axis} {label(record.value)}", f"{record.other_axis} {label(record.other_value)}"
+        left, right = f"{axis} {text(record.value)}", f"{record.other_axis} {text(record.other_value)}"
     else:
         axis = record.change if isinstance(record, ChangeContrast) else None
         left, right = record.pairs[0]

@@ -15,7 +15,6 @@ from scipy.stats import binomtest, fisher_exact
 
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
-from headtohead.schema.roles import roles_of
 from headtohead.statistics.block_model import BlockModel, combined, pooled
 from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary, summarise
@@ -224,7 +223,7 @@ class Scores:
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
             return None
-        has_encoder = any("encoder" in roles_of(variant.config) for variant in self.frames.by_slug.values())
+        has_encoder = any("encoder" in variant.config.roles for variant in self.frames.by_slug.values())
         holds = has_encoder and not self.frames.has_draws and self._has_bound(self.frames.baseline)
         return float(bound) if holds else None
 

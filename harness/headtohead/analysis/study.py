@@ -17,13 +17,13 @@ from headtohead.analysis.scores import Scores
 from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
-from headtohead.config.labels import axis_value
+from headtohead.config.labels import axis_value, text
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
-from headtohead.storage.metrics import label, stored
+from headtohead.storage.metrics import stored
 from headtohead.storage.translations import translations_of
 
 
@@ -215,14 +215,14 @@ class Analysis(Scores):
                 (record.other_axis, record.other_value, record.axis, zip(first, reversed(swapped), strict=True)),
             ):
                 is_in_block = any(frozenset(pair) in sides for pair in effects)
-                if contrast.axis == axis and contrast.left == label(value) and is_in_block:
+                if contrast.axis == axis and contrast.left == text(value) and is_in_block:
                     found.append((interaction.judgement.holm_p, other))
         if not found:
             return None
         _, other = min(found)
         means: dict[str, list[float]] = {}
         for (left, _), (effect, _) in zip(contrast.pairs, contrast.settings, strict=False):
-            value = label(axis_value(other.split(" and "), frames.by_slug[left].axes))
+            value = text(axis_value(other.split(" and "), frames.by_slug[left].axes))
             means.setdefault(value, []).append(effect.mean)
         return (other, {value: fmean(own) for value, own in means.items()}) if len(means) > 1 else None
 

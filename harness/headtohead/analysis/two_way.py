@@ -9,11 +9,12 @@ from statistics import median
 
 from headtohead.analysis.best import compare_variants
 from headtohead.analysis.scores import Scores, Side
+from headtohead.config.labels import text
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.statistics.best import BestComparison
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import MarginRecord
-from headtohead.storage.metrics import label, span
+from headtohead.storage.metrics import span
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""
@@ -69,12 +70,12 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     values: dict[str, dict[str, None]] = {}
     for axes in [*(variant.axes for variant in record.variants), *(excluded.axes for excluded in record.excluded)]:
         for axis, value in axes.items():
-            values.setdefault(axis, {})[label(value)] = None
+            values.setdefault(axis, {})[text(value)] = None
     varied = [axis for axis, labels in values.items() if len(labels) > 1]
     if len(varied) != 2 or {DATA_AXIS, SIZE_AXIS} & {*varied} or min(len(values[axis]) for axis in varied) < MIN_VALUES:
         return None
     row, column = varied
-    slugs = {(label(found.axes.get(row)), label(found.axes.get(column))): found.slug for found in record.variants}
+    slugs = {(text(found.axes.get(row)), text(found.axes.get(column))): found.slug for found in record.variants}
     healthy = {cell: scores.healthy(Side(slug, metric)) for cell, slug in slugs.items() if slug in scores.ranked}
     scored = {cell: slugs[cell] for cell, own in healthy.items() if own}
     if not scored or len(slugs) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product

@@ -50,6 +50,7 @@ def _print_entry(entry: Registered) -> None:
 
     from headtohead.config.reference import option_rows
     from headtohead.plugins.registry import current
+    from headtohead.storage.record import leaves
 
     # The docstring of the module names paper and section.
     text = inspect.getdoc(sys.modules.get(entry.entry.__module__)) or entry.entry.summary()
@@ -62,8 +63,8 @@ def _print_entry(entry: Registered) -> None:
         echo(f"default in {role}: '{default}'")
     columns, rows = ["option", "type", "default", "meaning"], [[*row] for row in option_rows(entry.entry.Options)]
     if entry.family == "recipe":
-        recipe = current().recipe(entry.name).values()
-        columns, rows = ["field", "value"], [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe.items()]
+        recipe = leaves(current().recipe(entry.name).config)
+        columns, rows = ["field", "value"], [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe]
     if rows:
         echo()
         print_table(columns, rows)

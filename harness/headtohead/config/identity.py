@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headtohead.config.builder import FAMILIES
-from headtohead.schema.roles import ROLES, roles_of
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 
@@ -25,7 +25,7 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     effect: the end of a schedule that has none, and the parameters of a weight decay of 0. Other fields without effect
     are kept, so variants that differ in them alone are trained separately.
     """
-    fields, unused = identity_fields(config), {*ROLES} - {*roles_of(config)}
+    fields, unused = identity_fields(config), {*ROLES} - {*config.roles}
     for family in fields.keys() & FAMILIES:
         fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
     if "encoder" in unused:

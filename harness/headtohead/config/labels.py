@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import ROLES, roles_of
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
@@ -53,7 +53,7 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
     if path[0] == INIT_FROM:
         return config.init_from.run if config.init_from else "none"
     if path[0] in FAMILIES and len(path) == 1:
-        if len(roles_of(config)) == 1:
+        if len(config.roles) == 1:
             return entry_label(getattr(config, path[0]).decoder)
         return _family_label(path[0], getattr(config, path[0]), registry)
     if path[0] in FAMILIES and path[1] in ROLES and path[2:] in ((), ("name",)):
@@ -123,9 +123,9 @@ def title_part(axis: str, value: Scalar) -> str:
 def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
     """Return a title for each variant: what differs from the first, the baseline, such as ``rotary + gated``.
 
-    The first has its own values, and the same variant in another group is ``baseline``. Values of the axes in
-    ``groups`` follow. Names of options, such as that of
-    ``attention.first``, have no field. Equal titles are replaced by those with all axes.
+    The first has its own values, and the same variant in another group is ``baseline``. The values of the axes
+    ``groups`` are appended. A named option, such as ``attention.first``, is shown without its field. Equal titles are
+    replaced by those with all axes.
 
     >>> titles_of([{"attention.first": "a", "model.heads": 2}, {"attention.first": "b", "model.heads": 2}], ())
     ['a · heads 2', 'b']

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 STEP = 4
@@ -209,7 +208,7 @@ def make_batches(
         target_lengths: Tokens that the decoder reads for each target.
         longest: Tokens of the longest sentence of the corpus, by side.
     """
-    train, joined, lengths = config.train, "encoder" not in roles_of(config), (source_lengths, target_lengths)
+    train, joined, lengths = config.train, "encoder" not in config.roles, (source_lengths, target_lengths)
     if train.batch_size is None:
         return BatchPlan(*lengths, train.batch_tokens, train.length_buckets == "exact", joined)
     padded = padded_length(config, longest)

@@ -95,7 +95,6 @@ class Task:
     """A task whose targets are computed.
 
     Args:
-        name: Name of the dataset, for errors.
         languages: Descriptions of source and target.
         citation: Origin of the task.
         draw: Generates an example of a length; all keys must be about equally likely.
@@ -107,18 +106,17 @@ class Task:
     A length is a value of `SizeOptions.lengths`.
     """
 
-    name: str
     languages: tuple[str, str]
     citation: str
     draw: Callable[[Random, Any], Example]
     capacity: Callable[[Any], int]
     each: Callable[[Any], int] = lambda _: 1
-    targets_join: bool = True
+    targets_join: bool = False
     unit: str = "symbols"
 
 
-def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
-    """Generate a corpus.
+def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> Corpus:
+    """Generate the corpus of the dataset ``name``.
 
     Split ``iid`` has the lengths of the training part; headtohead divides it. For split ``length`` the
     test part is generated first: ``test_each`` pairs of each test length. No example of the test part is generated
@@ -128,7 +126,7 @@ def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
         HeadToHeadError: If the options contradict each other, or the task has fewer examples than requested.
     """
     if contradiction := options.contradiction(split):
-        raise HeadToHeadError(f"{task.name}: {contradiction}")
+        raise HeadToHeadError(f"{name}: {contradiction}")
     trained, tested = options.lengths(), options.lengths("test")
     random, seen = Random(options.seed), defaultdict[Any, set[str]](set)
 
@@ -147,7 +145,7 @@ def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
             if length in trained:
                 available //= HELD_OUT
             test += draw(length, min(options.test_each // task.each(length), available), "test")
-    counts = _counts(task, options, {length: len(keys) for length, keys in seen.items()})
+    counts = _counts(name, task, options, {length: len(keys) for length, keys in seen.items()})
     rest = [pair for length, count in counts.items() for pair in draw(length, count, None)]
     note = (
         f"split length: train and valid have {trained[0]} to {trained[-1]} {task.unit}, test has "
@@ -156,7 +154,7 @@ def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
     return Corpus(
         pairs=[*rest, *test],
         licence="MIT",
-        citation=f"headtohead {task.name}: generated, after {task.citation}",
+        citation=f"headtohead {name}: generated, after {task.citation}",
         languages=task.languages,
         notes=(note,) if split == "length" else (),
         is_closed=True,
@@ -164,14 +162,14 @@ def generate_corpus(task: Task, options: SizeOptions, split: str) -> Corpus:
     )
 
 
-def _counts(task: Task, options: SizeOptions, used: Mapping[Any, int]) -> dict[Any, int]:
+def _counts(name: str, task: Task, options: SizeOptions, used: Mapping[Any, int]) -> dict[Any, int]:
     """Return the number of examples of each length: equally many pairs as far as a length has them."""
     lengths = options.lengths()
     free = {length: task.capacity(length) - used.get(length, 0) for length in lengths}
     pairs_of = {length: free[length] * task.each(length) for length in lengths}
     if sum(pairs_of.values()) < options.size:
         raise HeadToHeadError(
-            f"{task.name} has only {sum(pairs_of.values()):,} pairs of {lengths[0]} to {lengths[-1]} "
+            f"{name} has only {sum(pairs_of.values()):,} pairs of {lengths[0]} to {lengths[-1]} "
             f"{task.unit}{' outside its test part' if used else ''}, but size is {options.size:,}; "
             "lower size, or allow more lengths or symbols"
         )
@@ -181,7 +179,7 @@ def _counts(task: Task, options: SizeOptions, used: Mapping[Any, int]) -> dict[A
         remaining -= counts[length] * task.each(length)
     if sum(counts.values()) < MIN_EXAMPLES:
         raise HeadToHeadError(
-            f"{task.name}: size {options.size:,} gives {sum(counts.values())} examples of "
+            f"{name}: size {options.size:,} gives {sum(counts.values())} examples of "
             f"{max(map(task.each, lengths)):,} pairs each, fewer than {MIN_EXAMPLES}; raise size or lower longest"
         )
     return {length: counts[length] for length in lengths}
@@ -204,7 +202,7 @@ class ComputedDataset(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Generate the corpus."""
         assert isinstance(options, SizeOptions)
-        return generate_corpus(cls.task(options, split), options, split)
+        return generate_corpus(cls.entry_name, cls.task(options, split), options, split)
 
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:

@@ -208,7 +208,7 @@ class LoadedRun:
         """
         words = sequence.split()
         plain = [re.sub(r"^\[(.+)\]$", r"\1", word) for word in words]
-        chosen = [place for place, word in enumerate(words) if word != plain[place]] or [len(words) - 1]
+        chosen = [index for index, word in enumerate(words) if word != plain[index]] or [len(words) - 1]
         ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
         context = torch.tensor([[ids]])
         with matmul_precision(self.model):

@@ -25,7 +25,6 @@ from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
@@ -74,6 +73,11 @@ class Outcome:
 
     states: Counter[str] = field(default_factory=Counter)
     stopped: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run has a result."""
+        return set(self.states) <= states.RESULTS
 
 
 def pending(plan: Plan) -> list[PlannedRun]:
@@ -204,7 +208,7 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
     data, config = plan.data_of(run), plan.variant_of(run).config
     try:
         source = data.tokenise(probe.source, "source")
-        sides = [source] if "encoder" in roles_of(config) else []
+        sides = [source] if "encoder" in config.roles else []
         sides += [] if probe.target is None else [data.tokenise(probe.target, "target")]
         if not all(sides):
             return None

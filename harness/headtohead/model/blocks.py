@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, ResidualBlock, SharedModule
-from headtohead.schema.roles import roles_of
 
 
 class EncoderLayer(nn.Module):
@@ -40,7 +39,7 @@ class DecoderLayer(nn.Module):
         if build.config.quirks.decoder_feed_forward == "after-each":
             self.between = build.feed_forward("decoder", layer)
             self.between_branch = build.branch("decoder", layer)
-        if "cross" in roles_of(build.config):
+        if "cross" in build.config.roles:
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch("decoder", layer)
         self.feed_forward = build.feed_forward("decoder", layer)

@@ -28,7 +28,6 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current, registered
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 
@@ -45,7 +44,7 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
     build, model = Builder([config] * len(seeds), seeds), config.model
-    for role in roles_of(config):
+    for role in config.roles:
         build.positional(role)
         for layer in range(model.encoder_layers if role == "encoder" else model.decoder_layers):
             build.style(role, layer)

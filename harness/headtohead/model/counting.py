@@ -70,9 +70,9 @@ def _count(
     config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float, labels: float
 ) -> ModelCounts:
     length = math.ceil(max(source_length, target_length))
-    place = OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
+    device_mode = OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
     # The math kernel is the attention kernel that has a FLOP formula in torch.
-    with place, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
+    with device_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
         with Operations() as logits:
             model.project(torch.zeros(1, 1, 1, config.model.d_model, device="meta"))

@@ -12,7 +12,6 @@ from headtohead.plugins.component import Component, Geometry
 from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import ModelConfig, RunConfig
 
 SCORES = frozenset({"rotate", "bias", "content_bias", "score", "values"})
@@ -137,7 +136,7 @@ class Bound:
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)
             if tokens > self.most:
-                side = side if "encoder" in roles_of(config) else "source with its target"
+                side = side if "encoder" in config.roles else "source with its target"
                 return (
                     f"a {side} of {tokens} tokens is longer than the {self.most} positions of "
                     f"{self.name}; {self._fix(tokens)}"

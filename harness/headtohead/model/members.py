@@ -23,7 +23,6 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
 
@@ -35,7 +34,7 @@ def shape(config: RunConfig, registry: Registry) -> str:
             content[section].pop(name, None)
     content["masking"] = {role: entry for role, entry in content["masking"].items() if "next_layers" in entry}
     content["positional"], content["limits"] = {}, []
-    for role, chosen in ((role, config.positional.role(role)) for role in roles_of(config)):
+    for role, chosen in ((role, config.positional.role(role)) for role in config.roles):
         entry, options = registry.positional(chosen.name), chosen.options
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.

@@ -23,7 +23,6 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 
 Observe = Callable[[str, int | None, str, Tensor], None]
@@ -77,7 +76,7 @@ class Transformer(nn.Module):
         """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
         self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
-        self.roles = roles_of(config)
+        self.roles = config.roles
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
         build.positionals = self.positionals
         init = build.init

@@ -98,7 +98,7 @@ def expand_between(
     labels = [{name: _value(side, fields) for name, fields in changes.items()} for side in (start, end)]
 
     def slug_at(applied: Collection[str], slug: str, title: str) -> str:
-        """Return the slug of the configuration with these changes; with one or two changes some are equal."""
+        """Add the configuration with these changes, unless it exists, and return its slug."""
         key = frozenset(applied)
         if key not in variants:
             fields = [field for name in applied for field in changes[name]]

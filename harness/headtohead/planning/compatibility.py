@@ -11,7 +11,6 @@ from headtohead.model.geometry import find_bound, geometry_of, incompatibility, 
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -55,7 +54,7 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
         reached = {side: max(tokens, padded) for side, tokens in reached.items()}
     if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
-    if "encoder" not in roles_of(config):
+    if "encoder" not in config.roles:
         reached["target"] += reached["source"]  # the decoder reads both
     return reached
 
@@ -63,9 +62,9 @@ def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str
 def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     """Return why batches cannot be built, contain no label or cannot be decoded, or None."""
     train, decode = config.train, config.evaluate.decode
-    if "encoder" not in roles_of(config) and (reason := _needs_encoder(config)):
+    if "encoder" not in config.roles and (reason := _needs_encoder(config)):
         return f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
-    if longest.get("source") == 0 and "encoder" in roles_of(config):
+    if longest.get("source") == 0 and "encoder" in config.roles:
         return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
     if config.quirks.pad_to != "batch" and train.batch_size is None:
         return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
@@ -114,7 +113,7 @@ def _needs_encoder(config: RunConfig) -> str | None:
 
 def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | None:
     """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
-    for role in roles_of(config):
+    for role in config.roles:
         styles, encodings = config.attention.role(role), config.positional.role(role)
         sizes, acts_in_attention = set[tuple[int, ...]](), False
         for layer in range(len(styles.pattern) * len(encodings.pattern)):

@@ -220,7 +220,7 @@ def declared_contrasts(
 def _select(
     when: Mapping[str, Any] | None,
     variants: Sequence[Variant],
-    others: str,
+    excluded_hint: str,
     baseline: Variant,
     condition: FindCondition,
     location: SourceLocation,
@@ -237,7 +237,7 @@ def _select(
         titles = "; ".join(variant.title for variant in (matching or variants)[:6])
         count = f"{len(matching)} variants have" if matching else "no variant of the design has"
         written = ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
-        raise location.error(f"{count} {written}; expected one of: {titles}{others}")
+        raise location.error(f"{count} {written}; expected one of: {titles}{excluded_hint}")
     return matching[0]
 
 

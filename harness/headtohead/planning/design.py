@@ -33,7 +33,7 @@ from headtohead.planning.variants import (
 )
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
-from headtohead.schema.roles import ROLES, roles_of
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
 from headtohead.storage.experiment import ExcludedRecord
@@ -120,10 +120,10 @@ def expand(
         for kind, content, location in blocks:
             axes.add_block(kind, content, location)
         design = axes.design(find_incompatibility)
-    return _without_translations(design, loaded)
+    return _with_translation_notes(design, loaded)
 
 
-def _without_translations(design: Design, loaded: LoadedExperiment) -> Design:
+def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     """Return the design with a note on variants without a score because they do not translate.
 
     Raises:
@@ -189,7 +189,7 @@ class Axes:
     def design(self, find_incompatibility: FindIncompatibility) -> Design:
         """Return the design of the blocks that were added."""
         self.axes += self.sizes[0]
-        absent = {*ROLES}.difference(*(roles_of(cell.config) for cell in self.cells.values()))
+        absent = {*ROLES}.difference(*(cell.config.roles for cell in self.cells.values()))
         absent |= {f"{role}_layers" for role in absent}
         if lost := [axis for axis in self.axes if {*axis.split(".")[1:2]} & absent]:
             reason = "a decoder-only model has neither encoder nor cross-attention; remove this axis"

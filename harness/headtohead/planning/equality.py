@@ -21,7 +21,6 @@ from typing import Any
 from headtohead.config.labels import listed
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
 
 MAX_LENGTH = 768
 """Maximum length in tokens at which masks are compared: the cost grows with its cube."""
@@ -69,7 +68,7 @@ class _Masks:
 
     def equality(self, variant: Variant, other: Variant) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
-        roles = roles_of(variant.config)
+        roles = variant.config.roles
         sides = [{role: side.config.masking.role(role) for role in roles} for side in (variant, other)]
         differing = [role for role in roles if sides[0][role] != sides[1][role]]
         if not differing:

@@ -7,7 +7,6 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.data.metrics import DERIVED, task_metrics
 from headtohead.errors import nearest
 from headtohead.schema.metric import measured, of_heads
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ReportedMetrics
 from headtohead.storage.metrics import find
@@ -30,7 +29,7 @@ def check_metric(
     """
     if name is None:
         return
-    task, roles = task_metrics(config.data.dataset), roles_of(config)
+    task, roles = task_metrics(config.data.dataset), config.roles
     stored = {metric.name for metric in task}
     known = (
         *measured(task, roles),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import Pitfall
 
@@ -41,7 +40,7 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
     """
     data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
-    roles, reads_decoder = roles_of(config), quirks.cross_attention_memory == "decoder"
+    roles, reads_decoder = config.roles, quirks.cross_attention_memory == "decoder"
     by_row = _roles_by_row(config, registry)
     future = [role for role in roles if role != "encoder" and _lacks(config, registry, role, "hides-future")]
     padded = [role for role in roles if role != "decoder" and _lacks(config, registry, role, "hides-padding")]
@@ -87,9 +86,9 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     if _roles_by_row(config, registry):
         return False
     is_read = config.quirks.cross_attention_memory == "encoder"
-    source = [role for role in roles_of(config) if role == "cross" and is_read]
+    source = [role for role in config.roles if role == "cross" and is_read]
     # In self-attention, padding follows every token.
-    targets = [role for role in roles_of(config) if role not in source]
+    targets = [role for role in config.roles if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
         _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
         for role in targets
@@ -103,7 +102,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     or a mask that allows different keys for different queries, in the encoder or in cross-attention. In a decoder-only
     model, the causal mask allows a source token the tokens before it, so a second layer depends on their order.
     """
-    if "encoder" not in roles_of(config):
+    if "encoder" not in config.roles:
         return False
     for role in ("encoder", "cross"):
         positional, attention = (family.role(role).pattern for family in (config.positional, config.attention))
@@ -118,7 +117,7 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
 
 
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
-    patterns = {role: config.positional.role(role).pattern for role in roles_of(config) if role != "cross"}
+    patterns = {role: config.positional.role(role).pattern for role in config.roles if role != "cross"}
     return [role for role, own in patterns.items() if any(registry.positional(entry.name).by_row for entry in own)]
 
 

@@ -38,7 +38,6 @@ from headtohead.planning.variants import Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import PER_RUN, RunConfig
 from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
@@ -209,7 +208,7 @@ class _Planner:
         longest = {"source": 1, "target": 1}
         for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
             lengths = longest_sequences(config, draw.record["longest"])
-            before = 0 if "encoder" in roles_of(config) else lengths["source"]
+            before = 0 if "encoder" in config.roles else lengths["source"]
             decoded = {"source": 0, "target": before + decoding_limit(config, draw.longest_target) + 1}
             longest = {side: max(longest[side], lengths[side], decoded[side]) for side in longest}
         identities = {item.slug: item.identity for item in planned}

@@ -20,9 +20,9 @@ MAX_NAMES = 6
 class Power:
     """Power of the tests of a family in ``metric``, of a design with ``variants`` variants of equal variance.
 
-    ``names`` are those of the tested contrasts, ``tested`` is the number of tests of the family in all metrics, for
-    Holm's correction, and ``primary`` the primary metric; by default, all are in ``metric``. ``weight`` is the sum of
-    the squared weights of the scores in the difference of a seed, 2 for two variants; the largest of these contrasts.
+    ``names`` are those of the tested contrasts. ``tested`` is the number of tests of the family in all metrics, for
+    Holm's correction; 0 if all are in ``metric``. ``primary`` is the primary metric. ``weight`` is the largest sum of
+    squared score weights among the contrasts, 2 for two variants.
     ``sd`` is the median standard deviation of the contrasts' paired differences in units of ``metric``, None until runs
     are finished. With ``looks``, ``seeds`` is that of the last look, and the power of earlier looks is left out.
     """

@@ -65,10 +65,10 @@ class WarmStarts:
         )
 
     def _warm(self, loaded: LoadedExperiment, variant: Variant, init_from: InitFrom) -> Variant:
-        places = [(option.value, option.location) for option in loaded.overrides if option.path == (INIT_FROM,)]
+        candidates = [(option.value, option.location) for option in loaded.overrides if option.path == (INIT_FROM,)]
         for name in ("baseline", "base"):
-            places.append((getattr(loaded.file, name).get(INIT_FROM), loaded.location(name, INIT_FROM)))
-        location = next((location for run, location in places if run == init_from.run), loaded.location("design"))
+            candidates.append((getattr(loaded.file, name).get(INIT_FROM), loaded.location(name, INIT_FROM)))
+        location = next((location for run, location in candidates if run == init_from.run), loaded.location("design"))
         try:
             if init_from.run not in self.found:
                 self.found[init_from.run] = self._find(init_from.run, loaded.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from headtohead.plugins.entry import Entry
@@ -13,16 +13,3 @@ class Recipe(Entry):
 
     config: ClassVar[Mapping[str, Any]] = {}
     """The same nested mapping as ``base`` in an experiment file."""
-
-    @classmethod
-    def values(cls) -> dict[str, Any]:
-        """Return the fields of ``config`` by dotted path."""
-        return dict(_flat("", cls.config))
-
-
-def _flat(path: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(f"{path}{name}.", value)
-        else:
-            yield f"{path}{name}", value

@@ -12,7 +12,6 @@ from headtohead.report.attention import MAX_VARIANTS, shown_run
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES, bucket_metric, bucket_scores
 from headtohead.report.section import Section, score, table
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import ModelConfig
 from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.metrics import counted, readable, show
@@ -25,7 +24,7 @@ SAMPLES = 8
 def data_section(report: Report) -> Section:
     """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
     frames = report.analysis.frames
-    has_encoder = any("encoder" in roles_of(variant.config) for variant in frames.record.variants)
+    has_encoder = any("encoder" in variant.config.roles for variant in frames.record.variants)
     draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
     rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data, has_encoder).items())
     runs = frames.results.values()

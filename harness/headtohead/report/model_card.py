@@ -10,7 +10,6 @@ from headtohead.escaping import markdown_code, visible, visible_values
 from headtohead.report.data import corpus_text, data_properties, layers_text
 from headtohead.report.render import environment, markdown_table, tidy_markdown
 from headtohead.report.section import ends, table
-from headtohead.schema.roles import roles_of
 from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
@@ -68,7 +67,7 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         scores=markdown_table(table(rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
         signatures={readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())},
-        properties=data_properties(record.data, "encoder" in roles_of(record.config)),
+        properties=data_properties(record.data, "encoder" in record.config.roles),
         plugins=", ".join(f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others),
         parameters=show_count(record.counts.total),
         origin={name: markdown_code(value) for name, value in origin.items()},

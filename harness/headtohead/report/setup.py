@@ -20,7 +20,7 @@ from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TuningRecord, examples_of
-from headtohead.storage.metrics import counted, label, show, show_count
+from headtohead.storage.metrics import counted, show, show_count
 from headtohead.storage.record import leaves
 
 MAX_VALUES = 4
@@ -65,7 +65,7 @@ def setup_line(analysis: Analysis) -> str:
     pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
     examples = examples_of(data)
     batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "none" else f"{batch} {examples}"
+    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "null" else f"{batch} {examples}"
     first, reading, rest = _text_of([layers_text(found.config.model, data) for found in variants]).partition(READING)
     layers = first + reading + rest.replace(READING, "")
     origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
@@ -266,7 +266,7 @@ def _text(value: Any) -> str:
         return " ".join(map(_text, value)) or "none"
     if isinstance(value, str) and value.startswith("/"):
         return Path(value).name  # the data hash identifies the content, wherever the file is
-    return f"{value:g}" if isinstance(value, float) else label(value)
+    return f"{value:g}" if isinstance(value, float) else value_text(value)
 
 
 def _length(tuning: TuningRecord) -> str:

@@ -177,13 +177,6 @@ def show(value: float | None, metric: str, *, signed: bool = False, digits: int 
     return f"+{text}" if signed and value > 0 else text
 
 
-def label(value: Any) -> str:
-    """Return an axis value as the experiment file writes it."""
-    if value is None or isinstance(value, bool):
-        return {None: "none", True: "true", False: "false"}[value]
-    return str(value)
-
-
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, with a plural s unless the number is 1."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"

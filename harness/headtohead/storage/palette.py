@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from headtohead.config.labels import title_part
+from headtohead.config.labels import text, title_part
 from headtohead.figures.style import PALETTE
 from headtohead.storage.experiment import ExperimentRecord
-from headtohead.storage.metrics import label
 
 
 class Palette:
@@ -29,7 +28,7 @@ class Palette:
         self.axes, self.by_slug = record.axes, record.by_slug
         variants = [self.by_slug[record.baseline], *record.variants]
         self.values = {
-            axis: list(dict.fromkeys(label(variant.axes.get(axis)) for variant in variants)) for axis in record.axes
+            axis: list(dict.fromkeys(text(variant.axes.get(axis)) for variant in variants)) for axis in record.axes
         }
         self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
         sizes = {axis: len(values) for axis, values in self.values.items()}
@@ -42,7 +41,7 @@ class Palette:
     def name(self, slug: str) -> str:
         """Return the name that a variant's colour stands for."""
         variant = self.by_slug[slug]
-        return label(variant.axes.get(self.colour_axis)) if self.colour_axis else variant.title
+        return text(variant.axes.get(self.colour_axis)) if self.colour_axis else variant.title
 
     def colour(self, slug: str) -> str:
         """Return the variant's colour."""

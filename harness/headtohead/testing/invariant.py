@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import current
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, worst
@@ -81,7 +80,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
     causes: dict[str, str] = {}
     if config.quirks.cross_attention_memory == "decoder":
         causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
-    for role in roles_of(config):
+    for role in config.roles:
         positional, attention = config.positional.role(role), config.attention.role(role)
         if current().positional(positional.name).by_row:
             order = ("source-order", "source-mirror") if role == "encoder" else ()

@@ -24,7 +24,6 @@ from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.testing.tiny import tiny_data
 
@@ -98,7 +97,7 @@ class Subject:
     @property
     def roles(self) -> tuple[str, ...]:
         """The attention roles of the model."""
-        return roles_of(self.config)
+        return self.config.roles
 
     @cached_property
     def data(self) -> PreparedData:

@@ -24,7 +24,6 @@ from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.stack import ResumePoints
@@ -458,7 +457,7 @@ def split_tensors(
             shift_targets=config.quirks.shift_targets,
             pads=(data.source_vocabulary.pad, data.target_vocabulary.pad),
             width=fixed if name == "train" else 0,
-            joined="encoder" not in roles_of(config),
+            joined="encoder" not in config.roles,
         )
         for name, split in data.splits.items()
         if name in parts

@@ -95,7 +95,7 @@ def read_checkpoint(
     mapping = _matching_form(path, read_state_dict(path), recipe, registry)
     try:
         sizes, fields = mapping.vocabulary_sizes, mapping.fields
-        if "quirks.min_vocab_size" in registry.recipe(recipe).values():
+        if "min_vocab_size" in registry.recipe(recipe).config.get("quirks", {}):
             fields["quirks.min_vocab_size"] = min(sizes.values())
         config = _configure(recipe, fields, overrides, registry)
         weights = convert(mapping, _model(config, sizes))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import label_at
 from headtohead.plugins.registry import Registry
-from headtohead.schema.roles import roles_of
 from headtohead.schema.run_config import RunConfig
+from headtohead.storage.record import leaves
 
 SIZES = (
     *("model.d_model", "model.heads", "model.encoder_layers", "model.d_ff"),
@@ -27,19 +26,12 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, t
         labels = {
             family: {
                 role: label_at(config, (family, role), registry)
-                for role in roles_of(config)
+                for role in config.roles
                 if role in type(getattr(config, family)).model_fields  # cross-attention has no network of its own
             }
             for family in FAMILIES
         }
-        columns.append(dict(_flat("", fields | labels)))
+        values = leaves(fields | labels)
+        columns.append({name: value if isinstance(value, str) else json.dumps(value) for name, value in values})
     rows = {name: tuple(column[name] for column in columns) for name in columns[0]}
     return {name: values for name, values in rows.items() if len(set(values)) > 1}
-
-
-def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, dict):
-        yield path, value if isinstance(value, str) else json.dumps(value)
-        return
-    for name, inner in value.items():
-        yield from _flat(f"{path}.{name}" if path else name, inner)

@@ -39,18 +39,16 @@ class Induction(LabelledDataset):
 
         def draw(random: np.random.RandomState, length: int) -> Example:
             words = [f"t{number}" for number in random.randint(options.alphabet, size=length)]
-            place = int(random.randint(length - 2))
-            words[place] = words[-1] = SPECIAL
+            position = int(random.randint(length - 2))
+            words[position] = words[-1] = SPECIAL
             text = " ".join(words)
-            return Example(key=text, pairs=((text, words[place + 1]),), labelled=(length - 1,))
+            return Example(key=text, pairs=((text, words[position + 1]),), labelled=(length - 1,))
 
         return Task(
-            name="induction",
             languages=("tokens with a repeated special token", "the token after it"),
             citation="Fu et al. 2023, Hungry Hungry Hippos, section 3.1",
             draw=draw,
             capacity=lambda length: (length - 2) * options.alphabet ** (length - 2),
-            targets_join=False,
             unit="tokens",
         )
 

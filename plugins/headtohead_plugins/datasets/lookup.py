@@ -49,14 +49,12 @@ class Lookup(ComputedDataset):
                 f"source has {shortest}; raise shortest or lower queries"
             )
         return Task(
-            name="lookup",
             languages=("keys, values and queries", "values"),
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
             draw=lambda random, length: _example(random, length, options),
             capacity=lambda length: (
                 math.comb(options.keys, length) * options.values**length * math.perm(length, options.queries)
             ),
-            targets_join=False,
             unit="key-value pairs",
         )
 

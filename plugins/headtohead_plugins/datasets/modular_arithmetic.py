@@ -50,12 +50,10 @@ class ModularArithmetic(ComputedDataset):
             return Example(key=text, pairs=((text, str(value % options.modulus)),))
 
         return Task(
-            name="modular-arithmetic",
             languages=("expressions", f"values modulo {options.modulus}"),
             citation="Delétang et al. 2023, Neural Networks and the Chomsky Hierarchy, appendix A.1",
             draw=draw,
             capacity=lambda length: options.modulus**length * len(OPERATIONS) ** (length - 1),
-            targets_join=False,
             unit="numbers",
         )
 

@@ -90,12 +90,10 @@ class MultiQueryRecall(LabelledDataset):
             return int(listed * queried * size**places)
 
         return Task(
-            name="mqar",
             languages=("keys, values and queries", "values"),
             citation="Arora et al. 2024, Zoology, section 4.1",
             draw=draw,
             capacity=capacity,
-            targets_join=False,
             unit="tokens x pairs",
         )
 

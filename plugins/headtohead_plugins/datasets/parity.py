@@ -40,12 +40,10 @@ class Parity(ComputedDataset):
             return Example(key=text, pairs=((text, str(digits.sum() % 2)),))
 
         return Task(
-            name="parity",
             languages=("binary digits", "parity"),
             citation="Delétang et al. 2023, Neural Networks and the Chomsky Hierarchy, appendix A.1",
             draw=draw,
             capacity=lambda length: 2**length,
-            targets_join=False,
             unit="digits",
         )
 

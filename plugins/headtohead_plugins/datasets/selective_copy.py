@@ -1,6 +1,6 @@
 """selective-copy: the labels are the data tokens of a sequence of data and noise, in their order.
 
-A sequence has ``data_tokens`` tokens at random places among noise, and ends with as many tokens ``>``. The labels of
+A sequence has ``data_tokens`` tokens at random positions among noise, and ends with as many tokens ``>``. The labels of
 these are the data tokens in the order of the sequence. The distances vary, so fixed convolutions do not suffice.
 
 Papers: A. Gu, T. Dao. "Mamba: Linear-Time Sequence Modeling with Selective State Spaces". COLM 2024, arXiv:2312.00752,
@@ -51,18 +51,16 @@ class SelectiveCopy(LabelledDataset):
         def draw(random: np.random.RandomState, length: int) -> Example:
             data = [f"t{number}" for number in random.randint(options.alphabet, size=count)]
             words = [NOISE] * length + [ANSWER] * count
-            for place, token in zip(np.sort(random.permutation(length)[:count]).tolist(), data, strict=True):
-                words[place] = token
+            for position, token in zip(np.sort(random.permutation(length)[:count]).tolist(), data, strict=True):
+                words[position] = token
             text = " ".join(words)
             return Example(text, ((text, " ".join(data)),), tuple(range(length, length + count)))
 
         return Task(
-            name="selective-copy",
             languages=("data and noise", "the data"),
             citation="Gu and Dao 2024, Mamba, section 4.1.1",
             draw=draw,
             capacity=lambda length: math.comb(length, count) * options.alphabet**count,
-            targets_join=False,
             unit="tokens of data and noise",
         )
 

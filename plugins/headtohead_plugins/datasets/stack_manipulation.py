@@ -39,12 +39,10 @@ class StackManipulation(ComputedDataset):
     def task(cls, options: Any, split: str) -> Task:
         """Generate stacks and operations; each source has one target."""
         return Task(
-            name="stack-manipulation",
             languages=("a stack and operations", "the stack after them"),
             citation="Delétang et al. 2023, Neural Networks and the Chomsky Hierarchy, appendix A.1",
             draw=_example,
             capacity=lambda length: 2 ** (length // 2) * 3 ** (length - length // 2),
-            targets_join=False,
             unit="symbols and operations",
         )
 

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from headtohead.analysis.study import Analysis
+from headtohead.config.labels import text
 from headtohead.figures import style
 from headtohead.statistics.paired_tests import summarise
-from headtohead.storage.metrics import label, readable, span
+from headtohead.storage.metrics import readable, span
 from headtohead.storage.palette import Palette
 
 MAX_PANELS = 6
@@ -23,7 +24,7 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     frames, palette, metric = analysis.frames, Palette(analysis.frames.record), analysis.metric
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     rows = [
-        {axis: label(frames.by_slug[slug].axes.get(axis)) for axis in varied} | {"seed": seed, "score": score}
+        {axis: text(frames.by_slug[slug].axes.get(axis)) for axis in varied} | {"seed": seed, "score": score}
         for slug in analysis.ranked
         for seed, score in frames.scores(slug, metric).items()
     ]

@@ -21,7 +21,7 @@ from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.progress import failure_lines, next_step
-from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_failed_reset
+from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_reset
 from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -250,7 +250,7 @@ def run(
     if tuning is not None and not tuning.is_done:
         with session.shipped(tuning.plan):
             while tuning is not None and not tuning.is_done:  # again if the sweep is widened
-                sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
+                sweep = with_reset(tuning.plan, log, retry=retry)
                 log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
                 outcome = execute(sweep, machine, cache_root(), command or "")
                 planned = plan_again(look)
@@ -261,8 +261,7 @@ def run(
             session.log_end(sweep, sweep.name, outcome)
             session.finish_shipping(planned.name)
             return Result(planned.directory, outcome.states, None, None)
-    if retry:
-        planned = with_failed_reset(planned)
+    planned = with_reset(planned, log, retry=retry)
     for note in planned.notes:
         log(f"note: {note}")
     written = None

@@ -109,7 +109,7 @@ def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Comma
 
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
-    "a short row": ("csv", lines(*ROWS, ("new", 7)), "row 13 has 2 values for 3 columns"),
+    "a short row": ("csv", lines(*ROWS, ("new", 7)), "line 14 has 2 values for 3 columns"),
     "a column twice": ("csv", lines(*((*row, row[2]) for row in ROWS), header="variant,seed,accuracy,accuracy"),
                        "the table has the column 'accuracy' twice; remove or rename one of them"),
     "an open quote": ("csv", lines(*ROWS, ('"new', 7, 1)), "not a CSV table (unexpected end of data)"),

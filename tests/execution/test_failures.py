@@ -156,19 +156,25 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
     assert "--retry" in again.stdout
     assert "resumes" not in again.stdout
     assert messages[-2] in study.h2h("status", "tiny.yaml").stdout.splitlines()
+    study.write(plugin=own_positional("pass"), baseline=OWN)
+    assert "STALE" not in study.run("--retry").stdout
 
 
 @pytest.mark.slow
 def test_ctrl_c_prints_the_command_that_resumes(study: Study) -> None:
-    study.write(base={"train": {"steps": 100_000}})
-    parent = study.start("--no-tracking", "--fresh", "--set", "train.checkpoint_seconds=0")
-    wait_for(study.step)
-    parent.send_signal(signal.SIGINT)
-    output, _ = parent.communicate(timeout=60)
-    assert parent.returncode == 130
-    assert "interrupted; finished runs are kept, and the same command without --fresh resumes\n" in output
-    assert "Traceback" not in output
-    assert "INTERRUPTED" in study.h2h("status", "tiny.yaml").stdout
+    for body, option, text in (
+        ("pass", "--fresh", "interrupted; finished runs are kept, and the same command without --fresh resumes\n"),
+        ("self", "--no-report", "1 unfinished run and their stacks begin at step 0: positional 'own' has changed\n"),
+    ):
+        study.write(plugin=own_positional(body), base={"train": {"steps": 100_000}}, baseline=OWN, seeds=1)
+        parent = study.start("--no-tracking", option, "--set", "train.checkpoint_seconds=0")
+        wait_for(lambda: study.holders() and set(study.states().values()) == {"RUNNING"})
+        parent.send_signal(signal.SIGINT)
+        output, _ = parent.communicate(timeout=60)
+        assert parent.returncode == 130
+        assert text in output
+        assert "Traceback" not in output
+        assert "INTERRUPTED" in study.h2h("status", "tiny.yaml").stdout
 
 
 @pytest.mark.slow

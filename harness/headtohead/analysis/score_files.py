@@ -72,12 +72,13 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
     is_plain = {*text.partition("\n")[0].strip().split("\t")} >= AUTORESEARCH
     form: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if is_plain else {}
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, **form)
-    rows = [row for row in lines if row]
+    rows: list[list[str]] = []
+    for row in filter(None, lines):
+        rows.append(row)
+        if len(row) != len(rows[0]):
+            raise ValueError(f"line {lines.line_num} has {len(row)} values for {len(rows[0])} columns")
     if not rows:
         raise ValueError("it is empty")
-    for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"row {number} has {len(row)} values for {len(rows[0])} columns")
     return rows
 
 

@@ -79,7 +79,7 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
             largest = int(np.bincount(labels).max()) if len(labels) else 0
             raise HeadToHeadError(
                 f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "
-                "groups are not split; change data.valid and data.test, or use data.split: row or more pairs"
+                "groups are not split; add pairs, lower data.valid and data.test, or set data.split: row"
             )
     return {part: np.sort(np.array(rows, dtype=np.int64)) for part, rows in parts.items()}
 

@@ -1,4 +1,6 @@
-"""Runs that are trained again: all (``--fresh``), failed (``--retry``), damaged (``--repair``) and STALE runs."""
+"""Runs that are trained again: all (``--fresh``), failed (``--retry``), damaged (``--repair``) and STALE runs, and runs
+whose plugin changed before they were finished.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock
 from headtohead.storage.metrics import counted
 from headtohead.storage.paths import inside
-from headtohead.storage.run import HEADS, STATUS
+from headtohead.storage.run import HEADS, RUN, STATUS
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import STACKS, stack_folders
 
@@ -35,20 +37,26 @@ def archive_runs(experiment: Path) -> None:
         _archive(experiment, paths, stacks=True)
 
 
-def with_failed_reset(plan: Plan) -> Plan:
-    """Reset the failed runs of a plan to PLANNED and return the plan with these states, for ``--retry``.
+def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
+    """Reset runs of a plan to PLANNED and return the plan with these states: unfinished runs with changed plugins.
 
-    The resume points of their stacks are removed, so all members of these stacks without a final state begin at step 0.
+    With ``retry``, failed runs too. Their records are removed, so that they get those of the present code. The resume
+    points of their stacks are removed, so all members of these stacks without a final state begin at step 0.
 
     Raises:
         HeadToHeadError: If another process trains one of the runs; then nothing is changed.
     """
-    failed = [run for run in plan.selected if run.state in states.FAILURES and not run.reused_from]
-    if not failed:
+    own = [run for run in plan.selected if not run.reused_from]
+    changed = [run for run in own if run.changed_plugins and run.state not in states.FINAL]
+    reset = [*changed, *(run for run in own if retry and run.state in states.FAILURES)]
+    if not reset:
         return plan
-    paths = [inside(plan.directory, run.directory, tree=True) for run in failed]
+    if changed:
+        changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
+        log(f"{counted(len(changed), 'unfinished run')} and their stacks begin at step 0: {changes}")
+    paths = [inside(plan.directory, run.directory, tree=True) for run in reset]
     with layout_lock(plan.directory):
-        stacks = stacks_of(plan.directory, {run.run_hash for run in failed})
+        stacks = stacks_of(plan.directory, {run.run_hash for run in reset})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
             for folder in stacks:  # first: a kill between these writes must not resume without the histories
@@ -57,7 +65,8 @@ def with_failed_reset(plan: Plan) -> Plan:
                 RunWriter(path, lease).archive_metrics()
             for path in paths:
                 RunWriter(path, lease).set_state(states.PLANNED)
-    runs = (run.model_copy(update={"state": states.PLANNED}) if run in failed else run for run in plan.runs)
+                (path / RUN).unlink()
+    runs = (run.model_copy(update={"state": states.PLANNED}) if run in reset else run for run in plan.runs)
     return replace(plan, runs=tuple(runs))
 
 

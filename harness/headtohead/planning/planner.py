@@ -314,7 +314,7 @@ def _with_state(
     """Return a planned run with the state of an existing run; of other experiments, only runs with the same code."""
     own, record, status = existing.experiment == experiment, existing.record, existing.status
     has_result = status.state in states.RESULTS
-    changed = changed_plugins(record.sources, plugins) if has_result else ()
+    changed = changed_plugins(record.sources, plugins)
     if changed and not own:
         return planned
     return planned.model_copy(

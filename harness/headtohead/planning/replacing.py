@@ -52,7 +52,7 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
                 f"in Python) to create experiment '{experiment_name(loaded.path)}-LABEL', or edit the experiment file "
                 "and run it without these options"
             )
-    changed = [run for part in plans for run in part.selected if run.changed_plugins and not stale]
+    changed = [run for part in plans for run in part.selected if run.changed_plugins and run.is_done and not stale]
     if not changed:
         return None
     words = [next_command("run", loaded.path, plan.runs_root), *replace(loaded, label=None).run_options]

@@ -222,8 +222,8 @@ def _still_learning(analysis: Analysis) -> str:
         steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
         baseline = analysis.frames.by_slug[analysis.frames.baseline].title
         text += (
-            f" {contrast_name(analysis, gap.contrast)}: validation loss {shown}; at the pace of the last fifth of the "
-            f"steps, the baseline ({baseline}) improves by as much in {steps}."
+            f" {contrast_name(analysis, gap.contrast)}: validation loss {shown}; at its pace over the last fifth of "
+            f"the steps, the baseline ({baseline}) needs {steps} to improve by as much."
         )
     return text
 

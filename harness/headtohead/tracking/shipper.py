@@ -78,9 +78,9 @@ class ShipperProcess:
         if self.process.poll() == 0:
             return None
         last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
-        reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
+        _, found, warning = last.rpartition(" WARNING ")
+        reason = warning.partition("; no run is lost")[0] if found else "stopped early"
         if self.process.poll() is None:
-            reason = "stopped early" if reason == "no message" else reason
             self.process.terminate()
             if not self._ended(STOPPING_SECONDS):
                 self.process.kill()

@@ -73,7 +73,7 @@ class Options(BaseOptions):
     @model_validator(mode="after")
     def _check(self) -> Options:
         if sum(map(bool, (self.file, self.saved, self.hub))) != 1:
-            raise ValueError("expected one of file, saved and hub")
+            raise ValueError("set one of data.file, data.saved and data.hub")
         if (self.saved or self.hub) and (self.valid_file or self.test_file):
             raise ValueError("valid_file and test_file belong to file; a Hugging Face dataset has its own splits")
         if self.columns and self.columns[0] == self.columns[1]:

@@ -94,7 +94,7 @@ MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
     ("x.jsonl", "{}\n", {"header": True}, "is JSON Lines, which has no header; leave out data.header"),
     ("x.csv", "en,fr,fr\na,b,c\n", {"columns": ["en", "fr"]}, "has several columns 'fr'; set data.columns to numbers"),
     ("x.tsv", TSV, {"columns": [1, 1]}, "columns are two different columns, got 1 twice"),
-    ("x.tsv", TSV, {"hub": "x"}, "expected one of file, saved and hub"),
+    ("x.tsv", TSV, {"hub": "x"}, "set one of data.file, data.saved and data.hub"),
     ("x.tsv", TSV, {"revision": "b"}, "configuration and revision belong to hub"),
     ("x.csv", "a,b\nc,d,e\n", {}, f"line 2 {NO_TEXT} 1 and 2 of csv, or has more fields than line 1; wrong"),
     ("x.tsv", "a\tb\nc\td\te\n", {}, "or has more fields than line 1; wrong lines: 1 of 2"),

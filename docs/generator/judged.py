@@ -166,8 +166,8 @@ Published: {component.published}.
   fewer steps.
 {interactions(name)}- One nat per character is 1.44 bits per byte on tiny Shakespeare.
 - Cost at width 128: non-embedding parameters {more[0]}, FLOPs per token {more[1]}{time}.
-- An earlier version of the setting of equal steps, with 1,000 steps, was reported with 4 seeds, then with 12. The tests
-  do not correct for these looks.
+- Earlier versions were reported: equal steps with 1,000 steps and 4, then 12 seeds; equal parameters, equal time and
+  English sentences with 6 seeds and another weight decay. The tests do not correct for these looks.
 - The design, the tuning of the rates and every seed are in `reports/contested`. To repeat them, the English sentences
   with the text that the first lines of `tatoeba.yaml` make:
 

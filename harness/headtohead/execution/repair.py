@@ -38,7 +38,7 @@ def archive_runs(experiment: Path) -> None:
 
 
 def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan:
-    """Reset runs of a plan to PLANNED and return the plan with these states: unfinished runs with changed plugins.
+    """Reset runs of a plan to PLANNED and return the plan with these states: incomplete runs with changed plugins.
 
     With ``retry``, failed runs too. Their records are removed, so that they get those of the present code. The resume
     points of their stacks are removed, so all members of these stacks without a final state begin at step 0.
@@ -53,7 +53,7 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
         return plan
     if changed:
         changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
-        log(f"{counted(len(changed), 'unfinished run')} and their stacks begin at step 0: {changes}")
+        log(f"from step 0, with all runs of their stacks: {counted(len(changed), 'incomplete run')} ({changes})")
     paths = [inside(plan.directory, run.directory, tree=True) for run in reset]
     with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in reset})

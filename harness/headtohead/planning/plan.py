@@ -59,7 +59,7 @@ class PlannedRun(PlannedRunRecord):
     """A run of the plan with the state of its directory.
 
     ``stale`` lists the code and plugin versions that changed after a finished run was recorded, ``changed_plugins``
-    only the plugins, also of unfinished runs. ``experiment.json`` holds the fields of `PlannedRunRecord` only.
+    only the plugins, also of incomplete runs. ``experiment.json`` holds the fields of `PlannedRunRecord` only.
     """
 
     state: str = MISSING

@@ -164,7 +164,7 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
 def test_ctrl_c_prints_the_command_that_resumes(study: Study) -> None:
     for body, option, text in (
         ("pass", "--fresh", "interrupted; finished runs are kept, and the same command without --fresh resumes\n"),
-        ("self", "--no-report", "from step 0, with all runs of their stacks: 1 incomplete run (positional 'own' has changed)\n"),
+        ("self", "--no-report", "their stacks: 1 incomplete run (positional 'own' has changed)\n"),
     ):
         study.write(plugin=own_positional(body), base={"train": {"steps": 100_000}}, baseline=OWN, seeds=1)
         parent = study.start("--no-tracking", option, "--set", "train.checkpoint_seconds=0")

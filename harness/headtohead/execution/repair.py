@@ -1,5 +1,5 @@
-"""Runs that are trained again: all (``--fresh``), failed (``--retry``), damaged (``--repair``) and STALE runs, and runs
-whose plugin changed before they were finished.
+"""Runs that are trained again: all (``--fresh``), failed (``--retry``), damaged (``--repair``) and STALE runs, and
+incomplete runs of changed plugins.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def padding_section(report: Report) -> Section | None:
     return Section(
         "With and without padding",
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-        f"of built-in entries whose masks hide all padding are equal by construction and evaluated once.{limit}",
+        f"of built-in entries with masks that hide all padding are equal by construction and evaluated once.{limit}",
         frame=table(rows),
     )
 

@@ -78,9 +78,9 @@ class ShipperProcess:
         if self.process.poll() == 0:
             return None
         last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
-        _, found, warning = last.rpartition(" WARNING ")
-        reason = warning.partition("; no run is lost")[0] if found else "stopped early"
+        reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
         if self.process.poll() is None:
+            reason = reason if " WARNING " in last else "stopped early"
             self.process.terminate()
             if not self._ended(STOPPING_SECONDS):
                 self.process.kill()

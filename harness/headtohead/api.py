@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.config.entries import plugins_of
+from headtohead.config.entries import outside_entries
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
 from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.config.yaml_text import dump
@@ -26,6 +26,7 @@ from headtohead.execution.scheduler import Machine, Outcome, execute, final_stat
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, find_replaced
+from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -212,15 +213,8 @@ def run(
         raise HeadToHeadError(reason)
     tuning = planned.tuning
     parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
-    to_train = [
-        (part.by_slug[slug].config, part.prepared[part.by_slug[slug].data_hash].record["longest"])
-        for part in parts
-        for slug in dict.fromkeys(run.variant for run in (part.selected if retry or stale else pending(part)))
-    ]
-    if any(not entry.is_built_in for config, _ in to_train for entry in plugins_of(config, registry)):
-        from headtohead.testing.checks.quick import check_plugins
-
-        check_plugins(to_train, registry, cache_root(), log)
+    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
+    _check_plugins(parts, machine, retrain=retry or stale, log=log)
     if dropped := dropped_note(planned):
         log(f"note: {dropped}")
 
@@ -234,7 +228,6 @@ def run(
     if fresh:
         for experiment_name in loaded.experiments:
             archive_runs(inside(root, experiment_name))
-    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
     session = _Session(
         root=root,
         # The file does not identify an experiment with a label.
@@ -288,6 +281,28 @@ def run(
     session.log_end(planned, session.target, outcome)
     shipped = session.finish_shipping(planned.name)
     return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
+
+
+def _check_plugins(plans: Sequence[Plan], machine: Machine, *, retrain: bool, log: Callable[[str], object]) -> None:
+    """Check the variants with outside plugins that will train.
+
+    Args:
+        plans: The sweep, if there is one, and the comparison.
+        machine: Determines the stacks.
+        retrain: Whether runs with a final state train again.
+        log: Receives lines of text for the user.
+    """
+    configs = [variant.config for plan in plans for variant in plan.variants]
+    if not any(outside_entries(config, current()) for config in configs):
+        return
+    from headtohead.testing.checks.as_trained import PlannedStack
+    from headtohead.testing.checks.before_training import check_before_training
+
+    stacks = []
+    for plan in plans:
+        runs = plan.selected if retrain else pending(plan)
+        stacks += [PlannedStack.of(plan, members) for members in machine.stacks(plan, runs)]
+    check_before_training(stacks, cache_root(), log)
 
 
 @dataclass

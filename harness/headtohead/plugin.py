@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.attention import HeadOptions as HeadOptions
     from headtohead.plugins.attention import MaskPattern as MaskPattern
     from headtohead.plugins.component import BuildContext as BuildContext
+    from headtohead.plugins.component import Fixed as Fixed
     from headtohead.plugins.component import Geometry as Geometry
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
@@ -29,6 +31,31 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
         for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
             used[family, name] = None
     return [registry.find(family, name) for family, name in used]
+
+
+def outside_entries(config: RunConfig, registry: Registry) -> list[Registered]:
+    """Return the components and the dataset of a configuration that headtohead does not provide."""
+    return [entry for entry in plugins_of(config, registry) if not entry.is_built_in]
+
+
+def names_of(entries: Iterable[Registered]) -> str:
+    """Return the labels of entries for a sentence: "attention/mine and norm/other"."""
+    return " and ".join(sorted({entry.label for entry in entries}))
+
+
+@contextmanager
+def unchanged_by_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterator[None]:
+    """Restore and refuse what the outside entries of configurations change for the whole process.
+
+    Raises:
+        HeadToHeadError: If they replace a function, change a setting of torch or sample from a global generator.
+    """
+    entries = {entry.label: entry for config in configs for entry in outside_entries(config, registry)}
+    if not entries:
+        yield
+        return
+    with unchanged_process(names_of(entries.values())):
+        yield
 
 
 def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig:

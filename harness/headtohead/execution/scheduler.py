@@ -66,6 +66,11 @@ class Machine:
         """Return the number of concurrent processes and the number of threads per process."""
         return self.launcher.share(self.device, stacks, self.workers, self.threads)
 
+    def stacks(self, plan: Plan, runs: Sequence[PlannedRun], existing: int = 0) -> list[list[PlannedRun]]:
+        """Return the runs of each stack in which this machine would train runs, besides a number of existing stacks."""
+        workers, _ = self.share(existing + len(runs))
+        return arrange(plan, runs, workers, self.device, self.launcher.memory(self.device, workers))
+
 
 @dataclass
 class Outcome:
@@ -154,9 +159,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
         folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
     unassigned = [run for run in runs if run.run_hash in remaining]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
-    workers, _ = machine.share(len(folders) + len(unassigned))
-    memory = machine.launcher.memory(machine.device, workers)
-    new_stacks = arrange(plan, unassigned, workers, machine.device, memory)
+    new_stacks = machine.stacks(plan, unassigned, len(folders))
     _, threads = machine.share(len(folders) + len(new_stacks))
     with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         for run in missing:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import parsed_options
+from headtohead.config.entries import parsed_options, unchanged_by_entries
 from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
@@ -132,19 +132,20 @@ class Worker:
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
-        self.training = StackTraining(
-            self.config,
-            [member.seed for member in members],
-            self.data,
-            self.device,
-            resume_points=folder.resume_points,
-            on_evaluation=self._on_evaluation,
-            on_progress=self._on_progress,
-            num_microbatches=self.record.num_microbatches,
-            configs=[configs[member.variant] for member in members],
-            on_fall_back=self._on_fall_back,
-            saving=self._writing,
-        )
+        with unchanged_by_entries(configs.values(), current()):
+            self.training = StackTraining(
+                self.config,
+                [member.seed for member in members],
+                self.data,
+                self.device,
+                resume_points=folder.resume_points,
+                on_evaluation=self._on_evaluation,
+                on_progress=self._on_progress,
+                num_microbatches=self.record.num_microbatches,
+                configs=[configs[member.variant] for member in members],
+                on_fall_back=self._on_fall_back,
+                saving=self._writing,
+            )
         # Members of a stack have the same initial weights. A resume point replaces them.
         if (init_from := self.config.init_from) is not None:
             path = folder.initial_weights

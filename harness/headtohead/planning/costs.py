@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headtohead.config.entries import entries_of
+from headtohead.config.entries import entries_of, unchanged_by_entries
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import IGNORE_INDEX
@@ -35,12 +35,13 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     own = {entry.label: entry for entry in used if not entry.is_built_in}
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     try:
-        if own:
-            build_components(config, range(1, 5))
-        source, target = (float(lengths.mean()) for lengths in data.train_lengths)
-        labels = data.splits["train"].labels
-        mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
-        return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
+        with unchanged_by_entries([config], current()):
+            if own:
+                build_components(config, range(1, 5))
+            source, target = (float(lengths.mean()) for lengths in data.train_lengths)
+            labels = data.splits["train"].labels
+            mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
+            return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
     except Exception as error:
         if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise

@@ -138,41 +138,66 @@ def fastest_members(config: RunConfig, parameters: int, device: str) -> int:
     return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // numbers))
 
 
-def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
-    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
-
-    A stack that is out of memory nevertheless is halved.
-    """
+def training_bytes(plan: Plan, run: PlannedRun) -> int:
+    """Return the estimated memory of a member in training, without the logits of a stack."""
     variant, data = plan.variant_of(run), plan.data_of(run)
     config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
     model, train = config.model, config.train
     fixed = config.quirks.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
-    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
-    rows = math.ceil(batch / train.num_microbatches)
+    rows = _rows(config, longest)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length
-    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
-    copies = 0
-    for role, path in counts.path.items():
-        encoding = config.positional.role(role)
-        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(encoding.options)
-        fused = path == "fused" and not model.dropout_attention and not biased
-        copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
-    scores = copies * model.heads * rows * length**2
+    scores = _score_copies(config, counts.path) * model.heads * rows * length**2
     weights = 4 + (train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
     target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
     decoded = config.evaluate.batch_size * target_words * (config.evaluate.decode == "greedy")  # logits of a step
     numbers = weights * counts.total + ACTIVATION_COPIES * activations + scores + LOGIT_COPIES * decoded
+    return int(_number_bytes(config) * numbers)
+
+
+def _rows(config: RunConfig, longest: Mapping[str, int]) -> int:
+    """Return the number of sequences of a microbatch."""
+    train = config.train
+    batch = train.batch_size or max(1, train.batch_tokens // max(1, *longest.values()))
+    return math.ceil(batch / train.num_microbatches)
+
+
+def _number_bytes(config: RunConfig) -> int:
+    return 8 if config.train.precision == "float64" else 4
+
+
+def _score_copies(config: RunConfig, paths: Mapping[str, str]) -> int:
+    """Return how many numbers a step stores per attention score, summed over layers."""
+    model = config.model
+    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
+    copies = 0
+    for role, path in paths.items():
+        encoding = config.positional.role(role)
+        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(encoding.options)
+        fused = path == "fused" and not model.dropout_attention and not biased
+        copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
+    return copies
+
+
+def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int) -> int:
+    """Return the number of members, 1 to ``wanted``, that fit into memory by a formula of their sizes.
+
+    A stack that is out of memory nevertheless is halved.
+    """
+    config, data = plan.variant_of(run).config, plan.data_of(run)
+    model, longest = config.model, data.record["longest"]
+    fixed = config.quirks.pad_to
+    length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
+    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
     in_chunks = device == "cpu" and config.evaluate.decode != "beam"
     chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words) if in_chunks else LOGITS_AT_ONCE
-    tokens = max(rows * length, config.evaluate.batch_size * longest["target"])
+    tokens = max(_rows(config, longest) * length, config.evaluate.batch_size * longest["target"])
     logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
-    number_bytes = 8 if config.train.precision == "float64" else 4
-    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - number_bytes * logits)
+    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - _number_bytes(config) * logits)
     if device == "cuda" and config.train.backend != "eager":
         available /= CAPTURED_COPIES
-    return max(1, min(wanted, int(available // (number_bytes * numbers))))
+    return max(1, min(wanted, int(available // training_bytes(plan, run))))
 
 
 def _activations(plan: Plan, run: PlannedRun) -> int:

@@ -105,12 +105,33 @@ def uniform(bound: float) -> Initializer:
     return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
 
 
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """An initialiser that fills a tensor with the same values for every seed, and samples nothing.
+
+    Args:
+        values: A number, or a tensor that broadcasts to the shape of the parameter.
+    """
+
+    values: float | Tensor
+
+    def __call__(self, out: Tensor, generator: torch.Generator) -> Tensor:
+        """Return ``out``, filled with the values."""
+        return out.copy_(torch.as_tensor(self.values))
+
+
 def init_per_member(
-    generators: Sequence[torch.Generator | None], shape: Sequence[int], init: Initializer | Sequence[Initializer]
+    generators: Sequence[torch.Generator | None],
+    shape: Sequence[int],
+    init: Initializer | Sequence[Initializer],
 ) -> Tensor:
     """Return ``[member, *shape]``, each member sampled from its own generator.
 
     ``init`` is a single initialiser for all members, or one per member.
+
+    Raises:
+        HeadToHeadError: If an initialiser other than `Fixed` returns different numbers and samples nothing from its
+            generator: they would be the same for every seed, or come from another source of random numbers.
     """
     if generators[0] is None:
         return torch.empty(len(generators), *shape, device="meta")
@@ -118,10 +139,23 @@ def init_per_member(
     inits = [init] * len(generators) if callable(init) else init
     for member, generator, init_member in zip(out, generators, inits, strict=True):
         assert generator is not None
+        before = generator.get_state()
         filled = init_member(member, generator)
         if filled is not member:
             member.copy_(filled)
+        has_sampled = not torch.equal(before, generator.get_state())
+        if not (has_sampled or isinstance(init_member, Fixed) or _is_constant(member)):
+            raise HeadToHeadError(
+                "an initialiser samples nothing from its generator, so its values do not depend on "
+                "the seed; sample with generator=generator, or pass init=Fixed(values) for values "
+                "that all seeds share"
+            )
     return out
+
+
+def _is_constant(tensor: Tensor) -> bool:
+    """Return whether all numbers of a tensor are equal, as in a gain of ones; also without numbers."""
+    return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
 
 
 class Component(nn.Module, Entry):
@@ -168,6 +202,7 @@ class Component(nn.Module, Entry):
             std: Standard deviation; with 0, all numbers are ``mean``.
             mean: Mean.
             init: Replaces the normal: receives the tensor and the generator of a member, and returns the filled tensor.
+                Different numbers that are not sampled from the generator are refused, except those of `Fixed`.
         """
         return mark_accepted(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
 

@@ -30,8 +30,8 @@ import pluggy
 
 from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
+from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.sources import MODULE, source_sha256
-from headtohead.plugins.torch_functions import unchanged_torch
 from headtohead.schema.roles import ROLES
 from headtohead.synonyms import synonyms
 
@@ -217,7 +217,7 @@ class Registry:
                 taken. The registry is then unchanged.
         """
         where = f"plugin '{name}' ({distribution})"
-        with nullcontext() if distribution == OWN else unchanged_torch(where):
+        with nullcontext() if distribution == OWN else unchanged_process(where, _module_of(plugin)):
             new = list(_entries_of(plugin, name, distribution, version, where))
         for entry in new:
             other = self.entries[entry.family].get(entry.name)
@@ -517,9 +517,9 @@ def _load_source(path: Path, source: bytes) -> ModuleType:
 
 @contextmanager
 def _importing(label: str, distribution: str, module: str) -> Iterator[None]:
-    """Name the plugin whose import fails or replaces functions of torch."""
+    """Name the plugin whose import fails or changes what all variants share."""
     where = f"plugin '{label}' ({distribution})"
-    with unchanged_torch(where), _named(f"{where} failed to import:", module):
+    with unchanged_process(where, module), _named(f"{where} failed to import:", module):
         yield
 
 

@@ -124,11 +124,7 @@ class Subject:
         The moves of the parameters depend on their shapes alone.
         """
         model = Transformer(self.config, seeds, *self.vocab_sizes).double().eval()
-        parameters = list(model.parameters())
-        with torch.no_grad():
-            moves = _moves(tuple(parameter.shape for parameter in parameters))
-            for parameter, move in zip(parameters, moves, strict=True):
-                parameter.add_(move * _scale(parameter))
+        move_parameters(model)
         return model
 
     @cached_property
@@ -208,7 +204,7 @@ class Subject:
     @property
     def target_key_roles(self) -> tuple[str, ...]:
         """Roles in which target tokens are the keys."""
-        return ("decoder",) if self.model.attends_to_source else ("decoder", "cross")
+        return target_key_roles(self.model)
 
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
@@ -271,20 +267,12 @@ class Subject:
             keys: ``"future"`` or ``"padding"``.
             role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
         """
-        masking = self.masking(role)
-        role_properties = masking.role_properties(role)
-        if role_properties is not None:
-            return f"hides-{keys}" in role_properties
-        positions = torch.arange(6)
-        lengths = torch.tensor([4])
-        mask = full_mask(masking, role, 6, 6, lengths)[0]
-        hidden = positions[None, :] > positions[:, None] if keys == "future" else positions[None, :] >= 4
-        return not bool((mask & hidden).any())
+        return hides(self.masking(role), keys, role)
 
     @property
     def is_causal(self) -> bool:
         """Whether every mask over target tokens is meant to hide the future."""
-        return all(self.hides("future", role) for role in self.target_key_roles)
+        return is_causal(self.model)
 
     def depends_on_order(self, role: str) -> bool:
         """Return whether a role's style depends on the order of tokens without any encoding."""
@@ -313,6 +301,49 @@ def _scale(parameter: Tensor) -> Tensor:
     size = parameter.abs()
     typical = size.square().mean().sqrt()
     return size.where(size > 0, typical.where(typical > 0, 1.0))
+
+
+def move_parameters(model: Transformer) -> None:
+    """Move every parameter from its value, relative to that value, so that no gain is 1 and no bias is 0.
+
+    The moves depend on the shapes of the parameters alone.
+    """
+    parameters = list(model.parameters())
+    moves = _moves(tuple(parameter.shape for parameter in parameters))
+    with torch.no_grad():
+        for parameter, move in zip(parameters, moves, strict=True):
+            parameter.add_(move * _scale(parameter))
+
+
+def hides(masking: Masking, keys: str, role: str) -> bool:
+    """Return whether a masking scheme is meant to hide keys of a kind in a role.
+
+    The declared properties decide; without declared properties, a small mask decides.
+
+    Args:
+        masking: The masking scheme.
+        keys: ``"future"`` or ``"padding"``.
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+    """
+    role_properties = masking.role_properties(role)
+    if role_properties is not None:
+        return f"hides-{keys}" in role_properties
+    positions = torch.arange(6)
+    lengths = torch.tensor([4])
+    mask = full_mask(masking, role, 6, 6, lengths)[0]
+    later = positions[None, :] > positions[:, None]
+    hidden = later if keys == "future" else positions[None, :] >= 4
+    return not bool((mask & hidden).any())
+
+
+def target_key_roles(model: Transformer) -> tuple[str, ...]:
+    """Return the roles in which target tokens are the keys."""
+    return ("decoder",) if model.attends_to_source else ("decoder", "cross")
+
+
+def is_causal(model: Transformer) -> bool:
+    """Return whether every mask over target tokens is meant to hide the future."""
+    return all(hides(model.maskings[role], "future", role) for role in target_key_roles(model))
 
 
 def first_layer(model: Transformer, role: str) -> nn.Module:

@@ -223,6 +223,20 @@ class StackTraining:
         for member, weights in self.best_weights.items():
             self.model.load_member(member, weights)
 
+    def train_steps(self, count: int, proceed: Callable[[], bool] = lambda: True) -> int:
+        """Train the next steps without evaluations, and return their number.
+
+        Args:
+            count: Number of steps.
+            proceed: Called after each step; the steps end if it returns False.
+        """
+        batches = self._batches()
+        for done in range(count):
+            self._step(next(batches))
+            if not proceed():
+                return done + 1
+        return count
+
     def retire(self, member: int, reason: str) -> None:
         """Mark a member as ended; the others continue unchanged."""
         self.progress.members[member].ended = reason
@@ -238,9 +252,9 @@ class StackTraining:
             epoch, done = divmod(self.progress.step, per_epoch)
             seeds = [member.seed for member in self.progress.members]
             for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
-                yield self._batch_spec(rows, source_time, target_time)
+                yield self.batch_spec(rows, source_time, target_time)
 
-    def _batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
+    def batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
         """Return a batch of rows ``[member, batch]``, with an asynchronous copy of them to the device."""
         num_target_tokens, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
         if self.device.type == "cuda":

@@ -8,7 +8,7 @@ the embeddings by a trained number; neither is implemented.
 
 from torch import Tensor
 
-from headtohead.plugin import Norm, hookimpl
+from headtohead.plugin import Fixed, Norm, hookimpl
 
 
 class DynamicTanh(Norm):
@@ -18,7 +18,7 @@ class DynamicTanh(Norm):
 
     def build(self) -> None:
         super().build()
-        self.alpha = self.parameter(1, 1, init=lambda out, generator: out.fill_(0.5))
+        self.alpha = self.parameter(1, 1, init=Fixed(0.5))
 
     def normalise(self, x: Tensor) -> Tensor:
         return (self.alpha * x).tanh()

@@ -21,7 +21,16 @@ from headtohead.testing.checks.configurations import DEFAULTS, PATTERN, check_co
 from headtohead.testing.checks.entries import dataset_config, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 
-Result = tuple[Invariant, Verdict]
+
+@dataclass(frozen=True)
+class Statement:
+    """The name and the statement of a check that is no invariant."""
+
+    name: str
+    statement: str
+
+
+Result = tuple[Invariant | Statement, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
 """Verdicts by configuration and invariant, shared by entries of several families."""
 
@@ -31,11 +40,19 @@ OF_LOGITS = ("causality", "pad-columns", "pad-content", "batch-of-one", "cached-
 
 @dataclass(frozen=True)
 class Examination:
-    """The verdicts and pitfalls of one entry."""
+    """The verdicts and pitfalls of one entry, variant or stack.
+
+    Attributes:
+        name: The entry, variant or stack.
+        results: The checks with their verdicts.
+        pitfalls: The pitfalls of a recipe.
+        gaps: What was not checked, because it did not fit into the limits of time and memory.
+    """
 
     name: str
     results: tuple[Result, ...]
     pitfalls: tuple[Pitfall, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     @property
     def is_sound(self) -> bool:
@@ -61,6 +78,7 @@ class Examination:
                 for invariant, verdict in self.results
             ],
             "pitfalls": [dict(vars(pitfall)) for pitfall in self.pitfalls],
+            "not_checked": list(self.gaps),
         }
 
 

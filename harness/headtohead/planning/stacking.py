@@ -14,6 +14,7 @@ from headtohead.model.members import shape
 from headtohead.planning.compatibility import longest_sequences
 from headtohead.plugins.launcher import Launcher, cpu_cores
 from headtohead.plugins.registry import current, registered
+from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _number_bytes(config: RunConfig) -> int:
     return 8 if config.train.precision == "float64" else 4
 
 
-def _score_copies(config: RunConfig, paths: Mapping[str, str]) -> int:
+def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     """Return how many numbers a step stores per attention score, summed over layers."""
     model = config.model
     layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}

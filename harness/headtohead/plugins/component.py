@@ -121,9 +121,7 @@ class Fixed:
 
 
 def init_per_member(
-    generators: Sequence[torch.Generator | None],
-    shape: Sequence[int],
-    init: Initializer | Sequence[Initializer],
+    generators: Sequence[torch.Generator | None], shape: Sequence[int], init: Initializer | Sequence[Initializer]
 ) -> Tensor:
     """Return ``[member, *shape]``, each member sampled from its own generator.
 

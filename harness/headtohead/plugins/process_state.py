@@ -128,9 +128,7 @@ def unchanged_process(where: str, module: str = "") -> Iterator[None]:
             "variants use the original function"
         )
     if changed:
-        raise HeadToHeadError(
-            f"{where} changes {changed[0]}; remove this, because it changes the other variants too"
-        )
+        raise HeadToHeadError(f"{where} changes {changed[0]}; remove this, because it changes the other variants too")
     if sampled:
         raise HeadToHeadError(
             f"{where} samples from {sampled[0]}; sample in build with self.parameter or self.buffer, "
@@ -171,11 +169,7 @@ def _host_modules() -> list[ModuleType]:
 
 
 def _classes(module: ModuleType) -> list[type]:
-    return [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    ]
+    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
 
 
 def _restored(functions: Functions, plugin: str) -> list[str]:
@@ -210,7 +204,8 @@ def _replaced_in_new_modules(functions: Functions, plugin: str) -> list[str]:
     for module in _host_modules():
         if module.__name__ in functions:
             continue
-        for owner in (module, *_classes(module)):
+        owners: list[Any] = [module, *_classes(module)]
+        for owner in owners:
             found = [name for name, value in vars(owner).items() if _is_defined_by(value, plugin)]
             names += [f"{owner.__name__}.{name}" for name in found]
     return names

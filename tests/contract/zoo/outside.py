@@ -164,7 +164,7 @@ add(
     family="norm",
 )  # fmt: skip
 add_gate(
-    "padded-length", "outputs depend on the padded length", "batch-of-one",
+    "padded-length", "outputs depend on the padded length", "pad-columns",
     "out = out * math.log(1 + values.shape[-2])",
 )  # fmt: skip
 
@@ -219,7 +219,7 @@ add(
     """,
 )  # fmt: skip
 add(
-    "lazy-parameter", "a forward pass creates a parameter", "any-device",
+    "lazy-parameter", "a forward pass creates a parameter", "build",
     """
     def post_heads(self, heads, x, values):
         if not hasattr(self, "scale"):
@@ -261,7 +261,7 @@ for name, gradient, caught_by in (
     ("zero", "gradient * 0", "gradients"),
     ("negated", "-gradient", "derivative"),
     ("scaled", "gradient * 0.1", "derivative"),
-    ("noisy", "gradient * (1 + 0.5 * torch.sin(1e6 * gradient))", "derivative"),
+    ("noisy", "gradient * (1 + 0.5 * torch.sin(1e6 * gradient))", "parity"),
 ):
     add_gate(
         f"gradient-{name}", f"the gradient is {name}", caught_by, "out = Changed.apply(out)",
@@ -274,10 +274,18 @@ add_gate(
     build="self.weight.register_hook(lambda gradient: gradient * 0)",
 )  # fmt: skip
 add_gate(
-    "accumulation-hook", "a hook negates the accumulated gradient of a parameter", "derivative-as-trained",
+    "accumulation-hook", "a hook negates the accumulated gradient of a parameter", "unlabelled",
     build="self.weight.register_post_accumulate_grad_hook(negate)",
     before="def negate(parameter):\n    parameter.grad.mul_(-1)",
 )  # fmt: skip
+
+add_gate(
+    "gradient-negated-in-wide-models",
+    "the gradient is negated in models wider than 16",
+    "derivative-as-trained",
+    "if x.shape[-1] > 16: out = Changed.apply(out)",
+    before=FUNCTION.replace("GRADIENT", "-gradient"),
+)
 
 # -- state and random numbers ----------------------------------------------------------------------
 
@@ -293,7 +301,7 @@ add_gate(
     before="CALLS = [0]", why="no check makes as many passes",
 )  # fmt: skip
 add_gate(
-    "global-dropout", "dropout from torch's global generator", "isolation",
+    "global-dropout", "dropout from torch's global generator", "global",
     "if self.training: out = torch.nn.functional.dropout(out, 0.1)",
 )  # fmt: skip
 add(
@@ -320,31 +328,46 @@ add(
         return heads * gate.view(*x.shape[:3], -1, 1).transpose(2, 3)
     """,
 )  # fmt: skip
+add(
+    "initialisation-depends-on-the-stack",
+    "other initial values with more than five members",
+    "stack-as-alone",
+    """
+    def build(self):
+        std = 0.1 if self.context.members <= 5 else 0.2
+        self.weight = self.parameter(self.context.d_model, self.context.geometry.heads, std=std)
+
+    def post_heads(self, heads, x, values):
+        gate = (x.flatten(1, 2) @ self.weight).sigmoid()
+        return heads * gate.view(*x.shape[:3], -1, 1).transpose(2, 3)
+    """,
+    seeds=6,
+)
 add_gate(
     "hash-of-the-process", "a number that differs between processes", None,
     "out = out * (0.5 + (hash('slope') % 100) / 100)", why="the number is the same in every pass of a process",
 )  # fmt: skip
 add_gate(
-    "python-random", "random numbers of Python", "isolation",
+    "python-random", "random numbers of Python", "global",
     "import random; out = out * (1 + 0.1 * random.random())",
 )  # fmt: skip
 add_gate(
-    "cached-by-shape", "a number of the first batch of a shape", "members",
+    "cached-by-shape", "a number of the first batch of a shape", "pad-columns",
     "key = self.context.layer, tuple(x.shape)\nCACHE.setdefault(key, x.detach().mean().item())\n"
     "out = out + 0.1 * CACHE[key]",
     before="CACHE = {}",
 )  # fmt: skip
-add_gate("in-place-input", "the input is changed in place", "stateless", "x.mul_(1.5)")
-add_gate("in-place-values", "the values are changed in place", "stateless", "values.mul_(0.5)")
+add_gate("in-place-input", "the input is changed in place", "parity", "x.mul_(1.5)")
+add_gate("in-place-values", "the values are changed in place", "isolation", "values.mul_(0.5)")
 add(
-    "in-place-tokens", "the inputs of the projections are changed in place", "stateless",
+    "in-place-tokens", "the inputs of the projections are changed in place", "masked-rows",
     """
     def mix_tokens(self, x):
         return x.mul_(0.9)
     """,
 )  # fmt: skip
 add(
-    "class-list", "a list of the class grows with every object", "determinism",
+    "class-list", "a list of the class grows with every object", "stateless",
     """
     objects = []
 
@@ -357,7 +380,7 @@ add(
     """,
 )  # fmt: skip
 add(
-    "option-list", "a list of the options grows with every object", "determinism",
+    "option-list", "a list of the options grows with every object", "masked-rows",
     """
     Options = Scales
 
@@ -393,12 +416,18 @@ add_gate(
 
 # -- numbers ---------------------------------------------------------------------------------------
 
-add_gate("half-precision", "outputs are rounded to half precision", "precision", "out = out.half().to(heads.dtype)")
-add_gate("double-precision", "outputs are in double precision", "any-device", "out = out.double()")
+add_gate("half-precision", "outputs are rounded to half precision", "derivative", "out = out.half().to(heads.dtype)")
+add_gate("double-precision", "outputs are in double precision", "build", "out = out.double()")
 add_gate(
     "overflow-at-length", "not a number at later positions", "isolation",
     "steps = torch.arange(x.shape[2]).to(x)\nlarge = torch.exp(4 * steps)\nout = out * (large / large).view(-1, 1)",
 )  # fmt: skip
+add_gate(
+    "infinite-at-length-32",
+    "a division by zero in sequences of 32",
+    "finite-as-trained",
+    "if x.shape[2] == 32: out = out / 0.0",
+)
 add_gate("root-of-negative", "not a number for large values", "finite", "out = torch.sqrt(4 - out)")
 add(
     "fast-path-scale", "the fast path has another scale", "parity",
@@ -414,7 +443,7 @@ add(
     """,
 )  # fmt: skip
 add(
-    "no-distribution", "weights that do not sum to one", "causality",
+    "no-distribution", "weights that do not sum to one", "rows-sum-to-one",
     """
     def normalise(self, scores, mask):
         return torch.sigmoid(scores)
@@ -435,7 +464,7 @@ add(
     family="positional",
 )  # fmt: skip
 add(
-    "positions-from-shapes", "an encoding counts the tokens of its arguments", "cached-decoding",
+    "positions-from-shapes", "an encoding counts the tokens of its arguments", "joint-shift",
     """
     def build(self):
         self.slope = self.parameter(self.context.geometry.heads, mean=0.1, std=0.01)
@@ -495,9 +524,7 @@ add_gate(
     """,
 )  # fmt: skip
 add_gate("default-dtype", "changes torch's default dtype", "import", before="torch.set_default_dtype(torch.float64)")
-add_gate(
-    "default-dtype-in-build", "the same in build", "build", build="torch.set_default_dtype(torch.float64)"
-)
+add_gate("default-dtype-in-build", "the same in build", "build", build="torch.set_default_dtype(torch.float64)")
 add_gate(
     "product-precision", "changes torch's precision of products", "import",
     before="torch.set_float32_matmul_precision('medium')",
@@ -520,7 +547,7 @@ design:
 seeds: {seeds}
 """
 
-WORDS = "the a river stone cold walks under light and never seven birds old road".split()
+WORDS = ["the", "a", "river", "stone", "cold", "walks", "under", "light", "and", "never", "birds", "old", "road"]
 
 
 def made_text():

@@ -11,7 +11,7 @@ import torch
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from contract.zoo import attention, core, masking, positional, sound
+from contract.zoo import attention, core, masking, outside_rows, positional, sound
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
@@ -134,7 +134,7 @@ def page():
         sound = len(sound_entries(registry))
     detected = sum(all(verdict.state == "violated" for verdict in verdicts.values()) for _, verdicts in results)
     head = HEAD.format(caught=detected, faults=len(results), alarms=len(violations), sound=sound)
-    return "\n".join([head, *_sections(results)])
+    return "\n".join([head, *_sections(results), *outside_rows.section()])
 
 
 def _sections(results):

@@ -19,6 +19,7 @@ from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import training_bytes
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed
+from headtohead.storage.metrics import counted
 from headtohead.testing.checks.clock import Clock
 from headtohead.testing.checks.passes import Forward, derivative, isolation, trained_tensors
 from headtohead.testing.invariant import known_violations
@@ -107,9 +108,7 @@ class PlannedStack:
         """Return the training of the stack on a CPU, before its first step."""
         train = {"precision": precision, "backend": "eager"}
         configs = [changed(config, train=train) for config in self.configs]
-        return StackTraining(
-            configs[0], self.seeds, self.data, torch.device("cpu"), configs=configs
-        )
+        return StackTraining(configs[0], self.seeds, self.data, torch.device("cpu"), configs=configs)
 
 
 @dataclass
@@ -175,7 +174,7 @@ def _check_in_own_precision(stack: PlannedStack, clock: Clock, findings: Finding
     training = stack.training(stack.precision)
     spec = largest_batch(training)
     findings.sizes = (
-        f"{len(stack.seeds)} members, {spec.shape.rows} sequences of up to "
+        f"{counted(len(stack.seeds), 'member')}, {counted(spec.shape.rows, 'sequence')} of up to "
         f"{spec.shape.target_time} target tokens, {stack.precision}"
     )
     forward = _forward(training, spec, clock.left / 20, findings)
@@ -212,11 +211,7 @@ def _check_in_float64(stack: PlannedStack, clock: Clock, findings: Findings) -> 
 
 
 def _check_isolation(
-    stack: PlannedStack,
-    training: StackTraining,
-    forward: Forward,
-    clock: Clock,
-    findings: Findings,
+    stack: PlannedStack, training: StackTraining, forward: Forward, clock: Clock, findings: Findings
 ) -> None:
     """Check the isolation of tokens, sequences and members in training and in evaluation."""
     precision = training.train.precision
@@ -230,14 +225,10 @@ def _check_isolation(
             return
         is_complete = found.covered == found.positions or not bool(is_causal.any())
         if precision == "float64" and not is_complete:
-            findings.miss(
-                f"{found.positions - found.covered} of {found.positions} positions in {passes.mode}"
-            )
+            findings.miss(f"{found.positions - found.covered} of {found.positions} positions in {passes.mode}")
 
 
-def _forward(
-    training: StackTraining, spec: BatchSpec, seconds: float, findings: Findings
-) -> Forward:
+def _forward(training: StackTraining, spec: BatchSpec, seconds: float, findings: Findings) -> Forward:
     """Return the passes of training over a batch, or over as many of its sequences as the time allows."""
     batch = training.splits["train"].batch(spec.rows, spec.shape.source_time, spec.shape.target_time)
     return _fitting(Forward(training.model, batch, training=True), seconds, findings)
@@ -281,10 +272,7 @@ def hides_future(config: RunConfig) -> bool:
     if "encoder" in config.roles and config.quirks.cross_attention_memory == "decoder":
         roles.append("cross")
     patterns = [(role, chosen) for role in roles for chosen in config.masking.role(role).pattern]
-    return all(
-        hides(current().masking(chosen.name)(chosen.options), "future", role)
-        for role, chosen in patterns
-    )
+    return all(hides(current().masking(chosen.name)(chosen.options), "future", role) for role, chosen in patterns)
 
 
 def finite_step(training: StackTraining, spec: BatchSpec, forward: Forward) -> Verdict:

@@ -32,11 +32,7 @@ FOLDER = "checked-plugins"
 """Folder of the cache with a record for each variant and each stack that passed."""
 
 
-def check_before_training(
-    stacks: Iterable[PlannedStack],
-    cache: Path,
-    log: Callable[[str], object],
-) -> None:
+def check_before_training(stacks: Iterable[PlannedStack], cache: Path, log: Callable[[str], object]) -> None:
     """Check variants with components of outside plugins, and the largest stack of each shape, before they train.
 
     What passed is recorded in the cache by configuration, sources, data and versions, and not checked again.
@@ -49,7 +45,7 @@ def check_before_training(
         entries = components(stack.configs)
         if not entries:
             continue
-        for config in dict.fromkeys(stack.configs):
+        for config in different(stack.configs):
             check_small(config, stack, cache, log)
         key = stack_key(stack)
         if key in checked:
@@ -58,14 +54,14 @@ def check_before_training(
         check_stack(stack, key, cache, log)
 
 
+def different(configs: Iterable[RunConfig]) -> list[RunConfig]:
+    """Return each configuration once; options with lists have no hash."""
+    return list({config.model_dump_json(): config for config in configs}.values())
+
+
 def components(configs: Iterable[RunConfig]) -> list[Registered]:
     """Return the components of configurations that headtohead does not provide."""
-    return [
-        entry
-        for config in configs
-        for entry in outside_entries(config, current())
-        if entry.family in FAMILIES
-    ]
+    return [entry for config in configs for entry in outside_entries(config, current()) if entry.family in FAMILIES]
 
 
 @dataclass(frozen=True)
@@ -100,20 +96,19 @@ class Passed:
         files.write_json(self.path, dict(result))
 
 
-def _sources(configs: Iterable[RunConfig]) -> list[str]:
+def _sources(configs: Iterable[RunConfig]) -> list[str | None]:
     """Return what the code of outside plugins and the checks depend on."""
     # An entry may import others of its plugin, so that the sources of all of them count.
     entries = [entry for config in configs for entry in outside_entries(config, current())]
     sources = sorted({entry.source_sha256 for entry in entries})
-    return [*sources, *(versions()[name] for name in ("headtohead", "torch"))]
+    current_versions = versions()
+    return [*sources, current_versions["headtohead"], current_versions["torch"]]
 
 
 # -- small sizes -----------------------------------------------------------------------------------
 
 
-def check_small(
-    config: RunConfig, stack: PlannedStack, cache: Path, log: Callable[[str], object]
-) -> None:
+def check_small(config: RunConfig, stack: PlannedStack, cache: Path, log: Callable[[str], object]) -> None:
     """Check every invariant of a variant at small sizes, with its options, layers and lengths.
 
     Raises:
@@ -124,9 +119,7 @@ def check_small(
         return
     longest = stack.data.record["longest"]
     small = small_config(config)
-    passed = Passed.of(
-        cache, [small.model_dump(mode="json"), _layers(config), _sources([config]), longest]
-    )
+    passed = Passed.of(cache, [small.model_dump(mode="json"), _layers(config), _sources([config]), longest])
     if passed.read() is not None:
         return
     log(f"checking {names_of(entries)} before the first run")
@@ -182,9 +175,7 @@ def stack_key(stack: PlannedStack) -> str:
     return json.dumps(content, sort_keys=True)
 
 
-def check_stack(
-    stack: PlannedStack, key: str, cache: Path, log: Callable[[str], object]
-) -> None:
+def check_stack(stack: PlannedStack, key: str, cache: Path, log: Callable[[str], object]) -> None:
     """Check a stack as it will train, unless a stack with as many members has passed.
 
     Raises:
@@ -218,9 +209,7 @@ def examine_stack(stack: PlannedStack) -> Findings:
         return findings
 
 
-def violation_text(
-    entries: Iterable[Registered], name: str, verdict: Verdict, where: str
-) -> str:
+def violation_text(entries: Iterable[Registered], name: str, verdict: Verdict, where: str) -> str:
     """Return the error of a violation."""
     named = list(entries)
     reason = verdict.error or verdict.counterexample or verdict.reason

@@ -31,17 +31,15 @@ def examine_experiment(plan: Plan, stacks: Sequence[Sequence[PlannedRun]]) -> It
         stack = PlannedStack.of(plan, runs)
         key = stack_key(stack)
         if key not in largest or len(stack.seeds) > len(largest[key][0].seeds):
-            variants = sorted({run.variant for run in runs})
-            largest[key] = stack, ", ".join(variants)
-    for stack, variants in largest.values():
-        yield _examine(stack, variants)
+            largest[key] = stack, ", ".join(sorted({run.variant for run in runs}))
+    for stack, names in largest.values():
+        yield _examine(stack, names)
 
 
 def _examine(stack: PlannedStack, variants: str) -> Examination:
     findings = examine_stack(stack)
     results = [
-        (Statement(name, STATEMENTS[name.partition(" ")[0]]), verdict)
-        for name, verdict in findings.verdicts.items()
+        (Statement(name, STATEMENTS[name.partition(" ")[0]]), verdict) for name, verdict in findings.verdicts.items()
     ]
     name = f"{variants}, as trained: {findings.sizes}"
     return Examination(name, tuple(results), gaps=tuple(findings.not_checked))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -213,9 +215,7 @@ def _repeated(forward: Forward, before: Tensor) -> Verdict:
     return within(difference, f"difference between two equal passes ({forward.mode})", OUTPUTS, 0.0)
 
 
-def _changes(
-    forward: Forward, is_causal: Tensor, covered: Tensor
-) -> Iterator[tuple[int, Batch, Tensor]]:
+def _changes(forward: Forward, is_causal: Tensor, covered: Tensor) -> Iterator[tuple[int, Batch, Tensor]]:
     """Yield changed batches by number, with a mask of the outputs that may change, ``[member, batch, time]``.
 
     ``covered`` is updated with the first changed positions.
@@ -235,9 +235,7 @@ def _changes(
         before = len(covered) - int(covered.sum())
         covered[points[is_changed & (lengths > 1)]] = True
         may_change = is_changed.unsqueeze(-1) & (positions >= points.unsqueeze(-1))
-        allowed = torch.where(
-            is_causal.view(-1, 1, 1), may_change, _all_positions(batch, is_changed)
-        )
+        allowed = torch.where(is_causal.view(-1, 1, 1), may_change, _all_positions(batch, is_changed))
         yield number, changed_from(model, batch, points, is_changed, number), allowed | _padding(batch)
         number += 1
         if number > 2 and len(covered) - int(covered.sum()) == before:
@@ -391,7 +389,7 @@ class Slope:
     def _difference(self, parameters: dict[str, nn.Parameter]) -> float:
         directions = []
         expected = 0.0
-        square = 0.0
+        squares = []
         for parameter in parameters.values():
             noise = torch.randn(parameter.shape, generator=self.generator, dtype=torch.float64)
             scale = max(float(parameter.detach().square().mean().sqrt()), 1e-3)
@@ -399,13 +397,13 @@ class Slope:
             if parameter.grad is not None:
                 part = float((parameter.grad * noise).sum()) * scale
                 expected += part
-                square += part**2
+                squares.append(part * part)
         ahead = self._moved(directions, MOVE)
         behind = self._moved(directions, -MOVE)
         slope = (ahead - behind) / (2 * MOVE)
         rounding = ROUNDING * float(self.weights.abs().sum()) / MOVE
         excess = max(0.0, abs(slope - expected) - rounding)
-        return excess / max(abs(slope), square**0.5, 1e-300)
+        return excess / max(abs(slope), math.sqrt(sum(squares)), sys.float_info.min)
 
     @torch.no_grad()
     def _moved(self, directions: Sequence[tuple[nn.Parameter, Tensor]], step: float) -> float:

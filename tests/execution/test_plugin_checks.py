@@ -1,4 +1,4 @@
-"""Plugin code that is not built in is checked before a study trains: at build, and by the quick invariants."""
+"""Plugin code that is not built in is checked before a study trains: at build, and by every invariant."""
 
 import pytest
 
@@ -31,43 +31,24 @@ def test_a_faulty_initial_tensor_is_refused_by_the_plan(study: Study, source: st
 
 
 FAULTS = {
-    "mixed members": (own("", "heads - heads.mean(0)"), "violates 'members'"),
     "overrides nothing": (plugin_file("", "attention"), "overrides no hook"),
-    "a later token": (own("", "heads * x.roll(-1, 2).mean(-1)[:, :, None, :, None]"), "violates 'causality'"),
-    "the number of queries": (own("", "heads / x.shape[2]"), "violates 'batch-of-one'"),
-    "not finite": (own("", "heads.log()"), "violates 'finite'"),
-    "a later token of a long target": (
-        own("", "heads * (x.roll(-1, 2) if x.shape[2] > 8 else x).mean(-1)[:, :, None, :, None]"),
-        "violates 'isolation'",
-    ),
     "state of training": (
         own(
             f"{BUILT}self.buffer(1, std=0.0, mean=1.0)",
             "(self.training and self.g.mul_(0.9) is None) or heads * self.g[:, :, None, None, None]",
         ),
-        "violates 'isolation': a pass changes 'encoder.0.attention.style.g' (training, ",
-    ),
-    "a later token at the end of a long target": (
-        own(
-            "",
-            "heads if x.shape[2] < 9 else heads * torch.where((torch.arange(x.shape[2]) > 5)[:, None], x.roll(-1, 2), "
-            "x).mean(-1)[:, :, None, :, None]",
-        ),
-        "violates 'isolation'",
+        "violates 'isolation' at small sizes: a pass changes 'encoder.0.attention.style.g' (training, ",
     ),
     "a list that grows with gradients": (
         own(f"{BUILT}[]", "(torch.is_grad_enabled() and self.g.append(0)) or heads"),
-        "violates 'isolation': a pass changes 'encoder.0.attention.style.g' (training, ",
-    ),
-    "a tensor that no scan finds": (
-        own(f"{BUILT}(lambda t: lambda: t)(torch.randn(2))", "heads * self.g().to(heads)[0]"),
-        "violates 'members'",
+        "violates 'isolation' at small sizes: a pass changes 'encoder.0.attention.style.g' (training, ",
     ),
 }
+"""Further faults are in ``tests/contract/zoo/outside.py``."""
 
 
-@case_table("name", FAULTS, default=2)
-def test_the_quick_check_refuses_a_study_before_its_first_run(study: Study, name: str) -> None:
+@case_table("name", FAULTS, default=1)
+def test_a_faulty_plugin_is_refused_before_the_first_run(study: Study, name: str) -> None:
     source, fault = FAULTS[name]
     write(study, source)
     (line,) = study.run(code=2).stderr.splitlines()
@@ -88,7 +69,10 @@ def mask(self, role, query, key, lengths):
 
 @case_table(
     ("last", "counted", "fault"),
-    [("60", "0", "'mask-properties': decoder: keys visible"), ("999", "1", "'isolation': a pass changes 'masking")],
+    [
+        ("60", "0", "'mask-properties' at small sizes: decoder: in a sentence of 81 tokens, query 61 attends to key"),
+        ("999", "1", "'isolation' at small sizes: a pass changes 'masking"),
+    ],
     default=2,
 )
 def test_a_mask_is_checked_at_the_lengths_of_the_study(study: Study, last: str, counted: str, fault: str) -> None:

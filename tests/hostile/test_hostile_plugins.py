@@ -22,7 +22,7 @@ class Mine(Positional):
     pass
 """
 
-TORCH = "call a function of the plugin instead, because other variants use torch's"
+TORCH = "call a function of the plugin instead, because other variants use the original function"
 
 
 def hook(mapping: str, more: str = "", family: str = "positional") -> str:

@@ -190,6 +190,6 @@ def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(family, bod
 
 def test_an_import_that_uses_the_global_generator_is_refused():
     assert refused(load, "attention", "table = torch.randn(4)") == (
-        "plugin 'mine.py' (file) samples from torch's global generator when it is imported; sample in build with "
-        "self.parameter or self.buffer"
+        "plugin 'mine.py' (file) samples from torch's global generator; sample in build with "
+        "self.parameter or self.buffer, and in hooks with PerMemberRNG"
     )

@@ -227,7 +227,7 @@ def test_generate_prints_the_labels_of_the_words_in_brackets_or_of_the_last_word
     stack = StackTraining(config, [1], data, CPU)
     stack.run()
     split, loaded = data.splits["test"], LoadedRun(tmp_path, config, stack.model.eval(), data, None)
-    answers, decode = answers_by_loop(stack.model, 0, split), data.target_vocabulary.decode
+    answers, decode = answers_by_loop(stack.model, 0, split), data.decode
     wanted = [decode(own) for own in answers]
     assert [loaded.label(text) for text in split.source_text] == wanted
     assert len({*wanted}) > 1

@@ -143,7 +143,7 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     unknown = study.h2h("generate", path.name, "--prompt", "aéb", "--tokens", "1").stderr
     assert unknown == "note: not in the vocabulary: é\n"
     (probe,) = files.read_json(path / "attention" / "probes.json")
-    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d"])  # the last token has no next token
+    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d", "e"])
     blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
     assert blank.stdout == "\nabc\n"
     assert "prompt 1 is empty; run h2h generate" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr

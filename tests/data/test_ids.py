@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headtohead.config.builder import resolve
 from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
+from headtohead.data.tokeniser import Tokeniser, Unit
 from headtohead.data.vocabularies import count_words
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
@@ -233,8 +234,9 @@ def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
 def test_decoding_stops_at_the_end_and_drops_boundaries(words: list[str], more: list[str]) -> None:
     vocabulary = count_words([words, more], VocabularyConfig())
     ids = [SOS, *vocabulary.encode(words), EOS, *vocabulary.encode(more), PAD]
-    assert vocabulary.decode(ids) == " ".join(words)
-    assert vocabulary.decode(ids, until_eos=False) == " ".join([*words, *more])
+    tokeniser = Tokeniser(Unit(), vocabulary)
+    assert tokeniser.decode(ids) == " ".join(words)
+    assert tokeniser.decode(ids, until_eos=False) == " ".join([*words, *more])
 
 
 @pytest.fixture

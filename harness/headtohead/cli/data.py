@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,12 @@ def stats(target: str, overrides: tuple[str, ...]) -> None:
     registry = load_plugins()
     config = _config(target, overrides, registry)
     data = prepare(config, cache_root(), registry=registry)
-    for label, text in lines(data, registry.dataset(config.dataset).readable):
+    for label, text in lines(data):
         echo(f"{label:<12}{text}")
 
 
-def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tuple[str, str]]:
-    """Return the lines that ``stats`` prints, as pairs of label and text; ``readable`` is that of the dataset."""
+def lines(data: PreparedData) -> list[tuple[str, str]]:
+    """Return the lines that ``stats`` prints, as pairs of label and text."""
     from headtohead.storage.experiment import examples_of, leaked_part
 
     record, train, whole = data.record, data.splits["train"], data.splits.values()
@@ -73,7 +73,9 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
     has_sources, bound, labels = any(train.source_text), record["bag_of_words_upper_bound"], record.get("labels")
     order = "exact match on test for a model without word order"
     sides = ("source", "target") if has_sources else ("target",)
-    example = (train.source_text[0], train.target_text[0]) if has_sources else (readable(train.target_text[0]),)
+    example = [data.tokenisers["target"].unit.readable(train.target_text[0])]
+    if has_sources:
+        example = [train.source_text[0], *example]
     return [
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),

@@ -122,7 +122,7 @@ class Tokeniser:
         """
         tokens = self.tokens(text)
         for count in range(min(most, len(tokens)), 0, -1):
-            shorter = self.unit.join(tokens[:count]).rstrip("�")
+            shorter = self.unit.join(tokens[:count]).rstrip(byte_alphabet.INCOMPLETE)
             if len(self.tokens(shorter)) <= most:
                 return shorter
         return ""

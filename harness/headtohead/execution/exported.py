@@ -89,8 +89,9 @@ def write_exported(
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
     texts = {CONFIG: _json(ExportRecord(run=portable)), CARD: card}
     if words is not None:
-        texts[VOCABULARIES] = _json(ExportedVocabularies(**words.tokenisers))
-        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].unit.subwords)}
+        tokenisers = words.tokenisers
+        texts[VOCABULARIES] = _json(ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"]))
+        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)}
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, {"format": "pt"})
     with files.writing(folder, "free space, or choose another folder"):
         ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])

@@ -62,7 +62,8 @@ def inputs_from_text(
     if data.has_sources and not source_ids:
         raise HeadToHeadError(f"no word of '{source}' is in the vocabulary; use other words")
     if target is not None:
-        ids, origin = decoder_input(model, data, data.tokenise(target, "target")), "the given target" if data.has_sources else "the given text"
+        ids = decoder_input(model, data, data.tokenise(target, "target"))
+        origin = "the given target" if data.has_sources else "the given text"
     elif (translation := _corpus_translation(data, source, source_ids)) is not None:
         ids, origin = decoder_input(model, data, translation), "its translation in the corpus"
     else:

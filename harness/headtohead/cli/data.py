@@ -62,7 +62,7 @@ def stats(target: str, overrides: tuple[str, ...]) -> None:
 
 def lines(data: PreparedData) -> list[tuple[str, str]]:
     """Return the lines that ``stats`` prints, as pairs of label and text."""
-    from headtohead.storage.experiment import examples_of, leaked_part
+    from headtohead.storage.experiment import examples_of, leaked_part, leaked_validation
 
     record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
@@ -80,8 +80,8 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
         ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
-        ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
-        ("leak", leaked_part(record)),
+        ("split", f"{record['split']}{', leaky' if record['leaky'] or leaked_validation(record) else ''}"),
+        ("leak", "; ".join([leaked_part(record), *leaked_validation(record)])),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("test loss", ", ".join(f"{name} model {loss:.3f} nats" for name, loss in losses.items()))
         if (losses := record.get("losses_without_model"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -330,6 +330,7 @@ class _Preparation:
             return text_leak(streams[other], streams[part]) if is_text else leak(texts[other], texts[part])
 
         leaked = part_in("train", "test")
+        valid_leaks = {other: part_in(other, "valid") for other in ("train", "test")}
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -346,6 +347,7 @@ class _Preparation:
             longest_in_train=max(map(data.source_vocabulary.count_words, train.measured)),
             leak=leaked,
             leaky=leaked > 0,
+            valid_leaks=valid_leaks,
             # Without source ids, no encoder reads a bag of words.
             bag_of_words_upper_bound=bag_of_words_upper_bound(test.source_text, test.references)
             if any(map(len, test.source))
@@ -354,7 +356,7 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=[*self._notes(parts), *self._leaks_of_valid(part_in)],
+            notes=self._notes(parts),
         )
         if is_text:
             size = len(data.target_vocabulary)
@@ -371,12 +373,6 @@ class _Preparation:
         if len(set().union(*sources.values())) > 1:
             return sources
         return {part: split.target_text for part, split in splits.items()}
-
-    def _leaks_of_valid(self, part_in: Callable[[str, str], float]) -> Iterator[str]:
-        """Yield a note for validation examples that are also in train or test, if these are separate parts."""
-        for part, effect in (("train", "measures memorisation"), ("test", "selects checkpoints on test examples")):
-            if self.config.split != NOTHING_HELD_OUT and (percent := 100 * part_in(part, "valid")):
-                yield f"{percent:.1f} % of the validation examples are also in {part}, so the validation loss {effect}"
 
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config

@@ -79,17 +79,17 @@ def test_a_text_is_the_same_ids_in_every_use_of_a_run(study: Study, unit: str) -
     assert shown[1:3] == [f"source: {PROMPT}", f"target: {' '.join(tokenizer.tokens(ids))} (the given text)"]
 
 
-@pytest.mark.parametrize(("unit", "decoded"), [("character", "a<unk>b"), ("byte", "a☃b"), ("subword", "a☃b")])
+@pytest.mark.parametrize(("unit", "decoded"), [("character", "a<unk>d"), ("byte", "a☃d"), ("subword", "a☃d")])
 def test_an_unknown_character_is_what_it_is_in_training(study: Study, unit: str, decoded: str) -> None:
     if unit == "subword":
         pytest.importorskip("tokenizers")
-    study, path = trained(study, MADE + "a☃b" * 100, unit)  # the snowman is in validation and test only
+    study, path = trained(study, MADE + "a☃d" * 100, unit)  # the snowman is in validation and test only
     run = headtohead.load(path)
-    ids = run.tokenizer.encode("a☃b")
+    ids = run.tokenizer.encode("a☃d")
     blocks = [block.tolist() for block in run.data.splits["test"].target]
     assert any(ids == block[start : start + len(ids)] for block in blocks for start in range(len(block)))
     assert run.tokenizer.decode(ids) == decoded
-    assert run.unknown_words("a☃b") == (["☃"] if unit == "character" else [])
+    assert run.unknown_words("a☃d") == (["☃"] if unit == "character" else [])
 
 
 def test_probes_of_a_text_are_recorded_as_text(study: Study) -> None:
@@ -132,9 +132,9 @@ def test_sentences_are_normalised_texts_of_their_unit(study: Study, tokens: str)
     done.h2h("export", path.name, "out")
     for run in (headtohead.load(path), headtohead.load(done.folder / "out")):
         assert Ends.of(run.data.target_vocabulary) is not None
-        for side, text in (("source", "The cat  sees a dog"), ("target", "le chat voit un chien")):
+        for side, text in (("source", "the cat  sees a dog"), ("target", "le chat voit un chien")):
             ids = run.tokenizer.encode(text, side)
-            assert run.tokenizer.decode(ids, side) == " ".join(text.lower().split())
+            assert run.tokenizer.decode(ids, side) == " ".join(text.split())
     assert (done.folder / "out" / "tokenizer.source.json").exists() == (tokens == "subword")
 
 

@@ -95,6 +95,8 @@ def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_p
     (tmp_path / "train.txt").write_text(text[:4000])
     (tmp_path / "valid.txt").write_text(held_out)
     shown = stats("text", "--set", "file=train.txt", "--set", "valid_file=valid.txt")
+    assert shown["example"] == text[:65]
+    assert shown["target"].startswith("tokens per block: mean 64.")
     windows = 999 - 64 + 1  # of the validation part; its last character is only a label
     in_training, in_test = 500 - 64 + 1, 249 - 64 + 1
     assert shown["leak"].split("; ") == [

@@ -16,6 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
+from headtohead.storage.experiment import leaked_validation
 from headtohead.testing.tiny import data_config
 from made import refused
 
@@ -99,11 +100,15 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
     record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
-    in_train, in_test = (note for note in other_notes(record) if "of the validation examples are also in" in note)
-    assert in_train.endswith("train, so the validation loss measures memorisation")
-    assert in_test.endswith("test, so the validation loss selects checkpoints on test examples")
+    in_train, in_test = leaked_validation(record)
+    assert in_train.endswith("in training, so the validation loss measures memorisation")
+    assert in_test.endswith("in the test set, so checkpoints are selected on test examples")
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
+    assert grouped["valid_leaks"] == {"train": 0.0, "test": 0.0}
+    everything = prepare_corpus(make_corpus(*rows), config(split="nothing-held-out")).record
+    assert everything["valid_leaks"] == {"train": 1.0, "test": 1.0}
+    assert leaked_validation(everything) == []
 
 
 @pytest.mark.parametrize(

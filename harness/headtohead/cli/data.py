@@ -76,6 +76,8 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     example = [data.tokenisers["target"].unit.readable(train.target_text[0])]
     if has_sources:
         example = [train.source_text[0], *example]
+    texts = {side: [text for split in whole for text in getattr(split, f"{side}_text")] for side in sides}
+    name = "tokens per block" if data.tokenisers["target"].unit.is_text else "words per sentence"
     return [
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
@@ -91,7 +93,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
         # A pair shows exchanged columns and wrong encodings.
         ("example", " → ".join(map(single_line, example))),
-        *((side, lengths([text for split in whole for text in getattr(split, f"{side}_text")])) for side in sides),
+        *((side, lengths(texts[side], name)) for side in sides),
         ("data_hash", data.data_hash),
         ("licence", record["licence"]),
         ("citation", record["citation"]),
@@ -99,13 +101,13 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     ]
 
 
-def lengths(texts: Sequence[str]) -> str:
-    """Return a summary of the number of words per sentence."""
+def lengths(texts: Sequence[str], name: str) -> str:
+    """Return a summary of the number of words per sentence, or of tokens per block."""
     import numpy as np
 
     counts = np.array([len(text.split()) for text in texts])
     p50, p95, p99 = np.percentile(counts, [50, 95, 99], method="nearest")
-    return f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
+    return f"{name}: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
 
 
 def _config(target: str, overrides: Sequence[str], registry: Registry) -> DataConfig:

@@ -224,9 +224,7 @@ def _file_vocabulary(
             f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
             f"{sizes['target']}: it was trained on another file"
         )
-    longest = {
-        side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES
-    }
+    longest = {side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES}
     record = _record(config.data, sizes)
     record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}, "longest": longest}
     return ImportedVocabulary(sizes, vocabularies, record, longest["target"])

@@ -95,6 +95,14 @@ def test_references_include_pairs_beyond_the_limit(make_corpus: Callable) -> Non
     assert all(len(references) == 30 for references in own)
 
 
+def test_a_unit_of_a_text_is_refused_for_pairs_and_normalised_texts(make_corpus: Callable) -> None:
+    corpus = replace(make_corpus(("a", "b")), unit="text-byte")
+    message = r"has the unit 'text-byte' of a text; set has_sources=False in its corpus, and data.normalise: none"
+    for corpus, normalise in ((corpus, "none"), (replace(corpus, has_sources=False), "unicode")):
+        with pytest.raises(HeadToHeadError, match=message):
+            prepare_corpus(corpus, config(normalise=normalise))
+
+
 def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> None:
     rows = [(f"a{n // 4}", f"b{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record

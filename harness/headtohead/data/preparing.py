@@ -144,6 +144,11 @@ class _Preparation:
     """The normalised pairs of a corpus without empty sides, and their preparation."""
 
     def __init__(self, corpus: Corpus, config: DataConfig) -> None:
+        if corpus.unit is not None and (corpus.has_sources or config.normalise != "none"):
+            raise HeadToHeadError(
+                f"dataset '{config.dataset}' has the unit '{corpus.unit}' of a text; set has_sources=False in its corpus, "
+                "and data.normalise: none"
+            )
         self.corpus, self.config = corpus, config
         self.normalise = NORMALISERS[config.normalise]
         self.dropped = {"empty": 0, "one_sided": 0, "too_long": 0}

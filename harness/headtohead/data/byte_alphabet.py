@@ -67,14 +67,17 @@ def _symbols(text: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the longest tokens of a vocabulary from left to right; a character that it lacks is one token."""
     known = {*vocabulary}
     longest = max(map(len, vocabulary))
-    rest = written(text)
-    found = []
-    while rest:
-        token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in known), None)
+    content = written(text)
+    found: list[str] = []
+    position = 0
+    while position < len(content):
+        starts = (content[position : position + size] for size in range(longest, 0, -1))
+        token = next((start for start in starts if start in known), None)
         if token is None:
-            token = rest[: 1 + sum(BYTES[rest[0]] >= start for start in MULTIBYTE_STARTS)]
+            size = 1 + sum(BYTES[content[position]] >= start for start in MULTIBYTE_STARTS)
+            token = content[position : position + size]
         found.append(token)
-        rest = rest[len(token) :]
+        position += len(token)
     return found
 
 

@@ -146,8 +146,8 @@ class _Preparation:
     def __init__(self, corpus: Corpus, config: DataConfig) -> None:
         if corpus.unit is not None and (corpus.has_sources or config.normalise != "none"):
             raise HeadToHeadError(
-                f"dataset '{config.dataset}' has the unit '{corpus.unit}' of a text; set has_sources=False in its corpus, "
-                "and data.normalise: none"
+                f"dataset '{config.dataset}' has the unit '{corpus.unit}' of a text; set has_sources=False in its "
+                "corpus, and data.normalise: none"
             )
         self.corpus, self.config = corpus, config
         self.normalise = NORMALISERS[config.normalise]

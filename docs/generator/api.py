@@ -70,8 +70,9 @@ ELSEWHERE = {
     "FeedForward": "Base class of feed-forward networks: see [hooks](hooks.md#feed_forward).",
     "Norm": "Base class of norms: see [hooks](hooks.md#norm).",
     "Dataset": "Base class of datasets: see [hooks](hooks.md#dataset).",
-    "TextUnit": "What a token of a text is, for `Corpus.unit`: `text-character`, `text-byte`, `text-subword` (byte-"
-    "level byte-pair encoding), `text-symbol` (the longest of given symbols) or `text-number` (a number without a text).",
+    "TextUnit": "What a token of a text is, for `Corpus.unit`: `text-character`, `text-byte`, `text-subword` "
+    "(byte-level byte-pair encoding), `text-symbol` (the longest of given symbols) or `text-number` (a number without "
+    "a text).",
     "Recipe": "Base class of recipes: see [hooks](hooks.md#recipe).",
     "Launcher": "Base class of launchers: see [hooks](hooks.md#launcher).",
     "Logger": "Base class of loggers: see [hooks](hooks.md#logger).",

@@ -51,7 +51,7 @@ SECTIONS = {
         "headtohead.plugin": "Positional Attention HeadOptions MaskPattern find_geometry Masking FeedForward Norm "
         "BuildContext Geometry PerMemberRNG sorted_subset"
     },
-    "Datasets and recipes": {"headtohead.plugin": "Dataset Corpus Pair Recipe cache_root"},
+    "Datasets and recipes": {"headtohead.plugin": "Dataset Corpus Pair TextUnit Recipe cache_root"},
     "Launchers and loggers": {
         "headtohead.plugin": "Launcher LocalLauncher InlineLauncher ClusterLauncher Job Exit run_program Logger "
         "LoggedRun"
@@ -70,6 +70,9 @@ ELSEWHERE = {
     "FeedForward": "Base class of feed-forward networks: see [hooks](hooks.md#feed_forward).",
     "Norm": "Base class of norms: see [hooks](hooks.md#norm).",
     "Dataset": "Base class of datasets: see [hooks](hooks.md#dataset).",
+    "TextUnit": "What a token of a text is, for `Corpus.unit`: `text-character`, `text-byte`, `text-subword` "
+    "(byte-level byte-pair encoding), `text-symbol` (the longest of given symbols) or `text-number` (a number without "
+    "a text).",
     "Recipe": "Base class of recipes: see [hooks](hooks.md#recipe).",
     "Launcher": "Base class of launchers: see [hooks](hooks.md#launcher).",
     "Logger": "Base class of loggers: see [hooks](hooks.md#logger).",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset
     from headtohead.plugins.dataset import Pair as Pair
+    from headtohead.plugins.dataset import TextUnit as TextUnit
     from headtohead.plugins.entry import Options as Options
     from headtohead.plugins.entry import Setting as Setting
     from headtohead.plugins.feed_forward import FeedForward as FeedForward

@@ -1,5 +1,6 @@
 """The command ``h2h data``."""
 
+import numpy as np
 import pytest
 
 
@@ -45,6 +46,66 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(stats, tmp_path):
     shown = stats("x.yaml", "--set", "data.split=length")
     assert shown["split"] == "length"
     assert shown["pairs"].startswith("500: ")
+
+
+def lines_of(numbers):
+    return "".join(f"I see {number} cats\tveo {number} gatos\n" for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("valid", "test", "leaks"),
+    [
+        (range(40, 50), range(50, 60), []),
+        (range(37, 47), range(50, 60), ["30.0 % of the validation sources are in training"]),
+        (range(40, 50), range(48, 58), ["20.0 % of the validation sources are in the test set"]),
+        (
+            [*range(35, 40), *range(45, 50)],
+            [*range(39, 40), *range(46, 50)],
+            [
+                "20.0 % of the test sources are in training",
+                "50.0 % of the validation sources are in training",
+                "50.0 % of the validation sources are in the test set",
+            ],
+        ),
+    ],
+)
+def test_every_pair_of_given_files_with_equal_sources_is_a_leak(h2h, stats, tmp_path, valid, test, leaks):
+    for name, numbers in {"train": range(40), "valid": valid, "test": test}.items():
+        (tmp_path / f"{name}.tsv").write_text(lines_of(numbers))
+    files = ["file=train.tsv", "valid_file=valid.tsv", "test_file=test.tsv"]
+    shown = stats("pairs", *(word for setting in files for word in ("--set", setting)))
+    assert shown["split"] == "grouped" + ", leaky" * bool(leaks)
+    found = [clause.partition(", so")[0] for clause in shown["leak"].split("; ")]
+    assert [clause for clause in found if not clause.startswith("0.0 %")] == leaks
+    (tmp_path / "x.yaml").write_text(
+        "question: does it matter?\n"
+        "base:\n  data: {dataset: pairs, file: train.tsv, valid_file: valid.tsv, test_file: test.tsv}\n"
+        "  train: {epochs: 1}\nbaseline: {positional: sinusoidal}\nseeds: 1\n"
+    )
+    code, plan = h2h("plan", "x.yaml")
+    assert code == 0, plan
+    planned = [line.strip() for line in plan.splitlines() if "leaky split" in line]
+    assert [line.partition(", so")[0] for line in planned] == [f"leaky split 'grouped': {leak}" for leak in leaks]
+
+
+def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_path):
+    letters = np.random.default_rng(1).choice([*"abcdefgh "], 6000)
+    text = "".join(letters)
+    held_out = text[1000:1500] + text[4000:4500] + text[4250:5250]
+    (tmp_path / "train.txt").write_text(text[:4000])
+    (tmp_path / "valid.txt").write_text(held_out)
+    shown = stats("text", "--set", "file=train.txt", "--set", "valid_file=valid.txt")
+    assert shown["example"] == text[:65]
+    assert shown["target"].startswith("tokens per block: mean 64.")
+    windows = 999 - 64 + 1  # of the validation part; its last character is only a label
+    in_training, in_test = 500 - 64 + 1, 249 - 64 + 1
+    assert shown["leak"].split("; ") == [
+        "0.0 % of the test text is in training",
+        f"{100 * in_training / windows:.1f} % of the validation text is in training, so the validation loss measures "
+        "memorisation",
+        f"{100 * in_test / windows:.1f} % of the validation text is in the test set, so checkpoints are selected on "
+        "test examples",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
     data = prepare(config.data, tmp_path)
     stack = StackTraining(config, [1, 2], data, CPU)
     stack.run()
-    split, words = data.splits["test"], data.target_vocabulary
+    split = data.splits["test"]
     results = score_test_split(stack, data, 4)
     for member in (0, 1):
         record, saved = results(member)
@@ -177,7 +177,7 @@ def test_scores_are_those_of_the_labelled_positions(tmp_path):
         exact = sum(own == wanted for own, wanted in zip(answers, labels, strict=True))
         assert record.metrics["test/token_accuracy"] == pytest.approx(hits / sum(map(len, labels)))
         assert record.metrics["test/exact_match"] == exact / len(split)
-        assert list(saved.hypotheses) == [words.decode(own, until_eos=False) for own in answers]
+        assert list(saved.hypotheses) == [data.decode(own, until_eos=False) for own in answers]
         assert saved.sources == tuple(split.source_text)
         assert all("[" in source for source in saved.sources)
         by_length = {bucket["bucket"]: bucket for bucket in record.buckets}
@@ -227,7 +227,7 @@ def test_generate_prints_the_labels_of_the_words_in_brackets_or_of_the_last_word
     stack = StackTraining(config, [1], data, CPU)
     stack.run()
     split, loaded = data.splits["test"], LoadedRun(tmp_path, config, stack.model.eval(), data, None)
-    answers, decode = answers_by_loop(stack.model, 0, split), data.target_vocabulary.decode
+    answers, decode = answers_by_loop(stack.model, 0, split), data.decode
     wanted = [decode(own) for own in answers]
     assert [loaded.label(text) for text in split.source_text] == wanted
     assert len({*wanted}) > 1

@@ -16,6 +16,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
+from headtohead.storage.experiment import leaked_validation
 from headtohead.testing.tiny import data_config
 from made import refused
 
@@ -94,16 +95,28 @@ def test_references_include_pairs_beyond_the_limit(make_corpus: Callable) -> Non
     assert all(len(references) == 30 for references in own)
 
 
+def test_a_unit_of_a_text_is_refused_for_pairs_and_normalised_texts(make_corpus: Callable) -> None:
+    corpus = replace(make_corpus(("a", "b")), unit="text-byte")
+    message = r"has the unit 'text-byte' of a text; set has_sources=False in its corpus, and data.normalise: none"
+    for has_sources, normalise in ((True, "none"), (False, "unicode")):
+        with pytest.raises(HeadToHeadError, match=message):
+            prepare_corpus(replace(corpus, has_sources=has_sources), config(normalise=normalise))
+
+
 def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> None:
     rows = [(f"a{n // 4}", f"b{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
-    in_train, in_test = (note for note in other_notes(record) if "of the validation examples are also in" in note)
-    assert in_train.endswith("train, so the validation loss measures memorisation")
-    assert in_test.endswith("test, so the validation loss selects checkpoints on test examples")
+    in_train, in_test = leaked_validation(record)
+    assert in_train.endswith("in training, so the validation loss measures memorisation")
+    assert in_test.endswith("in the test set, so checkpoints are selected on test examples")
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
+    assert grouped["valid_leaks"] == {"train": 0.0, "test": 0.0}
+    everything = prepare_corpus(make_corpus(*rows), config(split="nothing-held-out")).record
+    assert everything["valid_leaks"] == {"train": 1.0, "test": 1.0}
+    assert leaked_validation(everything) == []
 
 
 @pytest.mark.parametrize(

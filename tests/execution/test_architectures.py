@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,6 +71,14 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     plain = compared.h2h("generate", path.name, source).stdout
     compared.h2h("export", path.name, "out")
     assert compared.h2h("generate", "out", source).stdout == plain
+    target = torch.tensor([load(path).tokenizer.encode("le chat", "target")[:-1]])
+    traced = compared.h2h("trace", path.name, source, "--target", "le chat", "--format", "npz", "--out", "a.npz")
+    assert traced.stdout == "a.npz\n"
+    with np.load(compared.folder / "a.npz") as arrays:
+        read = load(path).tokenizer.encode(source)
+        assert arrays["decoder.ids"].tolist() == [*read, *target[0].tolist()]
+        expected = load(path).logits(torch.tensor([read]), target)[0]
+        np.testing.assert_allclose(arrays["logits"], expected, rtol=0, atol=1e-5)
     compared.h2h("ablate-heads", path.name)
     heads = files.read_json(path / "heads.json")["heads"]
     assert {head["role"] for head in heads} == {"decoder"}
@@ -143,7 +152,7 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     unknown = study.h2h("generate", path.name, "--prompt", "aéb", "--tokens", "1").stderr
     assert unknown == "note: not in the vocabulary: é\n"
     (probe,) = files.read_json(path / "attention" / "probes.json")
-    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d"])  # the last token has no next token
+    assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d", "e"])
     blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
     assert blank.stdout == "\nabc\n"
     assert "prompt 1 is empty; run h2h generate" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr

@@ -143,7 +143,7 @@ def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
     longer["source"]["vocabulary"]["words"].append("new")
     for name, text, message in (
         ("vocabulary.json", json.dumps(longer), "wrong shape"),
-        ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.vocabulary: Field required"),
+        ("vocabulary.json", '{"source": {}}', "vocabulary.json': source.unit: Field required"),
         ("config.json", "{}", "config.json': run: Field required"),
     ):
         (model / name).write_text(text, encoding="utf-8")

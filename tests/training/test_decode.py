@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from headtohead.data import SPECIALS, Split, Vocabulary
+from headtohead.data.tokeniser import Tokeniser, Unit
 from headtohead.data.vocabulary import EOS, SOS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.batch import IGNORE_INDEX
@@ -145,7 +146,8 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     for translating_model, vocabulary, name in ((model, standard, int), (moved, other, new_ids.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
         found = translate_rows(translating_model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9))
-        texts.append([[vocabulary.decode(written[row], until_eos=False) for row in range(12)] for written in found])
+        decode = Tokeniser(Unit(), vocabulary).decode
+        texts.append([[decode(written[row], until_eos=False) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
 

@@ -76,7 +76,7 @@ def test_translations_are_matched_with_their_rows(data, split):
     assert found.sources == tuple(raw.source_text[row] for row in rows)
     assert found.references == tuple(raw.references[row] for row in rows)
     for row, text in zip(rows, found.hypotheses, strict=True):
-        assert text == data.target_vocabulary.decode(written[row])
+        assert text == data.decode(written[row])
         assert not {PAD, EOS} & set(written[row])
 
 

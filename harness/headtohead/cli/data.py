@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +56,13 @@ def stats(target: str, overrides: tuple[str, ...]) -> None:
     registry = load_plugins()
     config = _config(target, overrides, registry)
     data = prepare(config, cache_root(), registry=registry)
-    for label, text in lines(data, registry.dataset(config.dataset).readable):
+    for label, text in lines(data):
         echo(f"{label:<12}{text}")
 
 
-def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tuple[str, str]]:
-    """Return the lines that ``stats`` prints, as pairs of label and text; ``readable`` is that of the dataset."""
-    from headtohead.storage.experiment import examples_of, leaked_part
+def lines(data: PreparedData) -> list[tuple[str, str]]:
+    """Return the lines that ``stats`` prints, as pairs of label and text."""
+    from headtohead.storage.experiment import examples_of, leaked_part, leaked_validation
 
     record, train, whole = data.record, data.splits["train"], data.splits.values()
     source, target = record["languages"]
@@ -73,13 +73,17 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
     has_sources, bound, labels = any(train.source_text), record["bag_of_words_upper_bound"], record.get("labels")
     order = "exact match on test for a model without word order"
     sides = ("source", "target") if has_sources else ("target",)
-    example = (train.source_text[0], train.target_text[0]) if has_sources else (readable(train.target_text[0]),)
+    example = [data.tokenisers["target"].unit.readable(train.target_text[0])]
+    if has_sources:
+        example = [train.source_text[0], *example]
+    texts = {side: [text for split in whole for text in getattr(split, f"{side}_text")] for side in sides}
+    name = "tokens per block" if data.tokenisers["target"].unit.is_text else "words per sentence"
     return [
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
         ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
-        ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
-        ("leak", leaked_part(record)),
+        ("split", f"{record['split']}{', leaky' if record['leaky'] or leaked_validation(record) else ''}"),
+        ("leak", "; ".join([leaked_part(record), *leaked_validation(record)])),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("test loss", ", ".join(f"{name} model {loss:.3f} nats" for name, loss in losses.items()))
         if (losses := record.get("losses_without_model"))
@@ -89,7 +93,7 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
         *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
         # A pair shows exchanged columns and wrong encodings.
         ("example", " → ".join(map(single_line, example))),
-        *((side, lengths([text for split in whole for text in getattr(split, f"{side}_text")])) for side in sides),
+        *((side, lengths(texts[side], name)) for side in sides),
         ("data_hash", data.data_hash),
         ("licence", record["licence"]),
         ("citation", record["citation"]),
@@ -97,13 +101,13 @@ def lines(data: PreparedData, readable: Callable[[str], str] = str) -> list[tupl
     ]
 
 
-def lengths(texts: Sequence[str]) -> str:
-    """Return a summary of the number of words per sentence."""
+def lengths(texts: Sequence[str], name: str) -> str:
+    """Return a summary of the number of words per sentence, or of tokens per block."""
     import numpy as np
 
     counts = np.array([len(text.split()) for text in texts])
     p50, p95, p99 = np.percentile(counts, [50, 95, 99], method="nearest")
-    return f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
+    return f"{name}: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
 
 
 def _config(target: str, overrides: Sequence[str], registry: Registry) -> DataConfig:

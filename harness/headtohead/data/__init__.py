@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from headtohead.config.project import cache_root
+from headtohead.data.byte_alphabet import BYTES, NUMBER, text_tokens, tokenizers_package, written
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import ComputedDataset, Example, LabelledDataset, LengthOptions, SizeOptions, Task
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
-from headtohead.data.prepared import PreparedData, Side, Split
+from headtohead.data.prepared import PreparedData, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
 from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
+from headtohead.data.tokeniser import Side
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
 from headtohead.schema.metric import Metric
 
 __all__ = [
     "BLEU",
+    "BYTES",
     "CHRF",
     "EOS",
     "EXACT_MATCH",
+    "NUMBER",
     "PAD",
     "SOS",
     "SPECIALS",
@@ -49,4 +53,7 @@ __all__ = [
     "read_corpus",
     "read_lines",
     "read_text",
+    "text_tokens",
+    "tokenizers_package",
+    "written",
 ]

@@ -6,24 +6,22 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.data import subwords
-from headtohead.data.normalise import NORMALISERS
-from headtohead.data.vocabulary import Boundaries, Vocabulary
-from headtohead.schema.run_config import DataConfig
+from headtohead.data.tokeniser import SIDES, Side, Tokeniser
+from headtohead.data.vocabulary import Vocabulary
 
 Ids = NDArray[np.int32]
-Side = Literal["source", "target"]
-SIDES: tuple[Side, Side] = ("source", "target")
 
 
 @dataclass(frozen=True)
 class Split:
     """One part of the corpus; ids include the boundary tokens of the configuration.
+
+    Texts are prepared texts (see `headtohead.data.tokeniser`).
 
     ``references`` holds, for each pair, its own translation followed by all other translations of
     the source sentence in the corpus; in train only its own.
@@ -54,46 +52,32 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Tokeniser:
-    """Tokeniser of one side: a normalisation, and the merges of subwords if there are any.
-
-    ``boundaries`` selects the boundary tokens. ``max_tokens`` truncates ids, boundary tokens
-    included.
-    """
-
-    normalise: str
-    subwords: str | None = None
-    boundaries: Boundaries = "none"
-    max_tokens: int | None = None
-
-    def words(self, text: str) -> list[str]:
-        """Return the words or subwords of a raw text."""
-        return self.split(NORMALISERS[self.normalise](text))
-
-    def split(self, normalised: str) -> list[str]:
-        """Return the words or subwords of a normalised text."""
-        if self.subwords is None:
-            return normalised.split()
-        if self.subwords == subwords.CHARACTERS:
-            return list(normalised.replace(" ", subwords.WORD_START))
-        tokens: list[str] = subwords.load_tokenizer(self.subwords).encode(normalised, add_special_tokens=False).tokens
-        return tokens
-
-    def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
-        """Return the ids of words, boundary tokens included, truncated to ``max_tokens``."""
-        return vocabulary.encode(words, self.boundaries)[: self.max_tokens]
-
-
-@dataclass(frozen=True)
 class PreparedData:
     """A corpus prepared for training; ``record`` is the ``data`` block of run records."""
 
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
+    tokenisers: Mapping[Side, Tokeniser]
     splits: Mapping[str, Split]
     record: dict[str, Any]
     data_hash: str
-    tokenisers: Mapping[Side, Tokeniser]
+
+    @property
+    def source_vocabulary(self) -> Vocabulary:
+        """The vocabulary of the sources."""
+        return self.tokenisers["source"].vocabulary
+
+    @property
+    def target_vocabulary(self) -> Vocabulary:
+        """The vocabulary of the targets."""
+        return self.tokenisers["target"].vocabulary
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether the examples have sources; a text and a sequence with labels have none."""
+        return bool((self.record.get("longest") or {}).get("source", 1))
+
+    def texts(self, source: str, target: str | None) -> tuple[str, str | None]:
+        """Return the texts of both sides of an example; without sources, a single text is that of the target."""
+        return (source, target) if self.has_sources else ("", target or source)
 
     @cached_property
     def longest_target(self) -> int:
@@ -108,17 +92,18 @@ class PreparedData:
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
-        vocabulary, tokeniser = self.vocabulary(side), self.tokenisers[side]
-        return tokeniser.ids(tokeniser.words(text), vocabulary)
+        return self.tokenisers[side].encode(text)
+
+    def decode(self, ids: Iterable[int], side: Side = "target", until_eos: bool = True) -> str:
+        """Return the text of ids, without padding, boundary tokens and ids without a word."""
+        return self.tokenisers[side].decode(ids, until_eos)
 
     def vocabulary(self, side: Side) -> Vocabulary:
         """Return the vocabulary of a side."""
-        return self.source_vocabulary if side == "source" else self.target_vocabulary
+        return self.tokenisers[side].vocabulary
 
 
-def data_hash(
-    splits: Mapping[str, Split], vocabularies: Mapping[Side, Vocabulary], tokenisers: Mapping[Side, Tokeniser]
-) -> str:
+def data_hash(splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser]) -> str:
     """Return the sha256 of everything a result can depend on: vocabularies, ids and texts."""
     digest = hashlib.sha256()
 
@@ -128,8 +113,9 @@ def data_hash(
         digest.update(b"\x1d")
 
     for side in SIDES:
-        add(*vocabularies[side].words)
-        add(tokenisers[side].normalise, tokenisers[side].subwords or "")
+        unit = tokenisers[side].unit
+        add(*tokenisers[side].vocabulary.words)
+        add(unit.normalise, "characters" if unit.name == "character" else unit.subwords or "")
     for part in sorted(splits):
         split = splits[part]
         add(part, *split.source_text)
@@ -138,12 +124,3 @@ def data_hash(
         for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
     return digest.hexdigest()
-
-
-def tokenisers_of(config: DataConfig, merges: Mapping[Side, str] | None = None) -> dict[Side, Tokeniser]:
-    """Return the tokeniser of each side of a configuration; ``merges`` are the subwords, if there are any."""
-    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
-    return {
-        side: Tokeniser(config.normalise, (merges or {}).get(side), boundaries[side], config.truncate_tokens)
-        for side in SIDES
-    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
@@ -17,7 +17,7 @@ from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
 from headtohead.data.child import call_in_child
 from headtohead.data.normalise import NORMALISERS, removes
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, data_hash, tokenisers_of
+from headtohead.data.prepared import PreparedData, Split, data_hash
 from headtohead.data.reference_points import (
     bag_of_words_upper_bound,
     losses_without_model,
@@ -25,6 +25,7 @@ from headtohead.data.reference_points import (
 )
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled, text_leak
 from headtohead.data.store import PreparedStore, data_identity
+from headtohead.data.tokeniser import SIDES, Side, tokenisers_of, units_of
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
 from headtohead.data.vocabulary import BOUNDARIES, IGNORE_INDEX, SPECIALS, Vocabulary
 from headtohead.errors import HeadToHeadError
@@ -143,6 +144,11 @@ class _Preparation:
     """The normalised pairs of a corpus without empty sides, and their preparation."""
 
     def __init__(self, corpus: Corpus, config: DataConfig) -> None:
+        if corpus.unit is not None and (corpus.has_sources or config.normalise != "none"):
+            raise HeadToHeadError(
+                f"dataset '{config.dataset}' has the unit '{corpus.unit}' of a text; set has_sources=False in its "
+                "corpus, and data.normalise: none"
+            )
         self.corpus, self.config = corpus, config
         self.normalise = NORMALISERS[config.normalise]
         self.dropped = {"empty": 0, "one_sided": 0, "too_long": 0}
@@ -182,13 +188,15 @@ class _Preparation:
     def data(self) -> PreparedData:
         """Return the prepared data."""
         config, corpus, parts = self.config, self.corpus, self._divide()
-        given = read_tokenizer(config) if config.vocabulary.file else None
-        merges = dict.fromkeys(SIDES, str(given.tokenizer)) if given else None
-        if config.tokens != "word":
-            merges = self._learn(parts["train"])
-        tokenisers = tokenisers_of(config, merges)
+        given, learned = None, None
+        if config.vocabulary.file:
+            given, text = read_tokenizer(config)
+            learned = dict.fromkeys(SIDES, text)
+        elif config.tokens == "subword":
+            learned = self._learn(parts["train"])
+        units = units_of(config, learned, corpus.unit)
         words = {
-            part: {side: [tokenisers[side].split(self.text[side][row]) for row in rows.tolist()] for side in SIDES}
+            part: {side: [units[side].split(self.text[side][row]) for row in rows.tolist()] for side in SIDES}
             for part, rows in parts.items()
         }
         if given is not None:
@@ -199,19 +207,17 @@ class _Preparation:
         else:
             parts_known = words.values() if corpus.is_closed else ()
             known = {side: {word for own in parts_known for text in own[side] for word in text} for side in SIDES}
-            vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies, known)
+            vocabularies = vocabularies_of(words["train"], units, config, corpus.vocabularies, known)
+        tokenisers = tokenisers_of(config, units, vocabularies)
         splits = {}
         for part, rows in parts.items():
             own, labels = words[part], None
             if self.labelled:
                 labels = [vocabularies["target"].encode(sentence) for sentence in own["target"]]
                 own = {"source": [[] for _ in rows], "target": own["source"]}
-            ids = {
-                side: [tokenisers[side].ids(sentence, vocabularies[side]) for sentence in own[side]] for side in SIDES
-            }
+            ids = {side: [tokenisers[side].ids(sentence) for sentence in own[side]] for side in SIDES}
             splits[part] = self._split(part, rows, ids, labels)
-        digest = data_hash(splits, vocabularies, tokenisers)
-        data = PreparedData(vocabularies["source"], vocabularies["target"], splits, {}, digest, tokenisers)
+        data = PreparedData(tokenisers, splits, {}, data_hash(splits, tokenisers))
         self._record(data, parts)
         if config.vocabulary.unknown == "drop":
             self._note_dropped_words(data, words["train"])
@@ -276,8 +282,6 @@ class _Preparation:
     def _learn(self, train: Labels) -> dict[Side, str]:
         """Return the subword merges of each side, learned on the training part."""
         vocabulary = self.config.vocabulary
-        if self.config.tokens == "character":
-            return dict.fromkeys(SIDES, subwords.CHARACTERS)
         size = (vocabulary.max_size or DEFAULT_SUBWORDS) - len(SPECIALS) + 1
         texts = {side: [self.text[side][row] for row in train.tolist()] for side in SIDES}
         if vocabulary.shared:
@@ -331,6 +335,7 @@ class _Preparation:
             return text_leak(streams[other], streams[part]) if is_text else leak(texts[other], texts[part])
 
         leaked = part_in("train", "test")
+        valid_leaks = {other: part_in(other, "valid") for other in ("train", "test")}
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -347,6 +352,7 @@ class _Preparation:
             longest_in_train=max(map(data.source_vocabulary.count_words, train.measured)),
             leak=leaked,
             leaky=leaked > 0,
+            valid_leaks=valid_leaks,
             # Without source ids, no encoder reads a bag of words.
             bag_of_words_upper_bound=bag_of_words_upper_bound(test.source_text, test.references)
             if any(map(len, test.source))
@@ -355,7 +361,7 @@ class _Preparation:
                 part: {side: _unk_rate(split.ids(side), data.vocabulary(side)) for side in SIDES}
                 for part, split in splits.items()
             },
-            notes=[*self._notes(parts), *self._leaks_of_valid(part_in)],
+            notes=self._notes(parts),
         )
         if is_text:
             size = len(data.target_vocabulary)
@@ -372,12 +378,6 @@ class _Preparation:
         if len(set().union(*sources.values())) > 1:
             return sources
         return {part: split.target_text for part, split in splits.items()}
-
-    def _leaks_of_valid(self, part_in: Callable[[str, str], float]) -> Iterator[str]:
-        """Yield a note for validation examples that are also in train or test, if these are separate parts."""
-        for part, effect in (("train", "measures memorisation"), ("test", "selects checkpoints on test examples")):
-            if self.config.split != NOTHING_HELD_OUT and (percent := 100 * part_in(part, "valid")):
-                yield f"{percent:.1f} % of the validation examples are also in {part}, so the validation loss {effect}"
 
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config
@@ -423,7 +423,7 @@ class _Preparation:
         """
         test, record, has_file = data.splits["test"], data.record, self.config.vocabulary.file is not None
         whole, most = replace(data.tokenisers["target"], max_tokens=None), self.config.truncate_tokens
-        lengths = [len(whole.ids(whole.split(text), data.target_vocabulary)) for text in test.target_text if most]
+        lengths = [len(whole.ids(whole.unit.split(text))) for text in test.target_text if most]
         if cut := sum(length > (most or 0) for length in lengths):
             record["notes"].append(
                 f"{cut} of {len(lengths)} test targets are truncated to {most} tokens; the test loss is that of the "

@@ -64,11 +64,11 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
     Unknown words are replaced or dropped as in training. Of several references, the first that the vocabulary
     reproduces exactly is taken, else the sentence's own.
     """
-    test, vocabulary, tokeniser = data.splits["test"], data.target_vocabulary, data.tokenisers["target"]
-    tokeniser = replace(tokeniser, max_tokens=None)
+    test = data.splits["test"]
+    tokeniser = replace(data.tokenisers["target"], max_tokens=None)
 
     def reproduced(text: str) -> str:
-        return vocabulary.decode(tokeniser.ids(tokeniser.split(text), vocabulary), until_eos=False)
+        return tokeniser.prepared(tokeniser.ids(tokeniser.unit.split(text)), until_eos=False)
 
     def is_exact(text: str) -> bool:
         try:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import zipfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,15 @@ from numpy.typing import NDArray
 
 from headtohead import files, ownership
 from headtohead.config.identity import identity_fields
-from headtohead.data.prepared import SIDES, PreparedData, Split, Tokeniser
+from headtohead.data.prepared import PreparedData, Split
 from headtohead.data.reading import max_data_bytes, open_file
 from headtohead.data.splits import PARTS
+from headtohead.data.tokeniser import SIDES, Tokeniser, Unit
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 14
+FORMAT = 15
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 SET_CACHE = "set H2H_CACHE to a writable folder with free space"
@@ -99,7 +101,6 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
         "key": key,
         "record": data.record,
         "data_hash": data.data_hash,
-        "vocabularies": {side: asdict(data.vocabulary(side)) for side in SIDES},
         "tokenisers": {side: asdict(data.tokenisers[side]) for side in SIDES},
         "texts": {part: [split.source_text, split.target_text] for part, split in data.splits.items()},
         "further_references": {
@@ -139,14 +140,13 @@ def _unpack(path: Path, max_bytes: int) -> PreparedData:
                 of_targets = arrays.get(f"{part}.labels")
                 labels = None if of_targets is None else _sentences(of_targets, arrays[f"{part}.target.ends"])
                 splits[part] = Split(source, target, texts[0], texts[1], references, labels)
-    return PreparedData(
-        Vocabulary(**document["vocabularies"]["source"]),
-        Vocabulary(**document["vocabularies"]["target"]),
-        splits,
-        document["record"],
-        document["data_hash"],
-        {side: Tokeniser(**document["tokenisers"][side]) for side in SIDES},
-    )
+    tokenisers = {side: _tokeniser(document["tokenisers"][side]) for side in SIDES}
+    return PreparedData(tokenisers, splits, document["record"], document["data_hash"])
+
+
+def _tokeniser(fields: Mapping[str, Any]) -> Tokeniser:
+    nested = {"unit": Unit(**fields["unit"]), "vocabulary": Vocabulary(**fields["vocabulary"])}
+    return Tokeniser(**{**fields, **nested})
 
 
 def _sentences(ids: Array, ends: Array) -> list[Array]:

@@ -16,8 +16,6 @@ from headtohead.errors import HeadToHeadError
 
 UNKNOWN = "<unk>"
 WORD_START = "▁"
-CHARACTERS = "characters"
-"""In place of the JSON of a tokeniser: every character is a token."""
 MAX_GROWTH = 100
 """Maximum factor by which the replacements of a tokenizer file can lengthen a text."""
 
@@ -40,8 +38,8 @@ def learn(texts: Sequence[str], size: int, min_count: int) -> str:
 
 
 def pieces(text: str) -> list[str]:
-    """Return the subwords of a tokeniser; those of `CHARACTERS` are not known before the text."""
-    return [] if text == CHARACTERS else sorted(load_tokenizer(text).get_vocab())
+    """Return the subwords of a tokeniser."""
+    return sorted(load_tokenizer(text).get_vocab())
 
 
 @lru_cache(maxsize=8)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headtohead.data import subwords
-from headtohead.data.prepared import SIDES, Side, Tokeniser
 from headtohead.data.reading import read_text
+from headtohead.data.tokeniser import SIDES, Side, Unit, boundaries_of
 from headtohead.data.vocabulary import BOUNDARIES, EOS_WORD, PAD_WORD, SOS_WORD, SPECIALS, UNK_WORD, Vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError, shown_path, similar
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
@@ -35,13 +35,13 @@ Tables = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 def vocabularies_of(
-    train: Sentences, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None, known: Words
+    train: Sentences, units: Mapping[Side, Unit], config: DataConfig, printed: Tables | None, known: Words
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; a shared vocabulary is the same object twice.
 
     Args:
         train: Words of the training sentences, without boundary tokens.
-        tokenisers: Tokeniser of each side.
+        units: Unit of each side.
         config: The ``data`` section.
         printed: Tables of word to id of the dataset, source and target, if it has any.
         known: Words of each side that get ids even if training does not contain them.
@@ -61,11 +61,14 @@ def vocabularies_of(
     if vocabulary.ids == "frequency":
         sentences = {}
         for side in SIDES:
-            front, back = BOUNDARIES[tokenisers[side].boundaries]
+            front, back = BOUNDARIES[boundaries_of(config)[side]]
             plain = ([word for word in words if word not in SPECIALS] for words in train[side])
             sentences[side] = [[*front, *words, *back] for words in plain]
     pieces = config.tokens != "word"
-    known = {side: subwords.pieces(text) if (text := tokenisers[side].subwords) else known[side] for side in SIDES}
+    if config.tokens == "character":  # characters are not known before the text
+        known = dict.fromkeys(SIDES, ())
+    if config.tokens == "subword":
+        known = {side: subwords.pieces(str(units[side].subwords)) for side in SIDES}
     if vocabulary.shared:
         words = known["source"] if pieces else {*known["source"], *known["target"]}
         both = count_words([*sentences["source"], *sentences["target"]], vocabulary, words, pieces)
@@ -99,7 +102,7 @@ def count_words(
     if config.max_size is not None and limits:
         plain = plain[: max(0, config.max_size - len(front) - len(boundaries))]
     included = {*plain, *boundaries}
-    return Vocabulary([*front, *(word for word in ordered if word in included)], not limits, config.unknown)
+    return Vocabulary([*front, *(word for word in ordered if word in included)], config.unknown)
 
 
 def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
@@ -123,8 +126,8 @@ def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is
         raise UndefinedError(f"{reason}; leave out {name}")
 
 
-def read_tokenizer(config: DataConfig) -> Vocabulary:
-    """Return the vocabulary of the file ``data.vocabulary.file``, which contains the file's text.
+def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
+    """Return the vocabulary of the file ``data.vocabulary.file``, and the text of the file.
 
     Raises:
         HeadToHeadError: If the file is not a tokenizer, or a special token is missing.
@@ -158,7 +161,7 @@ def read_tokenizer(config: DataConfig) -> Vocabulary:
             f"{name} uses '{min(repeated)}' for another token than the special token of that name; name the special "
             "tokens in data.vocabulary.special_tokens"
         )
-    return Vocabulary(words, True, vocabulary.unknown, text)
+    return Vocabulary(words, vocabulary.unknown), text
 
 
 def tokenizer_key(config: DataConfig) -> str:

@@ -7,7 +7,7 @@ all vocabularies uses the properties of `Vocabulary`, which can be None.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -35,15 +35,12 @@ BOUNDARIES: dict[Boundaries, tuple[list[str], list[str]]] = {
 class Vocabulary:
     """Words in the order of their ids.
 
-    ``pieces`` marks a vocabulary of subwords, in which ▁ marks the start of a word. ``tokenizer`` is
-    the text of a ``tokenizer.json``, which then decodes ids. ``unknown`` decides how ``encode`` treats
-    a word without an id: as <unk> (``token``), not at all (``drop``), or as an error (``refuse``).
+    ``unknown`` decides how ``encode`` treats a word without an id: as <unk> (``token``), not at all
+    (``drop``), or as an error (``refuse``).
     """
 
     words: list[str]
-    pieces: bool = False
     unknown: Unknown = "token"
-    tokenizer: str | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -105,8 +102,8 @@ class Vocabulary:
         """Return the word of an id, or the id as text if the embedding has more rows than there are words."""
         return self.words[index] if index < len(self.words) else str(index)
 
-    def decode(self, ids: Iterable[int], until_eos: bool = True) -> str:
-        """Return the text without <pad>, <sos>, <eos> and ids without a word."""
+    def without_boundaries(self, ids: Iterable[int], until_eos: bool = True) -> list[int]:
+        """Return the ids up to the first <eos>, without <pad>, <sos>, <eos> and ids without a word."""
         skipped = (self.pad, self.sos, self.eos)
         kept = []
         for index in ids:
@@ -114,11 +111,7 @@ class Vocabulary:
                 break
             if index not in skipped and index < len(self.words):
                 kept.append(int(index))
-        if self.tokenizer is not None:
-            text = subwords.load_tokenizer(self.tokenizer).decode(kept, skip_special_tokens=False)
-            return " ".join(text.split())
-        words = [self.words[index] for index in kept]
-        return " ".join("".join(words).replace(subwords.WORD_START, " ").split() if self.pieces else words)
+        return kept
 
     def count_words(self, ids: Iterable[int]) -> int:
         """Return the number of ids that are not boundary tokens."""

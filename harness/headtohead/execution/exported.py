@@ -1,8 +1,9 @@
 """Folders of exported models: weights, record and vocabularies, without the study and the data.
 
 ``model.safetensors`` holds the weights, ``config.json`` the record of the run with its configuration,
-``vocabulary.json`` the words and tokenisers of both sides. For other programs, the tokenizer of a side with subwords is
-also in ``tokenizer.source.json`` or ``tokenizer.target.json``. ``manifest.json`` has the sha256 of every other file.
+``vocabulary.json`` the tokenisers of both sides with their words. For other programs, the tokenizer of a side with
+subwords is also in ``tokenizer.source.json`` or ``tokenizer.target.json``. ``manifest.json`` has the sha256 of every
+other file.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headtohead import files, ownership
-from headtohead.data.prepared import SIDES, PreparedData, Side, Tokeniser
-from headtohead.data.vocabulary import Vocabulary
+from headtohead.data.prepared import PreparedData
+from headtohead.data.tokeniser import SIDES, Side, Tokeniser
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.record import Record, Sha256, read_record, required_record
 from headtohead.storage.run import RunRecord
@@ -44,19 +45,12 @@ class ManifestRecord(Record):
     files: Mapping[Annotated[str, Field(pattern=r"^[A-Za-z.]+$")], Sha256]
 
 
-class SideRecord(Record):
-    """Words of a side by id, and how text becomes words."""
-
-    vocabulary: Vocabulary
-    tokeniser: Tokeniser
-
-
 class ExportedVocabularies(Record):
     """``vocabulary.json``."""
 
-    format: Literal["headtohead-vocabulary/2"] = "headtohead-vocabulary/2"
-    source: SideRecord
-    target: SideRecord
+    format: Literal["headtohead-vocabulary/3"] = "headtohead-vocabulary/3"
+    source: Tokeniser
+    target: Tokeniser
 
 
 def check_target(folder: Path, *, force: bool) -> None:
@@ -95,11 +89,9 @@ def write_exported(
     portable = RunRecord.model_validate(_without_folders(record.to_json()))
     texts = {CONFIG: _json(ExportRecord(run=portable)), CARD: card}
     if words is not None:
-        sides = {
-            side: SideRecord(vocabulary=words.vocabulary(side), tokeniser=words.tokenisers[side]) for side in SIDES
-        }
-        texts[VOCABULARIES] = _json(ExportedVocabularies(**sides))
-        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := words.tokenisers[side].subwords)}
+        tokenisers = words.tokenisers
+        texts[VOCABULARIES] = _json(ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"]))
+        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)}
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, {"format": "pt"})
     with files.writing(folder, "free space, or choose another folder"):
         ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
@@ -134,9 +126,8 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
         if run.imported is None:
             raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
         return run, None
-    tokenisers: dict[Side, Tokeniser] = {"source": sides.source.tokeniser, "target": sides.target.tokeniser}
-    vocabularies = sides.source.vocabulary, sides.target.vocabulary
-    return run, PreparedData(*vocabularies, {}, dict(run.data), run.data["data_hash"], tokenisers)
+    tokenisers: dict[Side, Tokeniser] = {"source": sides.source, "target": sides.target}
+    return run, PreparedData(tokenisers, {}, dict(run.data), run.data["data_hash"])
 
 
 def _without_folders(value: Any) -> Any:

@@ -39,7 +39,8 @@ NO_TRANSLATION = {
 class Tokenizer:
     """Normalisation, tokens and vocabularies of a run, for ``side`` "source" or "target".
 
-    Both sides have the same vocabulary with ``data.vocabulary.shared``.
+    Both sides have the same vocabulary with ``data.vocabulary.shared``. A token of a text is a character, a byte or a
+    subword, in the alphabet of bytes of GPT-2: ``Ġ`` is a space, ``Ċ`` a line feed.
     """
 
     data: PreparedData
@@ -53,8 +54,11 @@ class Tokenizer:
         return self.data.tokenise(text, side)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """Return the normalised text of ids up to the first <eos>, without <pad> and <sos>."""
-        return self.data.vocabulary(side).decode(map(int, ids))
+        """Return the text of ids up to the first <eos>, without <pad> and <sos>.
+
+        It is the encoded sentence after normalisation, or exactly the encoded text, with <unk> for an unknown token.
+        """
+        return self.data.decode(map(int, ids), side)
 
     def tokens(self, ids: Iterable[int], side: Side = "source") -> list[str]:
         """Return the token of each id, special tokens included; an id without a token is returned as its digits."""
@@ -141,7 +145,8 @@ class LoadedRun:
 
         Args:
             source_ids: ``[batch, time]`` with boundary tokens, and padding on the right.
-            target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it.
+            target_ids: ``[batch, time]`` with padding on the right; starts with <sos> if the vocabulary has it. A run
+                on a text has the ids of the text here, and ``source_ids`` of shape ``[batch, 0]``.
         """
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
         with torch.no_grad(), matmul_precision(self.model):
@@ -163,7 +168,7 @@ class LoadedRun:
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
         with matmul_precision(self.model):
-            return [self.data.target_vocabulary.decode(ids) for ids in self.decode(encoded, beam)]
+            return [self.data.decode(ids) for ids in self.decode(encoded, beam)]
 
     @torch.no_grad()
     def continue_text(self, prompt: str, tokens: int, temperature: float = 1.0, seed: int = 1) -> str:
@@ -180,24 +185,24 @@ class LoadedRun:
         Raises:
             HeadToHeadError: If the data of the run have sources, or the vocabulary has no token of the prompt.
         """
-        longest, dataset = self.record.data.get("longest", {}), current().dataset(self.config.data.dataset)
-        if longest.get("source", 1):
+        if self.data.has_sources:
             raise HeadToHeadError(f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed")
-        words = self.data.target_vocabulary
-        ids = words.encode(dataset.tokens_of(prompt, words.words))
+        tokeniser = self.data.tokenisers["target"]
+        words, longest = tokeniser.vocabulary, self.record.data["longest"]["target"]
+        ids = words.encode(tokeniser.tokens(prompt))
         if not ids:
             raise HeadToHeadError("the prompt is empty; type at least one character that occurs in the training text")
         generator = torch.Generator().manual_seed(seed)
         with matmul_precision(self.model):
             for _ in range(tokens):
-                context = torch.tensor([[ids[1 - longest["target"] :]]])
+                context = torch.tensor([[ids[1 - longest :]]])
                 logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))
                 last = logits[0, 0, -1].float()
                 last[[words.words.index(word) for word in SPECIALS if word in words.words]] = -torch.inf
                 if temperature:
                     chosen = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
                 ids.append(int(chosen if temperature else last.argmax()))
-        return dataset.readable(words.decode(ids))
+        return tokeniser.decode(ids)
 
     @torch.no_grad()
     def label(self, sequence: str) -> str:
@@ -214,7 +219,7 @@ class LoadedRun:
         with matmul_precision(self.model):
             logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))[0, 0]
         labels = logits[len(ids) - len(words) :].argmax(-1)
-        return self.data.target_vocabulary.decode(labels[chosen].tolist(), until_eos=False)
+        return self.data.decode(labels[chosen].tolist(), until_eos=False)
 
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the generated target ids of a single source.
@@ -232,21 +237,16 @@ class LoadedRun:
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the attention maps of every layer, head and role for a sentence.
 
-        The decoder input is ``target``; default: the run's own translation.
+        The decoder input is ``target``; default: the run's own translation. A run on a text reads ``source`` as text.
         """
-        return probe_maps(self.model, self.data, source, target, self.decoding_limit, "given")[0]
+        texts = self.data.texts(source, target)
+        return probe_maps(self.model, self.data, *texts, self.decoding_limit, "given")[0]
 
     def unknown_words(self, sentence: str) -> list[str]:
-        """Return the words of a sentence, or the tokens of a prompt, that the run's vocabulary lacks, in order."""
-        examples, vocabulary = examples_of(self.record.data), self.data.vocabulary("target")
-        if examples == "blocks":
-            dataset = current().dataset(self.config.data.dataset)
-            tokens = dict.fromkeys(dataset.tokens_of(sentence, vocabulary.words))
-            return [dataset.readable(token) for token in tokens if token not in vocabulary]
-        if examples == "sequences":
-            return [word for word in sentence.replace("[", "").replace("]", "").split() if word not in vocabulary]
-        words = self.data.tokenisers["source"].words(sentence)
-        return [word for word in words if word not in self.data.source_vocabulary]
+        """Return the different tokens of a sentence or a prompt that the run's vocabulary lacks, in order."""
+        if examples_of(self.record.data) == "sequences":  # brackets mark the words that are labelled
+            sentence = sentence.replace("[", "").replace("]", "")
+        return self.data.tokenisers["source"].unknown(sentence)
 
     @torch.no_grad()
     def decode(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:

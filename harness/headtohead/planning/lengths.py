@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headtohead.data import PreparedData
-from headtohead.plugins.registry import current
+from headtohead.data.byte_alphabet import INCOMPLETE
 from headtohead.schema.experiment_file import Probe
 from headtohead.schema.run_config import STEPWISE, RunConfig
 from headtohead.storage.experiment import ProbeSentence
@@ -60,19 +60,19 @@ PROBE_TOKENS = 24
 
 def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
+    tokeniser = data.tokenisers["target"]
     if given is not None:
         probes = [Probe(source=probe) if isinstance(probe, str) else probe for probe in given]
-        longest = data.record["longest"]
-        if not longest["source"]:  # the beginning of a text, as many tokens as the longest target has
-            dataset, words = current().dataset(data.record["dataset"]), data.target_vocabulary.words
-            prompts = (dataset.tokens_of(probe.target or probe.source, words) for probe in probes)
-            probes = [Probe(source="", target=" ".join(tokens[: longest["target"]])) for tokens in prompts]
-        return tuple(ProbeSentence(source=probe.source, target=probe.target) for probe in probes)
+        texts = [data.texts(probe.source, probe.target) for probe in probes]
+        if tokeniser.unit.is_text:  # the beginning, as many tokens as a model predicts of a block
+            most = data.record["longest"]["target"] - 1
+            texts = [("", tokeniser.beginning(str(text), most)) for _, text in texts]
+        return tuple(ProbeSentence(source=source, target=target) for source, target in texts)
     test = data.splits["test"]
     order = sorted(range(len(test)), key=lambda row: (len(test.source[row]), test.source_text[row]))
     rows = dict.fromkeys(order[int(quantile * (len(order) - 1))] for quantile in QUANTILES)
     if any(map(len, test.source)):
         return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
-    decode = data.target_vocabulary.decode
-    texts = [test.target_text[row] if test.labels is None else decode(test.target[row]) for row in rows]
-    return tuple(ProbeSentence(source="", target=" ".join(text.split()[:PROBE_TOKENS])) for text in texts)
+    most = min(PROBE_TOKENS, data.record["longest"]["target"] - 1)
+    sequences = [tokeniser.decode(test.target[row].tolist()).lstrip(INCOMPLETE) for row in rows]
+    return tuple(ProbeSentence(source="", target=tokeniser.beginning(text, most)) for text in sequences)

@@ -14,7 +14,7 @@ from headtohead.planning.stacking import local_stacks
 from headtohead.schema.run_config import NOTHING_HELD_OUT
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
-from headtohead.storage.experiment import Pitfall, examples_of, leaked_part
+from headtohead.storage.experiment import Pitfall, examples_of, leaked_part, leaked_validation
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
 
@@ -48,7 +48,10 @@ def overview(plan: Plan) -> Overview:
         equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     data = plan.data.record
-    is_leaky = data["leaky"] and data["split"] != NOTHING_HELD_OUT
+    leaks = leaked_validation(data)
+    if data["leaky"] and data["split"] != NOTHING_HELD_OUT:
+        leaks = [leaked_part(data), *leaks]
+    leaks = [f"leaky split '{data['split']}': {leak}" for leak in leaks]
     sections = {
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
@@ -60,7 +63,7 @@ def overview(plan: Plan) -> Overview:
             if run.state in states.ABNORMAL
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
-        "data of the baseline": [*([f"leaky split '{data['split']}': {leaked_part(data)}"] * is_leaky), *data["notes"]],
+        "data of the baseline": [*leaks, *data["notes"]],
         "notes": plan.notes,
     }
     if plan.power:

@@ -22,7 +22,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
-from headtohead.data.prepared import SIDES
+from headtohead.data.tokeniser import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import count_model, match_variants, refuse_oversized

@@ -14,7 +14,7 @@ from torch import Tensor
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import shown
 from headtohead.data import PreparedData
-from headtohead.data.prepared import SIDES
+from headtohead.data.tokeniser import SIDES
 from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
 from headtohead.planning.variants import Variant

@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from headtohead.plugins.entry import Entry, Options
 from headtohead.schema.metric import Metric
+
+TextUnit = Literal["text-character", "text-byte", "text-subword", "text-symbol", "text-number"]
+"""What a token of a text is: a character, a byte, a token of byte-level byte-pair encoding, the longest of given
+symbols, or the number of a token whose text is not known."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,16 @@ class Corpus:
             upper bound of a bag-of-words encoder.
         vocabularies: Fixed ids by word, for source and target, used with
             ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
-        words: Words of both vocabularies in the order of their ids, after the special tokens, if the tokens of a prompt
+        words: Words of both vocabularies in the order of their ids, after the special tokens, if the tokens of a text
             depend on it. Default: the words of the training part, counted.
         is_closed: Whether the vocabularies also have the words that only validation and test contain, after those of
             the training part. True for computed tasks, because their alphabet is known.
         targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
             which different sources have the same target, such as sums.
         has_sources: False for text without sources, which only a decoder-only model reads.
+        unit: What a token of such a text is. The target of each pair then has its tokens in the alphabet of bytes,
+            separated by spaces, and every text that a trained model reads or writes is converted by this unit. Default:
+            tokens are words, or what ``data.tokens`` selects.
         data_hash: sha256 of the pairs; by default computed from text, group and split, in order.
     """
 
@@ -86,6 +93,7 @@ class Corpus:
     is_closed: bool = False
     targets_join: bool = True
     has_sources: bool = True
+    unit: TextUnit | None = None
     data_hash: str = ""
 
     def __post_init__(self) -> None:
@@ -142,16 +150,6 @@ class Dataset(Entry):
                 is a single line.
         """
         raise NotImplementedError
-
-    @classmethod
-    def tokens_of(cls, text: str, words: Sequence[str]) -> list[str]:
-        """Return the tokens of a prompt in a vocabulary in the order of its ids; for datasets without sources."""
-        return text.split()
-
-    @classmethod
-    def readable(cls, tokens: str) -> str:
-        """Return the text of tokens that are separated by spaces; for datasets without sources."""
-        return tokens
 
     @classmethod
     def given_parts(cls, options: Options) -> frozenset[str]:

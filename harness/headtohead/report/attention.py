@@ -112,7 +112,7 @@ def payload(gallery: Gallery) -> dict[str, Any]:
     """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
     return {
         "open": {"probe": 0, "role": gallery.role, "layer": gallery.layer, "head": 0},
-        "probes": [probe.probe["source"] for probe in gallery.variants[0].maps],
+        "probes": [probe.probe["source"] or probe.probe["target"] or "" for probe in gallery.variants[0].maps],
         "roles": gallery.roles,
         "variants": [
             {"title": variant.title, "seed": variant.seed, "probes": [_probe(probe) for probe in variant.maps]}

@@ -13,7 +13,7 @@ from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES, bucket_metric, bucket_scores
 from headtohead.report.section import Section, score, table
 from headtohead.schema.run_config import ModelConfig
-from headtohead.storage.experiment import examples_of, leaked_part
+from headtohead.storage.experiment import examples_of, leaked_part, leaked_validation
 from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.translations import Translation, translations_of
 
@@ -66,6 +66,7 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
     split = data.get("split") or ""
     if split and leak is not None:
         split += f", LEAKY: {leaked_part(data)}" if data.get("leaky") else f", leak {_percent(leak)}"
+        split += "".join(f", LEAKY: {clause}" for clause in leaked_validation(data))
     properties = {
         "dataset": ", ".join(
             filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])

@@ -17,7 +17,7 @@ from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name, leveled
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
-from headtohead.storage.experiment import leaked_part
+from headtohead.storage.experiment import leaked_part, leaked_validation
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
 
@@ -118,6 +118,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
         leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == part])}"] = part
     for of, part in leaky.items():
         yield f"LEAKY split{of}: {part}; scores are too good."
+    yield from (f"LEAKY split: {clause}." for clause in leaked_validation(frames.record.data))
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
-from headtohead.errors import HeadToHeadError
 from headtohead.figures.rows import magnified_range
-from headtohead.plugins.registry import current
 from headtohead.report.attention import payload
 from headtohead.report.content import Report
 from headtohead.report.contrasts import (
@@ -66,10 +63,7 @@ def attention_section(report: Report) -> Section | None:
         f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
     ]
     probe = gallery.variants[0].maps[0].probe
-    shown = probe["source"] or " ".join(probe["target_tokens"])
-    if not probe["source"]:
-        with suppress(HeadToHeadError):  # the plugin of the dataset may be missing now
-            shown = " ".join(current().dataset(report.record.data["dataset"]).readable(shown).split())
+    shown = " ".join((probe["source"] or probe["target"] or "").split())
     return Section(
         "Attention maps",
         " ".join(filter(None, [*texts, *gallery.notes])),

@@ -18,7 +18,7 @@ from headtohead.config.source_location import shown
 from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
 from headtohead.schema.roles import Role
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import NOTHING_HELD_OUT, RunConfig
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.paths import inside
 from headtohead.storage.record import (
@@ -67,6 +67,7 @@ class DataRecord(TypedDict):
     longest_in_train: NotRequired[Count]
     leak: NotRequired[Fraction]
     leaky: NotRequired[StrictBool]
+    valid_leaks: NotRequired[dict[str, Fraction]]
     bag_of_words_upper_bound: NotRequired[Fraction | None]
     vocabulary_upper_bound: NotRequired[Fraction]
     unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
@@ -80,10 +81,35 @@ def examples_of(data: Mapping[str, Any]) -> str:
     return "blocks" if (data.get("longest") or {}).get("source") == 0 else "pairs"
 
 
+LEAKING = {"pairs": "sources are", "blocks": "text is", "sequences": "sequences are"}
+"""What is counted as a leak, with its verb, by the name of the examples."""
+
+VALID_LEAKS = {
+    "train": "in training, so the validation loss measures memorisation",
+    "test": "in the test set, so checkpoints are selected on test examples",
+}
+"""The effect of validation examples that another part has, by that part."""
+
+
 def leaked_part(data: Mapping[str, Any]) -> str:
     """Return the fraction of the test set that is in training, as a clause about sources, text or sequences."""
-    kinds = {"pairs": "sources are", "blocks": "text is", "sequences": "sequences are"}
-    return f"{100 * data['leak']:.1f} % of the test {kinds[examples_of(data)]} in training"
+    return f"{100 * data['leak']:.1f} % of the test {LEAKING[examples_of(data)]} in training"
+
+
+def leaked_validation(data: Mapping[str, Any]) -> list[str]:
+    """Return a clause for each of training and test that has a part of the validation set.
+
+    There is none with ``data.split: nothing-held-out``, which leaks by intention.
+    """
+    if data["split"] == NOTHING_HELD_OUT:
+        return []
+    shares = data.get("valid_leaks") or {}
+    kind = LEAKING[examples_of(data)]
+    return [
+        f"{100 * share:.1f} % of the validation {kind} {VALID_LEAKS[part]}"
+        for part, share in shares.items()
+        if share > 0
+    ]
 
 
 class ModelCounts(Record):

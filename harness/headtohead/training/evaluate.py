@@ -270,5 +270,5 @@ def collect(data: PreparedData, split: Split, rows: Sequence[int], translations:
     return Translations(
         tuple(split.source_text[row] for row in rows),
         tuple(split.references[row] for row in rows),
-        tuple(data.target_vocabulary.decode(translations[row], until_eos=False) for row in rows),
+        tuple(data.tokenisers["target"].prepared(translations[row], until_eos=False) for row in rows),
     )

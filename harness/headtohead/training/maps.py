@@ -61,9 +61,7 @@ def probe_maps(
         target_from = "translation"
         inputs = own_translations(model, data, source_ids, source_lengths, max_length)
     else:
-        ids = data.tokenise(target, "target")
-        # A single token has no next token to predict, but is used as decoder input.
-        inputs = [ids if not model.config.quirks.shift_targets else ids[:-1] or ids] * model.members
+        inputs = [decoder_input(model, data, data.tokenise(target, "target"))] * model.members
     found: dict[int, SentenceMaps] = {}
     for ids in map(list, dict.fromkeys(map(tuple, inputs))):
         weights, differences = _weights(model, source_ids, source_lengths, ids)
@@ -73,6 +71,16 @@ def probe_maps(
             record |= {"source": source, "target": target, "target_from": target_from}
             found[member] = SentenceMaps(record | {"fused_difference": differences[member]}, own_weights)
     return [found[member] for member in range(model.members)]
+
+
+def decoder_input(model: Transformer, data: PreparedData, ids: list[int]) -> list[int]:
+    """Return the decoder input of the ids of a target: without the last token if it is a label only.
+
+    A text has no end, and a single token no next token to predict, so all their tokens are inputs.
+    """
+    if data.tokenisers["target"].unit.is_text or not model.config.quirks.shift_targets:
+        return ids
+    return ids[:-1] or ids
 
 
 def _weights(

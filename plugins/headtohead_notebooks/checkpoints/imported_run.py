@@ -17,7 +17,7 @@ from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import read_override
 from headtohead.config.project import runs_folder
 from headtohead.config.versions import versions
-from headtohead.data.prepared import SIDES
+from headtohead.data.tokeniser import SIDES
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit

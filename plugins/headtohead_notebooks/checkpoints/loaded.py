@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
-from headtohead.data.prepared import tokenisers_of
+from headtohead.data.tokeniser import SIDES, Side, tokenisers_of, units_of
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun
@@ -36,8 +36,9 @@ class ImportedRun(LoadedRun):
                     f"'{run.path / VOCABULARY}' has {len(words[side])} {side} words, the checkpoint {rows}; repeat h2h "
                     "import-checkpoint"
                 )
-        source, target = (Vocabulary(list(of_side), unknown=unknown) for of_side in words.values())
-        return PreparedData(source, target, {}, dict(record.data), record.data["data_hash"], tokenisers_of(config.data))
+        vocabularies: dict[Side, Vocabulary] = {side: Vocabulary(list(words[side]), unknown) for side in SIDES}
+        tokenisers = tokenisers_of(config.data, units_of(config.data), vocabularies)
+        return PreparedData(tokenisers, {}, dict(record.data), record.data["data_hash"])
 
     @property
     def pad(self) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headtohead.data.prepared import Side
+from headtohead.data.tokeniser import Side
 from headtohead.errors import HeadToHeadError
 from headtohead.model.layers import StackedLinear
 from headtohead.plugins.norm import Norm

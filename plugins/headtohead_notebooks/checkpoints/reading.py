@@ -15,8 +15,8 @@ from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import Override
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.data import cache_root, file_sha256, prepare
-from headtohead.data.prepared import SIDES, Side, tokenisers_of
 from headtohead.data.reading import read_lines
+from headtohead.data.tokeniser import SIDES, Side, tokenisers_of, units_of
 from headtohead.data.vocabularies import vocabularies_of
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
@@ -215,17 +215,16 @@ def _file_vocabulary(
         pairs = recipe.read(lines)
     except HeadToHeadError as error:
         raise HeadToHeadError(f"file '{data}': {error}") from error
-    tokenisers = tokenisers_of(config.data)
-    sentences = {side: [tokenisers[side].words(pair[index]) for pair in pairs] for index, side in enumerate(SIDES)}
-    vocabularies = vocabularies_of(sentences, tokenisers, config.data, None, dict.fromkeys(SIDES, ()))
+    units = units_of(config.data)
+    sentences = {side: [units[side].tokens(pair[index]) for pair in pairs] for index, side in enumerate(SIDES)}
+    vocabularies = vocabularies_of(sentences, units, config.data, None, dict.fromkeys(SIDES, ()))
+    tokenisers = tokenisers_of(config.data, units, vocabularies)
     if not _has_sizes(vocabularies, sizes, config):
         raise HeadToHeadError(
             f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
             f"{sizes['target']}: it was trained on another file"
         )
-    longest = {
-        side: max(len(tokenisers[side].ids(words, vocabularies[side])) for words in sentences[side]) for side in SIDES
-    }
+    longest = {side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES}
     record = _record(config.data, sizes)
     record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}, "longest": longest}
     return ImportedVocabulary(sizes, vocabularies, record, longest["target"])

@@ -57,7 +57,7 @@ def words_dropped(case: Case) -> Numbers:
 
     def missing(side: Side, text: str) -> set[str]:
         vocabulary = case.data.vocabulary(side)
-        return {word for word in case.data.tokenisers[side].split(text) if word not in vocabulary}
+        return {word for word in case.data.tokenisers[side].unit.split(text) if word not in vocabulary}
 
     dropped = [
         missing("source", source) | missing("target", target)

@@ -66,15 +66,19 @@ def collect(model: Transformer, inputs: TraceInputs, member: int = 0) -> tuple[T
     device = next(model.parameters()).device
 
     def batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        row = torch.tensor([list(ids)], device=device).expand(model.members, 1, -1)
+        row = torch.tensor([list(ids)], dtype=torch.long, device=device).expand(model.members, 1, -1)
         return row, torch.full((model.members, 1), len(ids), device=device)
 
     source, target = batch(inputs.source), batch(inputs.target)
     collector = _Collector(model, inputs, member)
-    collector.add_ids("encoder")
-    memory = model.encode(*source, collector.observe)
-    collector.add_ids("decoder")
-    hidden = model.decode(*target, memory, source[1], collector.observe)
+    if "encoder" in model.roles:
+        collector.add_ids("encoder")
+        memory = model.encode(*source, collector.observe)
+        collector.add_ids("decoder")
+        hidden = model.decode(*target, memory, source[1], collector.observe)
+    else:
+        collector.add_ids("decoder")
+        hidden = model.hidden(model.batch_of(*source, *target), collector.observe)
     collector.add_output(_array(model.project(hidden)[member, 0]))
     return tuple(collector.steps)
 
@@ -91,7 +95,7 @@ class _Collector:
     """Observed tensors of the current attention, ``[head, row, column]``."""
 
     def add_ids(self, role: str) -> None:
-        ids = self.inputs.source if role == "encoder" else self.inputs.target
+        ids = self.inputs.source if role == "encoder" else self._decoder_ids
         meaning = formulas.EMBEDDING["ids"][1]
         self.steps.append(TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning))
 
@@ -238,11 +242,21 @@ class _Collector:
         return formula
 
     def _query_tokens(self, role: str) -> tuple[str, ...]:
-        return self.inputs.source_tokens if role == "encoder" else self.inputs.target_tokens
+        return self.inputs.source_tokens if role == "encoder" else self._decoder_tokens
 
     def _key_tokens(self, role: str) -> tuple[str, ...]:
         is_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
-        return self.inputs.source_tokens if is_source else self.inputs.target_tokens
+        return self.inputs.source_tokens if is_source else self._decoder_tokens
+
+    @property
+    def _decoder_ids(self) -> Sequence[int]:
+        """The ids that the decoder reads; a decoder-only model reads the source, too."""
+        return self.inputs.target if self.model.encoder else [*self.inputs.source, *self.inputs.target]
+
+    @property
+    def _decoder_tokens(self) -> tuple[str, ...]:
+        tokens = self.inputs.target_tokens
+        return tokens if self.model.encoder else self.inputs.source_tokens + tokens
 
     def _add(self, name: str, values: Array, role: str, description: Description) -> None:
         self.steps.append(TraceStep(name, values, self._query_tokens(role), (), *description))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from headtohead.data import PreparedData
-from headtohead.data.prepared import SIDES, Side
+from headtohead.data.tokeniser import SIDES, Side
 from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
-from headtohead.training.maps import own_translations
+from headtohead.training.maps import decoder_input, own_translations
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,27 @@ class TraceInputs:
 def inputs_from_text(
     model: Transformer, data: PreparedData, source: str, target: str | None, max_length: int
 ) -> TraceInputs:
-    """Return a sentence pair as training encodes it.
+    """Return a sentence pair, or a text, as training encodes it.
 
     Args:
         model: The model in evaluation mode.
         data: Vocabularies, and the corpus if there is one.
-        source: Raw text.
+        source: Raw text; also the text that a model without sources reads.
         target: Raw text; None selects the translation in the corpus, or else the model's own translation.
         max_length: Maximum number of words of the model's own translation.
 
     Raises:
         HeadToHeadError: If a sentence has no known word, a word is refused, or there is no target.
     """
-    source_ids = data.tokenise(source, "source")
-    if not source_ids:
+    source, target = data.texts(source, target)
+    source_ids = data.tokenise(source, "source") if data.has_sources else []
+    if data.has_sources and not source_ids:
         raise HeadToHeadError(f"no word of '{source}' is in the vocabulary; use other words")
     if target is not None:
-        ids, origin = _decoder_input(model, data.tokenise(target, "target")), "the given target"
+        ids = decoder_input(model, data, data.tokenise(target, "target"))
+        origin = "the given target" if data.has_sources else "the given text"
     elif (translation := _corpus_translation(data, source, source_ids)) is not None:
-        ids, origin = _decoder_input(model, translation), "its translation in the corpus"
+        ids, origin = decoder_input(model, data, translation), "its translation in the corpus"
     else:
         row = torch.tensor([source_ids]).expand(model.members, 1, -1)
         lengths = torch.full((model.members, 1), len(source_ids))
@@ -86,14 +88,9 @@ def inputs_from_text(
     )
 
 
-def _decoder_input(model: Transformer, ids: list[int]) -> list[int]:
-    """Return the decoder input for a target: without the last token, which is a label only, if labels are shifted."""
-    return (ids[:-1] or ids) if model.config.quirks.shift_targets else ids
-
-
 def _corpus_translation(data: PreparedData, source: str, source_ids: Sequence[int]) -> list[int] | None:
     """Return the corpus' first translation of a source without unknown words, or None."""
-    if not all(word in data.source_vocabulary for word in data.tokenisers["source"].words(source)):
+    if data.tokenisers["source"].unknown(source):
         return None
     for split in data.splits.values():
         for row, ids in enumerate(split.source):
@@ -103,10 +100,10 @@ def _corpus_translation(data: PreparedData, source: str, source_ids: Sequence[in
 
 
 def _notes(data: PreparedData, text: str, side: Side) -> list[str]:
-    vocabulary = data.vocabulary(side)
-    unknown = [word for word in data.tokenisers[side].words(text) if word not in vocabulary]
+    unknown = data.tokenisers[side].unknown(text)
     if not unknown:
         return []
-    effect = "are left out" if vocabulary.unknown == "drop" else "become <unk>"
-    listed = ", ".join(f"'{word}'" for word in dict.fromkeys(unknown))
-    return [f"words of the {side} without an id {effect}: {listed}"]
+    effect = "are left out" if data.vocabulary(side).unknown == "drop" else "become <unk>"
+    listed = ", ".join(f"'{token}'" for token in unknown)
+    name = f"words of the {side}" if data.has_sources else "tokens"
+    return [f"{name} without an id {effect}: {listed}"]

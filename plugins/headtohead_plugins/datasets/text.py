@@ -3,9 +3,9 @@
 The file is one sequence. Its last part is held out: the first half of it for validation, the rest for the test. Block i
 has the tokens i·n to (i + 1)·n, so that every token but the first of a part is predicted once.
 
-A token is written in the alphabet of bytes of GPT-2, in which every byte is one printable character: a space is ``Ġ``,
-a line feed ``Ċ``, and the number of bytes of a token is its length. A file of token ids without their texts, such as
-nanoGPT's ``train.bin``, has the tokens ``№0``, ``№1`` and so on, of two bytes each.
+A token is written in the alphabet of bytes of GPT-2 (`headtohead.data.byte_alphabet`), in which the number of bytes of
+a token is its length. A file of token ids without their texts, such as nanoGPT's ``train.bin``, has the tokens ``№0``,
+``№1`` and so on, of two bytes each.
 
 Paper: A. Radford et al. "Language Models are Unsupervised Multitask Learners", 2019, section 2.2 (alphabet and
 byte-level byte-pair encoding).
@@ -14,27 +14,31 @@ byte-level byte-pair encoding).
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from headtohead.data import SPECIALS, Metric, fetch, fetched_sha256, file_sha256, open_file, read_text
-from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
+from headtohead.data import (
+    BYTES,
+    NUMBER,
+    Metric,
+    fetch,
+    fetched_sha256,
+    file_sha256,
+    open_file,
+    read_text,
+    text_tokens,
+    tokenizers_package,
+    written,
+)
+from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, TextUnit, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
-PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
-ALPHABET = {byte: chr(byte) for byte in PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(OTHERS)}
-"""The character of each byte."""
-NUMBER = "№"
-"""Start of a token without a text, which its id follows; not in the alphabet."""
 DOWNLOADS = {
     "tinyshakespeare": (
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
@@ -44,20 +48,6 @@ DOWNLOADS = {
 """URL and sha256 of each text that can be downloaded."""
 SUBWORDS = 1000
 """Default number of subwords."""
-BYTES = {character: byte for byte, character in ALPHABET.items()}
-
-
-def written(content: bytes) -> str:
-    """Return bytes in the alphabet."""
-    return "".join(map(ALPHABET.__getitem__, content))
-
-
-def readable(tokens: str) -> str:
-    """Return the text of tokens that are separated by spaces; a character whose bytes are incomplete becomes ``�``."""
-    if NUMBER in tokens:
-        return tokens.replace(NUMBER, "")
-    known = (BYTES[character] for character in tokens.replace(" ", "") if character in BYTES)
-    return bytes(known).decode("utf-8", "replace")
 
 
 def predicted_bytes(tokens: str) -> float:
@@ -145,34 +135,6 @@ class Text(Dataset):
     }
 
     @classmethod
-    def tokens_of(cls, text: str, words: Sequence[str]) -> list[str]:
-        """Return the tokens of a text.
-
-        A vocabulary with every byte is one of byte-pair encoding, in the order of its merges. From another, the longest
-        tokens are taken from left to right; a character that it lacks is one token.
-        """
-        if any(word.startswith(NUMBER) for word in words):
-            return [f"{NUMBER}{number}" for number in text.split()]
-        ranks = {word: rank for rank, word in enumerate(words)}
-        if ranks.keys() >= BYTES.keys():
-            if max(map(len, ranks.keys() - {*SPECIALS})) == 1:
-                return list(written(text.encode()))
-            pieces = _tokenizers().pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
-            return [token for piece, _ in pieces for token in _merged(piece, ranks)]
-        rest, found, longest = written(text.encode()), [], max(map(len, words))
-        while rest:
-            whole = 1 + sum(BYTES[rest[0]] >= least for least in (0xC0, 0xE0, 0xF0))
-            token = next((rest[:size] for size in range(longest, 0, -1) if rest[:size] in ranks), rest[:whole])
-            found.append(token)
-            rest = rest[len(token) :]
-        return found
-
-    @classmethod
-    def readable(cls, tokens: str) -> str:
-        """Return the text of tokens in the alphabet."""
-        return readable(tokens)
-
-    @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
         """Return a hash of the sha256 of all files, or None before a download."""
         assert isinstance(options, Options)
@@ -218,6 +180,7 @@ class Text(Dataset):
             words=words,
             targets_join=False,
             has_sources=False,
+            unit=_unit(options, symbols, of_ids),
         )
 
 
@@ -245,7 +208,7 @@ def _symbols(name: str) -> dict[int, str]:
             twice = next(text for text in texts if not text or texts.count(text) > 1)
             raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
         is_plain = not BYTES.keys() <= {*texts}  # unlike GPT-2's vocab.json, with a token for every byte
-        return {index: written(text.encode()) if is_plain else text for index, text in zip(ids, texts, strict=True)}
+        return {index: written(text) if is_plain else text for index, text in zip(ids, texts, strict=True)}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise HeadToHeadError(
             f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
@@ -271,31 +234,23 @@ def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
 def _tokens(parts: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
     """Return the tokens of each part, written in the alphabet, and the tokens that the unit has in every text."""
     if options.unit == "character":
-        return {part: [written(character.encode()) for character in text] for part, text in parts.items()}, []
+        return {part: text_tokens(text, "text-character") for part, text in parts.items()}, []
     if options.unit == "byte":
-        return {part: written(text.encode()) for part, text in parts.items()}, list(BYTES)
-    tokenizer = _tokenizers().ByteLevelBPETokenizer()
+        return {part: text_tokens(text, "text-byte") for part, text in parts.items()}, list(BYTES)
+    tokenizer = tokenizers_package().ByteLevelBPETokenizer()
     tokenizer.train_from_iterator([parts["train"]], vocab_size=options.subwords, show_progress=False)
     ids = tokenizer.get_vocab()
     return {part: tokenizer.encode(text).tokens for part, text in parts.items()}, sorted(ids, key=ids.__getitem__)
 
 
-def _tokenizers() -> Any:
-    try:
-        return importlib.import_module("tokenizers")
-    except ImportError as error:
-        raise HeadToHeadError(
-            "data.unit: subword requires the package tokenizers; pip install 'headtohead[subwords]'"
-        ) from error
-
-
-def _merged(text: str, ranks: Mapping[str, int]) -> list[str]:
-    """Return the tokens of a text in the alphabet: of two neighbours that are a token, those of lowest rank first."""
-    tokens = list(text)
-    while pairs := [(ranks[pair], n) for n, pair in enumerate(map("".join, pairwise(tokens))) if pair in ranks]:
-        _, first = min(pairs)
-        tokens[first : first + 2] = ["".join(tokens[first : first + 2])]
-    return tokens
+def _unit(options: Options, symbols: Mapping[int, str] | None, of_ids: bool) -> TextUnit:
+    """Return what a token is; symbols with every byte, such as GPT-2's, are those of byte-pair encoding."""
+    if not of_ids:
+        units: dict[str, TextUnit] = {"character": "text-character", "byte": "text-byte", "subword": "text-subword"}
+        return units[options.unit]
+    if symbols is None:
+        return "text-number"
+    return "text-subword" if BYTES.keys() <= {*symbols.values()} else "text-symbol"
 
 
 @hookimpl

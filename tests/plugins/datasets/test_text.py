@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from headtohead.config.builder import resolve
-from headtohead.data import cache_root, prepare
+from headtohead.data import BYTES, cache_root, prepare, text_tokens, written
+from headtohead.data.tokeniser import Unit
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 from headtohead_plugins.datasets import text
-from headtohead_plugins.datasets.text import BYTES, Options, Text, predicted_bytes, readable, written
+from headtohead_plugins.datasets.text import Options, Text, predicted_bytes
 from made import refused
 
 WORDS = "naïve cafés sell “crêpes”,\ttwo for €5.\n\nOr  three\u2028for ten; <pad> costs more.\n"
@@ -28,6 +29,10 @@ def file(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(WORDS * 40, encoding="utf-8", newline="")
     return str(path)
+
+
+def readable(prepared):
+    return Unit("text-character").readable(prepared)
 
 
 def load(file=None, **options):
@@ -95,7 +100,8 @@ def test_a_file_needs_no_other_settings(file):
     assert not data.record["leaky"] or data.record["leak"] <= 1
     test = data.splits["test"]
     assert [len(own) for own in test.references] == [1] * len(test)
-    assert data.target_vocabulary.decode(test.target[0].tolist()) == test.target_text[0]
+    assert data.tokenisers["target"].prepared(test.target[0].tolist()) == test.target_text[0]
+    assert data.decode(test.target[0].tolist()) == readable(test.target_text[0])
     longest = data.record["longest"]
     assert find_incompatibility(config, longest, current()) is None
     assert "no boundary tokens" not in [pitfall.name for pitfall in find_pitfalls(config, current())]
@@ -161,9 +167,11 @@ def test_options_without_an_effect_are_refused_with_those_that_have_one(file, op
 
 
 def test_an_unknown_character_is_one_token_and_no_byte_is_unknown():
-    snow, zed, known = (written(text.encode()) for text in "☃Žé")
-    assert Text.tokens_of("a☃Žb", ["a", "b", known]) == ["a", snow, zed, "b"]
-    assert Text.tokens_of("☃", [*BYTES]) == [*snow]
+    snow, zed, known = map(written, "☃Žé")
+    for unit in ("text-character", "text-symbol"):
+        assert text_tokens("a☃Žb", unit, ["a", "b", known]) == ["a", snow, zed, "b"]
+    assert text_tokens("☃", "text-byte") == [*snow]
+    assert text_tokens("☃", "text-subword", [*BYTES]) == [*snow]
 
 
 @pytest.mark.parametrize("unit", UNITS[1:])
@@ -179,7 +187,7 @@ def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp
     assert vocabularies[0] == vocabularies[1]
     assert len(vocabularies[0]) == {"byte": 260, "subword": 304}[unit]
     train, test = ("".join(data.splits[part].target_text) for part in ("train", "test"))
-    assert Text.tokens_of(readable(train), vocabularies[0]) == train.split(" ")
+    assert text_tokens(readable(train), f"text-{unit}", vocabularies[0]) == train.split(" ")
     assert {*test.split(" ")} <= {*vocabularies[0]}
 
 
@@ -214,9 +222,9 @@ def test_files_of_ids_have_the_texts_of_their_symbols(binary, as_list):
 
 def test_files_of_ids_without_symbols_have_numbers_of_two_bytes(binary):
     parts = target_tokens(binary)
-    assert readable(" ".join(parts["train"])).split() == [str(index) for index in IDS[0]]
+    assert Unit("text-number").join(parts["train"]) == " ".join(str(index) for index in IDS[0])
     assert predicted_bytes(" ".join(parts["train"])) == 2 * (len(IDS[0]) - 1)
-    assert Text.tokens_of("3 1", set(parts["train"])) == ["№3", "№1"]
+    assert text_tokens("3 1", "text-number") == ["№3", "№1"]
 
 
 def test_symbols_that_the_alphabet_has_too_are_plain_text(tmp_path):
@@ -279,4 +287,4 @@ def test_tiny_shakespeare_has_the_checksum_65_characters_and_the_split_of_nanogp
     parts = blocks_of(str(path), "character")
     assert len({token for blocks in parts.values() for block in blocks for token in block.split()}) == 65
     train = "".join([parts["train"][0], *(block[1:] for block in parts["train"][1:])])
-    assert readable(train.replace(" ", "")) == whole[: len(whole) * 9 // 10]
+    assert readable(train) == whole[: len(whole) * 9 // 10]

@@ -9,8 +9,9 @@ from headtohead.data.generated import ComputedDataset, Example, LabelledDataset,
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
-from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
+from headtohead.data.reading import file_sha256, open_file, parse_json, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
+from headtohead.data.token_files import read_token_ids
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
 from headtohead.schema.metric import Metric
@@ -43,10 +44,12 @@ __all__ = [
     "file_sha256",
     "hash_pairs",
     "open_file",
+    "parse_json",
     "prepare",
     "prepare_corpus",
     "prepare_recorded",
     "read_corpus",
     "read_lines",
     "read_text",
+    "read_token_ids",
 ]

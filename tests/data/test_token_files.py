@@ -153,14 +153,14 @@ KINDS: dict[str, Callable[[str], np.ndarray]] = {
 }
 
 
-@pytest.mark.parametrize("length", [200, 5000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_of_real_text_are_never_taken_for_other_data(
-    kind: str, length: int, real: Callable[[str], Path], tmp_path: Path
+    kind: str, real: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    text = lzma.decompress(real("tinyshakespeare.txt.xz").read_bytes()).decode()
+    text = lzma.decompress(real("tinyshakespeare.txt.xz").read_bytes()).decode()[:300_000]
     ids = KINDS[kind](text)
     assert read_token_ids(written(tmp_path / "whole.bin", ids.tobytes())).tolist() == ids.tolist()
-    for start in range(0, len(ids) - length, len(ids) // 100):
-        part = ids[start : start + length]
-        assert len(read_token_ids(written(tmp_path / "part.bin", part.tobytes()))) == length
+    for length in (200, 5000):
+        for start in range(0, len(ids) - length, len(ids) // 20):
+            part = ids[start : start + length]
+            assert len(read_token_ids(written(tmp_path / "part.bin", part.tobytes()))) == length

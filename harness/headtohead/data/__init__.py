@@ -11,6 +11,7 @@ from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
 from headtohead.data.reading import file_sha256, open_file, parse_json, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
+from headtohead.data.tables import Format, Row, read_rows
 from headtohead.data.token_files import read_token_ids
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
@@ -27,10 +28,12 @@ __all__ = [
     "UNK",
     "ComputedDataset",
     "Example",
+    "Format",
     "LabelledDataset",
     "LengthOptions",
     "Metric",
     "PreparedData",
+    "Row",
     "Side",
     "SizeOptions",
     "Split",
@@ -50,6 +53,7 @@ __all__ = [
     "prepare_recorded",
     "read_corpus",
     "read_lines",
+    "read_rows",
     "read_text",
     "read_token_ids",
 ]

@@ -1,7 +1,8 @@
 """Rows of a table with one text per field: TSV, CSV or JSON Lines.
 
-All rows have the same number of fields. A row with another number has a text with a separator, or lacks a field, so its
-columns are not those of the other rows. The usual number decides, because each row can be the wrong one, the first too.
+All rows have the same number of fields. A row with another number has a text with a separator, or lacks
+a field, so its columns are not those of the other rows. The usual number decides, because each row can
+be the wrong one, the first too.
 A line with one field is never usual: a table has at least two columns.
 """
 
@@ -37,7 +38,7 @@ class Row:
     Args:
         line: Number of its first line, from 1.
         content: A list of fields, or a JSON value; None if it cannot be read.
-        problem: What is wrong with the row, as the end of a sentence about its line; None if nothing is.
+        problem: What is wrong with the row, as the end of a sentence about its line, or None.
     """
 
     line: int
@@ -51,7 +52,8 @@ def read_rows(path: Path, form: Format, *, is_guessed: bool) -> list[Row]:
     Args:
         path: The file.
         form: Its format. Tabs are never quoted, fields of CSV can be.
-        is_guessed: Whether the name of the file decided the format, so that a file like another format is refused.
+        is_guessed: Whether the name of the file decided the format. A file like another format is
+            then refused.
 
     Raises:
         HeadToHeadError: If the file cannot be read, is not CSV, or looks like another format.
@@ -111,7 +113,8 @@ def _with_usual_width(rows: Sequence[Row]) -> list[Row]:
     if not widths:
         return list(rows)
     usual, _ = max(widths.items(), key=lambda item: (item[0] > 1, item[1]))  # the first of several
-    example = next(row.line for row in rows if isinstance(row.content, list) and len(row.content) == usual)
+    lists = (row for row in rows if isinstance(row.content, list))
+    example = next(row.line for row in lists if len(row.content) == usual)
 
     def checked(row: Row) -> Row:
         if not isinstance(row.content, list) or len(row.content) == usual:
@@ -138,8 +141,8 @@ def _refuse_other_separators(path: Path, form: Format, lines: Sequence[str]) -> 
             continue
         remedy = REMEDIES.get(separator, f"replace it by a {SEPARATORS[own]}")
         raise HeadToHeadError(
-            f"file '{path}' is read as {form}, but every line has the same number of another separator, the {name}; "
-            f"{remedy}, or set data.format: {form} if it belongs to the texts"
+            f"file '{path}' is read as {form}, but every line has the same number of another "
+            f"separator, the {name}; {remedy}, or set data.format: {form} if it belongs to the texts"
         )
 
 
@@ -153,6 +156,6 @@ def _refuse_quotes_of_csv(path: Path, lines: Sequence[str]) -> None:
         return
     line, _ = doubled[0] if doubled else marked[0]
     raise HeadToHeadError(
-        f"file '{path}' has texts in the quotation marks of CSV, as in line {line}, which tsv keeps; remove them, or "
-        "set data.format: tsv if they belong to the texts"
+        f"file '{path}' has texts in the quotation marks of CSV, as in line {line}, which tsv "
+        "keeps; remove them, or set data.format: tsv if they belong to the texts"
     )

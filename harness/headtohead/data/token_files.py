@@ -1,11 +1,12 @@
-"""Token ids of a binary file: the ids alone, as nanoGPT writes them, or after the header of llm.c and modded-nanogpt.
+"""Token ids of a binary file: ids alone, as of nanoGPT, or after the header of llm.c and modded-nanogpt.
 
-A header states what follows it, so it is verified and the ids are read. Ids alone state nothing: a text, an image or
-weights are 16-bit numbers too. Each rule below recognises one kind of other data. All rules use properties that ids of
-tokenisers do not have; a file of unusual ids passes with a header.
+A header states what follows it, so it is verified and the ids are read. Ids alone state nothing: a text,
+an image or weights are 16-bit numbers too. Each rule below recognises one kind of other data. All rules
+use properties that ids of tokenisers do not have; a file of unusual ids passes with a header.
 
-Formats: https://github.com/karpathy/nanoGPT, ``data/*/prepare.py``; https://github.com/karpathy/llm.c,
-``dev/data/data_common.py``; https://github.com/KellerJordan/modded-nanogpt, ``_load_data_shard``.
+Formats: https://github.com/karpathy/nanoGPT, ``data/*/prepare.py``;
+https://github.com/karpathy/llm.c, ``dev/data/data_common.py``;
+https://github.com/KellerJordan/modded-nanogpt, ``_load_data_shard``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headtohead.errors import HeadToHeadError
 Ids = NDArray[np.uint16]
 
 HEADER_BYTES = 1024
-"""A header has 256 integers of 32 bits: a magic number, a version, the number of tokens, and zeros."""
+"""A header has 256 integers of 32 bits: magic number, version, number of tokens, and zeros."""
 MAGIC_OF_IDS = 20240520
 VERSION_OF_IDS = 1
 OTHER_MAGIC = {
@@ -44,9 +45,11 @@ MAX_CONTROL_IN_TEXT = 0.005
 MIN_NUMBERS = 50
 """Minimum number of values that are not 0 for the rules of floating-point numbers."""
 MIN_BYTE_DIFFERENCE = 0.25
-"""Total variation distance between low and high bytes; ids have at least 0.55, data of 8 bits at most 0.2."""
+"""Total variation distance between low and high bytes; ids have at least 0.55, long data of 8 bits
+less than 0.05."""
 MAX_HALF_PRECISION_REPETITION = 0.01
-"""Fraction of the most common value in float16 data, 0 and 1 excluded; the most common token has at least 1.7 %."""
+"""Fraction of the most common value in float16 data, 0 and 1 excluded; the most common token has at
+least 1.7 %."""
 
 NOT_CONTROL = (*range(0x09, 0x0E), *range(0x20, 0x7F), *range(0x80, 0x100))
 """Bytes of texts: no control characters except tabs and line ends."""
@@ -59,8 +62,8 @@ def read_token_ids(path: Path) -> Ids:
     """Return the token ids of a file with or without a header.
 
     Raises:
-        HeadToHeadError: If the file cannot be read, its header is not one of ids of 16 bits, the number of ids is not
-            that of the header, or a file without a header has other data than ids of 16 bits.
+        HeadToHeadError: If the file cannot be read, its header is not one of ids of 16 bits, the number
+            of ids is not that of the header, or a file without a header has other data.
     """
     with open_file(path) as file:
         content = file.read()
@@ -80,10 +83,13 @@ def read_token_ids(path: Path) -> Ids:
 
 def has_header(content: bytes) -> bool:
     """Return whether a file begins with the header of a file of llm.c."""
-    fields = np.frombuffer(content[: len(content[:HEADER_BYTES]) // 4 * 4], "<i4")
-    if not len(fields) or fields[0] not in DATES:
+    start = content[:HEADER_BYTES]
+    fields = np.frombuffer(start[: len(start) // 4 * 4], "<i4").tolist()
+    if not fields or fields[0] not in DATES:
         return False
-    return fields[0] == MAGIC_OF_IDS or np.count_nonzero(fields) <= MAX_HEADER_FIELDS
+    if fields[0] == MAGIC_OF_IDS:
+        return True
+    return sum(field != 0 for field in fields) <= MAX_HEADER_FIELDS
 
 
 def _after_header(path: Path, content: bytes) -> Ids:
@@ -95,14 +101,14 @@ def _after_header(path: Path, content: bytes) -> Ids:
     if magic != MAGIC_OF_IDS or version != VERSION_OF_IDS:
         kind = f" ({OTHER_MAGIC[magic]})" if magic in OTHER_MAGIC else ""
         raise HeadToHeadError(
-            f"file '{path}' has the header {magic}, version {version}{kind}; expected {MAGIC_OF_IDS}, version "
-            f"{VERSION_OF_IDS} (ids of 16 bits); {WRITE_IDS}"
+            f"file '{path}' has the header {magic}, version {version}{kind}; expected "
+            f"{MAGIC_OF_IDS}, version {VERSION_OF_IDS} (ids of 16 bits); {WRITE_IDS}"
         )
     size = len(content) - HEADER_BYTES
     if size != 2 * count:
         raise HeadToHeadError(
-            f"file '{path}' has {size:,} bytes after its header, which states {count:,} ids of 16 bits; copy it again, "
-            "or correct its header"
+            f"file '{path}' has {size:,} bytes after its header, which states {count:,} ids of 16 bits; "
+            "copy it again, or correct its header"
         )
     return np.frombuffer(content, "<u2", offset=HEADER_BYTES)
 
@@ -110,13 +116,13 @@ def _after_header(path: Path, content: bytes) -> Ids:
 def packed(content: bytes) -> str | None:
     """Return the problem of compressed files, archives and NumPy's files with a header."""
     if content.startswith(NUMPY_MAGIC):
-        return "is a file of numpy.save, with a header; write the token ids with numpy.uint16 and tofile"
+        return f"is a file of numpy.save, with a header; {WRITE_IDS}"
     kind = packing(content)
     return f"is packed as {kind}; unpack it" if kind else None
 
 
 def text(content: bytes) -> str | None:
-    """Return the problem of a text: unlike numbers of 16 bits, it has hardly any control characters."""
+    """Return the problem of a text: unlike ids, it has hardly any control characters."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")) and _is_utf16(content):
         return "is a text in UTF-16; convert it to UTF-8 and rename it to .txt"
     counts = np.bincount(np.frombuffer(content, np.uint8), minlength=256)
@@ -127,8 +133,8 @@ def text(content: bytes) -> str | None:
 def floating_point(content: bytes) -> str | None:
     """Return the problem of floating-point numbers: as such numbers, nearly all have a usual size.
 
-    Ids have the exponents of tiny or huge numbers. As float16, ids in the thousands have a usual size too, but the same
-    ones occur again and again; measured values do not.
+    Ids have the exponents of tiny or huge numbers. As float16, ids in the thousands have a usual size
+    too, but the same ones occur again and again; measured values do not.
     """
     for name, kind in (("float64", "<f8"), ("float32 or bfloat16", "<f4")):
         if _usual_fraction(content, kind, 1e-6, 1e6) >= 0.9:
@@ -140,19 +146,20 @@ def floating_point(content: bytes) -> str | None:
 
 
 def wide_integers(content: bytes) -> str | None:
-    """Return the problem of integers of 32 or 64 bits: their upper halves are small, or those of negative numbers."""
+    """Return the problem of integers of 32 or 64 bits: upper halves are small, or of negative numbers."""
     low, high = _halves(content)
     high = high[high != 0xFFFF]
     largest_low = low.max(initial=0)
     largest_high = high.max(initial=0)
-    one_is_zero = (largest_low == 0) != (largest_high == 0)  # also the halves in the order of big-endian numbers
+    # Of big-endian numbers, the lower halves are 0.
+    one_is_zero = (largest_low == 0) != (largest_high == 0)
     if one_is_zero or (largest_high < 16 and largest_low >= 4096):
         return "has ids of 32 or 64 bits; write them as numpy.uint16"
     return None
 
 
 def bytes_of_one_kind(content: bytes) -> str | None:
-    """Return the problem of data of 8 bits: low and high bytes have the same distribution, unlike those of ids."""
+    """Return the problem of data of 8 bits: low and high bytes have the same distribution."""
     values = np.frombuffer(content[: len(content) // 2 * 2], np.uint8)
     low, high = values[::2], values[1::2]
     if not high.any():
@@ -165,12 +172,13 @@ def bytes_of_one_kind(content: bytes) -> str | None:
 
 
 RULES: tuple[Callable[[bytes], str | None], ...] = (packed, text, floating_point, wide_integers, bytes_of_one_kind)
-"""Each returns what a file without a header is, and what to do, if it is no file of ids of 16 bits."""
+"""Each returns what a file without a header is, and what to do, if it has other data than ids."""
 
 
 def _is_utf16(content: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-16")().decode(content)  # the last character may be incomplete
+        # Unlike `bytes.decode`, it accepts an incomplete last character.
+        codecs.getincrementaldecoder("utf-16")().decode(content)
     except UnicodeDecodeError:
         return False
     return True
@@ -183,10 +191,11 @@ def _halves(content: bytes) -> tuple[Ids, Ids]:
 
 
 def _usual_fraction(content: bytes, kind: str, smallest: float, largest: float) -> float:
-    """Return the fraction of the numbers other than 0 whose absolute value is in a range; 0 for few numbers."""
+    """Return the fraction of the numbers other than 0 whose size is in a range; 0 for few numbers."""
     size = np.dtype(kind).itemsize
     with np.errstate(invalid="ignore"):
-        numbers = np.abs(np.frombuffer(content[: len(content) // size * size], kind).astype(np.float64))
+        whole = content[: len(content) // size * size]
+        numbers = np.abs(np.frombuffer(whole, kind).astype(np.float64))
     numbers = numbers[numbers != 0]
     if len(numbers) < MIN_NUMBERS:
         return 0.0

@@ -84,7 +84,7 @@ def read_token_ids(path: Path) -> Ids:
 def has_header(content: bytes) -> bool:
     """Return whether a file begins with the header of a file of llm.c."""
     start = content[:HEADER_BYTES]
-    fields = np.frombuffer(start[: len(start) // 4 * 4], "<i4").tolist()
+    fields: list[int] = np.frombuffer(start[: len(start) // 4 * 4], "<i4").tolist()
     if not fields or fields[0] not in DATES:
         return False
     if fields[0] == MAGIC_OF_IDS:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from headtohead.config.builder import resolve
 from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
 from headtohead.data.tokeniser import Tokeniser, Unit
-from headtohead.data.vocabularies import count_words
+from headtohead.data.vocabularies import count_words, read_tokenizer
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from headtohead.testing.tiny import data_config
+from made import refused
 
 # What notebook 1 prints for its shuffled batch: every source row, and the target rows before the
 # output is cut off.
@@ -354,3 +355,25 @@ def test_incompatible_vocabulary_fields_are_refused(
     changed = {f"data.{name}": value for name, value in changes.items()}
     with pytest.raises(UndefinedError, match=message):
         ready(**({"recipe": recipe} if recipe else toy), **changed)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            '{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "b": 4}',
+            "has two tokens for the id 4, 'a' and 'b'; keep",
+        ),
+        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "a": 5}', 'tokenizers (the name "a" occurs twice)'),
+    ],
+)
+def test_a_token_of_a_tokenizer_file_has_one_id(table: str, message: str, tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    model = f'{{"type": "WordLevel", "vocab": {table}, "unk_token": "<unk>"}}'
+    empty = ", ".join(
+        f'"{part}": null'
+        for part in ("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+    )
+    (tmp_path / "tokenizer.json").write_text(f'{{"version": "1.0", {empty}, "added_tokens": [], "model": {model}}}')
+    config = data_config(vocabulary={"file": str(tmp_path / "tokenizer.json")})
+    assert message in refused(read_tokenizer, config)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headtohead.data import read_lines
@@ -118,6 +119,28 @@ def test_a_hostile_file_is_refused_and_the_next_file_works(
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     good = stats(h2h_here, "good.tsv")
     assert good.returncode == 0, good.stderr
+
+
+HEADER = np.zeros(256, "<i4")
+HEADER[:3] = 20240520, 2, 2
+NUMBERS = np.random.default_rng(1).normal(size=4000).astype("<f4")
+OF_OTHER_KIND = {
+    "comma": ("pairs", "x.csv", b"Good morning, sir,Bonjour.\n" + b"one,un\n" * 9, "line 1 has 3 fields, line 2 has 2"),
+    "text": ("text", "x.bin", ROWS, "is a text; rename it to .txt"),
+    "float32": ("text", "x.bin", NUMBERS.tobytes(), "has numbers of type float32 or bfloat16; write the token ids"),
+    "header": ("text", "x.bin", HEADER.tobytes() + b"abcd", "has the header 20240520, version 2; expected 20240520"),
+}
+
+
+@case_table("kind", OF_OTHER_KIND, default=2)
+def test_data_of_another_kind_are_refused_and_not_prepared(tmp_path: Path, h2h_here: Callable, kind: str) -> None:
+    dataset, name, data, message = OF_OTHER_KIND[kind]
+    (tmp_path / name).write_bytes(data)
+    ended = h2h_here(tmp_path, "data", "stats", dataset, "--set", f"file={name}", H2H_CACHE="cache")
+    line = error_line(ended)
+    assert message in line
+    assert name in line
+    assert not (tmp_path / "cache").exists()
 
 
 def test_no_member_of_a_zip_is_written_to_disk(tmp_path: Path) -> None:

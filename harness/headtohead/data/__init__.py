@@ -10,8 +10,10 @@ from headtohead.data.generated import ComputedDataset, Example, LabelledDataset,
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
-from headtohead.data.reading import file_sha256, open_file, read_lines, read_text
+from headtohead.data.reading import file_sha256, open_file, parse_json, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
+from headtohead.data.tables import Format, Row, read_rows
+from headtohead.data.token_files import read_token_ids
 from headtohead.data.tokeniser import Side
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
@@ -30,10 +32,12 @@ __all__ = [
     "UNK",
     "ComputedDataset",
     "Example",
+    "Format",
     "LabelledDataset",
     "LengthOptions",
     "Metric",
     "PreparedData",
+    "Row",
     "Side",
     "SizeOptions",
     "Split",
@@ -47,12 +51,15 @@ __all__ = [
     "file_sha256",
     "hash_pairs",
     "open_file",
+    "parse_json",
     "prepare",
     "prepare_corpus",
     "prepare_recorded",
     "read_corpus",
     "read_lines",
+    "read_rows",
     "read_text",
+    "read_token_ids",
     "text_tokens",
     "tokenizers_package",
     "written",

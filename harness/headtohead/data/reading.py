@@ -8,12 +8,14 @@ from __future__ import annotations
 import bz2
 import hashlib
 import io
+import json
 import lzma
 import os
 import stat
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +36,7 @@ MAGIC = {
 }
 TEXT_SUFFIXES = (".txt", ".tsv", ".csv")
 BLOCK_BYTES = 1 << 20
+BYTE_ORDER_MARK = "\ufeff"
 
 RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
 _DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
@@ -42,12 +45,33 @@ _DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.erro
 def read_lines(path: Path) -> list[str]:
     """Return the lines without line ends (LF or CRLF) and without a byte order mark.
 
-    Only a line feed ends a line: other Unicode separators occur inside sentences.
+    Only a line feed ends a line: other Unicode separators occur inside sentences. Files that were joined have a byte
+    order mark at the beginning of each part.
     """
     text = read_text(path)
     if "\r" in text and "\n" not in text:
         raise HeadToHeadError(f"file '{path}' has line ends of CR only; convert it with: tr '\\r' '\\n'")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removeprefix(BYTE_ORDER_MARK).removesuffix("\r") for line in lines]
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: If it is not JSON, or an object has a name twice, of which `json.loads` keeps the last value.
+        RecursionError: If it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=_distinct)
+
+
+def _distinct(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(fields)
+    if len(found) < len(fields):
+        counts = Counter(name for name, _ in fields)
+        name, _ = counts.most_common(1)[0]
+        raise ValueError(f"the name {json.dumps(name)} occurs twice")
+    return found
 
 
 def read_text(path: Path) -> str:
@@ -64,7 +88,7 @@ def read_text(path: Path) -> str:
     for number, marks in {32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), 16: (b"\xff\xfe", b"\xfe\xff")}.items():
         if content.startswith(marks):
             raise HeadToHeadError(f"file '{path}' is UTF-{number}; convert it with: iconv -f utf-{number} -t utf-8")
-    if inner := _packing(content):
+    if inner := packing(content):
         raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
     if (position := content.find(b"\0")) >= 0:
         number = content.count(b"\n", 0, position) + 1
@@ -78,7 +102,7 @@ def read_text(path: Path) -> str:
             f"file '{path}' is not UTF-8: line {number} has the byte 0x{content[error.start]:02x}; "
             "convert it, for instance with: iconv -f latin1 -t utf-8"
         ) from error
-    text = text.removeprefix("\ufeff")
+    text = text.removeprefix(BYTE_ORDER_MARK)
     if not text.strip():
         raise HeadToHeadError(f"file '{path}' is empty")
     return text
@@ -91,7 +115,7 @@ def unpack(path: Path) -> Iterator[bytes]:
         HeadToHeadError: If the file is missing, special, damaged or too large, or cannot be unpacked.
     """
     with open_file(path) as file:
-        kind = _packing(file.read(8))
+        kind = packing(file.read(8))
         suffix = path.suffix.removeprefix(".").lower()
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
@@ -174,7 +198,7 @@ def max_data_bytes() -> int:
     return int(text)
 
 
-def _packing(start: bytes | bytearray) -> str | None:
+def packing(start: bytes | bytearray) -> str | None:
     """Return the compression or archive format of a file with these first bytes."""
     return next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
 

@@ -9,9 +9,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from headtohead.data import subwords
-from headtohead.data.reading import read_text
+from headtohead.data.reading import parse_json, read_text
 from headtohead.data.tokeniser import SIDES, Side, Unit, boundaries_of
 from headtohead.data.vocabulary import BOUNDARIES, EOS_WORD, PAD_WORD, SOS_WORD, SPECIALS, UNK_WORD, Vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError, shown_path, similar
@@ -137,6 +138,7 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
     reason = "data.vocabulary.file has its own tokens and ids"
     refuse_counting_fields(config, reason, "data.vocabulary.ids", vocabulary.ids != "standard")
     text = _read(config)
+    parts = _parsed(text, name)
     try:
         tokenizer = subwords.load_tokenizer(text)
     except HeadToHeadError as error:
@@ -144,14 +146,17 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
     except Exception as error:  # the package raises plain exceptions
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({reason})") from error
-    if json.loads(text)["model"].get("dropout"):
+    if parts["model"].get("dropout"):
         raise HeadToHeadError(f"{name} splits words at random (model.dropout); set it to null in the file")
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     size = max(ids.values(), default=-1) + 1
     if size > len(ids) + MAX_UNUSED_IDS:
         raise HeadToHeadError(f"{name} has {len(ids)} tokens with ids up to {size - 1}")
-    words = [f"<unused {index}>" for index in range(size)]
-    for word, index in ids.items():
+    unused = [f"<unused {index}>" for index in range(size)]
+    words = [*unused]
+    for word, index in sorted(ids.items()):
+        if words[index] != unused[index]:
+            raise HeadToHeadError(f"{name} has two tokens for the id {index}, '{words[index]}' and '{word}'; keep one")
         words[index] = word
     for kind, token in _special_tokens(ids, vocabulary, name).items():
         words[ids[token]] = OWN_NAMES[kind]
@@ -162,6 +167,14 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
             "tokens in data.vocabulary.special_tokens"
         )
     return Vocabulary(words, vocabulary.unknown), text
+
+
+def _parsed(text: str, name: str) -> Any:
+    """Return the JSON value of a tokenizer file; a name that occurs twice, as of a token with two ids, is an error."""
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise HeadToHeadError(f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({error})") from error
 
 
 def tokenizer_key(config: DataConfig) -> str:

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import importlib
 import importlib.metadata
 import json
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead.data import call_in_child, file_sha256, read_lines
+from headtohead.data import Format, Row, call_in_child, file_sha256, read_lines, read_rows
 from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
-Format = Literal["tsv", "csv", "jsonl"]
 FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
-COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "translation", "prompt",
+COLUMN_NAMES = {"source", "target", "src", "tgt", "trg", "input", "output", "text", "sentence", "translation", "prompt",
                 "completion", "question", "answer", "english", "french", "german", "spanish", "en", "fr", "de", "es",
                 "eng", "fra", "deu", "spa"}  # fmt: skip
-"""Words that are column names where two fields of a first line are among them."""
+"""Words of column names: a first line in which two fields have no other words is a header."""
+REMEDIES = {
+    "tsv": "correct the tabs, data.format or data.columns",
+    "csv": "put quotation marks around a text with a comma, or correct data.format or data.columns",
+    "jsonl": "correct the file or data.columns",
+}
+"""What to do about a malformed line, by format."""
+MAX_NAMES = 20
+"""Maximum number of names of a JSON object in a message."""
 LEAST_DATASETS = 4
 """Oldest major version of the package datasets that does not run code of a dataset."""
 HUB_SECONDS = 3600
@@ -47,7 +53,7 @@ class Options(BaseOptions):
     columns: tuple[Column, Column] | None = Field(
         None,
         description="source and target: numbers from 1, names in the first line, or fields of JSON such as "
-        "translation.en; default: [1, 2], for JSON [source, target]",
+        "translation.en; default: [1, 2] in a table of two columns, for JSON [source, target]",
     )
     header: bool | None = Field(None, description="whether the first line has names; default: if `columns` are names")
     saved: Annotated[str | None, FilePath()] = Field(
@@ -184,45 +190,99 @@ def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
 def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str]]:
     """Return source and target of each row of a file; rows without both texts are refused or counted."""
     form = options.format or _format(name)
-    columns = options.columns or (("source", "target") if form == "jsonl" else (1, 2))
-    has_header = any(isinstance(column, str) for column in columns) if options.header is None else options.header
     if options.header and form == "jsonl":
         raise HeadToHeadError(f"file '{name}' is JSON Lines, which has no header; leave out data.header")
-    rows, found = _rows(name, form), list(columns)
-    if has_header and form != "jsonl":
-        header = [field.strip() for field in next(rows)[1]]
-        for column in columns:
-            if isinstance(column, str) and column not in header:
-                raise HeadToHeadError(
-                    f"file '{name}' has no column '{column}'; its first line has: {', '.join(header)}"
-                )
-            if isinstance(column, str) and header.count(column) > 1:
-                raise HeadToHeadError(f"file '{name}' has several columns '{column}'; set data.columns to numbers")
-        found = [header.index(column) + 1 if isinstance(column, str) else column for column in columns]
-    pairs, wrong, names = list[tuple[str, str]](), list[int](), list[str]()
-    for line, row in rows:
-        if not pairs and not wrong and isinstance(row, list):
-            names = [field.strip() for field in row if field.strip().casefold() in COLUMN_NAMES]
-        source, target = (_text(row, column) for column in found)
-        if source is not None and target is not None:
+    rows = read_rows(_path(name), form, is_guessed=options.format is None)
+    columns: tuple[Column, Column] = options.columns or ("source", "target")
+    if form != "jsonl" and rows:
+        rows, columns = _numbered_columns(name, rows, options)
+    pairs = list[tuple[str, str]]()
+    wrong = list[tuple[int, str]]()
+    for row in rows:
+        source, target = (_text(row.content, column) for column in columns)
+        if row.problem is None and source is not None and target is not None:
             pairs.append((source, target))
-        elif row != [""]:
-            wrong.append(line)
-    if options.header is None and not has_header and len(names) > 1:
+        else:
+            missing = columns[0] if source is None else columns[1]
+            wrong.append((row.line, row.problem or f"has no text in column {missing}{_known_fields(row.content)}"))
+    if not rows:
+        raise HeadToHeadError(f"file '{name}' has no pairs; add them, or leave out the file")
+    if not wrong:
+        return pairs
+    line, problem = wrong[0]
+    if not options.skip_malformed:
+        raise HeadToHeadError(
+            f"file '{name}': line {line} {problem}; wrong lines: {len(wrong)} of {len(rows)}; {REMEDIES[form]}, or set "
+            f"data.skip_malformed: true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
+        )
+    notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {line}")
+    return pairs
+
+
+def _numbered_columns(name: str, rows: list[Row], options: Options) -> tuple[list[Row], tuple[int, int]]:
+    """Return the rows after the header, if there is one, and the numbers of the columns."""
+    columns = options.columns or (1, 2)
+    has_names = any(isinstance(column, str) for column in columns)
+    if has_names and options.header is False:
+        raise HeadToHeadError(f"data.columns {list(columns)} are names, but data.header is false; use numbers")
+    has_header = has_names or bool(options.header)
+    if not has_header and options.header is None:
+        _refuse_header(name, rows[0].content)
+    if options.columns is None:
+        _refuse_more_columns(name, rows)
+    names: list[str] = []
+    if has_header:
+        header, *rows = rows
+        if header.problem:
+            raise HeadToHeadError(f"file '{name}': line {header.line}, the header, {header.problem}; correct it")
+        names = [field.strip() for field in header.content]
+    source, target = (_number(name, names, column) for column in columns)
+    if source == target:
+        raise HeadToHeadError(f"file '{name}': data.columns {list(columns)} are the same column; name two columns")
+    return rows, (source, target)
+
+
+def _refuse_more_columns(name: str, rows: Sequence[Row]) -> None:
+    """Raise an error for a table of three or more columns: its first two need not be the pair."""
+    usual = next(row for row in rows if row.problem is None)
+    if len(usual.content) > 2:
+        raise HeadToHeadError(
+            f"file '{name}' has {len(usual.content)} columns, as in line {usual.line}; set data.columns to those of "
+            "source and target, such as [1, 2]; in a csv file, put quotation marks around a text with a comma"
+        )
+
+
+def _number(name: str, names: Sequence[str], column: Column) -> int:
+    """Return the number of a column that is a number, or a name in the header."""
+    if isinstance(column, int):
+        return column
+    if column not in names:
+        raise HeadToHeadError(f"file '{name}' has no column '{column}'; its first line has: {', '.join(names)}")
+    if names.count(column) > 1:
+        raise HeadToHeadError(f"file '{name}' has several columns '{column}'; set data.columns to numbers")
+    return names.index(column) + 1
+
+
+def _refuse_header(name: str, fields: Sequence[str]) -> None:
+    """Raise an error if two fields of the first row consist of words of column names, such as ``source_text``."""
+    names = [field.strip() for field in fields if _is_column_name(field)]
+    if len(names) > 1:
         raise HeadToHeadError(
             f"file '{name}': the first line has column names; set data.columns to two of: {', '.join(names)}, or "
             "data.header: false if it is a pair"
         )
-    if wrong and not options.skip_malformed:
-        raise HeadToHeadError(
-            f"file '{name}': line {wrong[0]} does not have a text in both columns {columns[0]} and {columns[1]} of "
-            f"{form}, or has {'a name twice' if form == 'jsonl' else 'more fields than line 1'}; wrong lines: "
-            f"{len(wrong)} of {len(pairs) + len(wrong)}; correct the file, data.format or data.columns, or set "
-            f"data.skip_malformed: true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
-        )
-    if wrong:
-        notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {wrong[0]}")
-    return pairs
+
+
+def _is_column_name(field: str) -> bool:
+    words = re.findall(r"[^\W\d_]+", field.casefold())
+    return bool(words) and COLUMN_NAMES.issuperset(words)
+
+
+def _known_fields(content: Any) -> str:
+    """Return the names of a JSON object, for a message."""
+    if not isinstance(content, Mapping):
+        return ""
+    return f" (it has: {', '.join(map(str, list(content)[:MAX_NAMES]))})"
 
 
 def _format(name: str) -> Format:
@@ -234,40 +294,6 @@ def _format(name: str) -> Format:
             f"file '{name}': unknown ending '{ending}'; rename it to {', '.join(FORMATS)}, or set data.format"
         )
     return FORMATS.get(ending, "tsv")
-
-
-def _rows(name: str, form: Format) -> Iterator[tuple[int, Any]]:
-    """Yield line number and fields, or a JSON value; tabs are never quoted, fields of CSV can be."""
-    lines = read_lines(_path(name))
-    if form == "csv":
-        csv.field_size_limit(sys.maxsize)
-        reader = csv.reader((f"{line}\n" for line in lines), strict=True)
-        try:
-            width = 0
-            for row in reader:
-                width = width or len(row)
-                yield reader.line_num, (row or [""]) if len(row) <= width else None  # a comma without quotes
-        except csv.Error as error:
-            raise HeadToHeadError(f"file '{name}': line {reader.line_num} is not CSV: {error}") from error
-        return
-    width = 0
-    for number, line in enumerate(lines, 1):
-        try:
-            if form == "tsv":
-                row = line.split("\t")
-                width = width or (len(row) if line else 0)
-                yield number, row if len(row) <= width or not line else None
-            else:
-                yield number, json.loads(line, object_pairs_hook=_distinct) if line.strip() else [""]
-        except (ValueError, RecursionError):
-            yield number, None
-
-
-def _distinct(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; a name given twice is an error."""
-    if len(found := dict(fields)) < len(fields):
-        raise ValueError
-    return found
 
 
 def _text(row: Any, column: Column) -> str | None:

@@ -26,12 +26,14 @@ from pydantic import Field, model_validator
 from headtohead.data import (
     BYTES,
     NUMBER,
+    SPECIALS,
     Metric,
     fetch,
     fetched_sha256,
     file_sha256,
-    open_file,
+    parse_json,
     read_text,
+    read_token_ids,
     text_tokens,
     tokenizers_package,
     written,
@@ -39,6 +41,10 @@ from headtohead.data import (
 from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, TextUnit, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
+MAX_ID = 65_535
+"""Largest id of a file of ids with 16 bits."""
+NOT_SYMBOLS = frozenset(SPECIALS) - {"<unk>"}
+"""Special tokens that data of ids cannot contain: an id of theirs would be an unknown token."""
 DOWNLOADS = {
     "tinyshakespeare": (
         "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
@@ -70,7 +76,7 @@ class Options(BaseOptions):
     file: Annotated[str | None, FilePath()] = Field(
         None,
         description="a UTF-8 text file, also packed (.gz, .xz, .bz2, .zip), or a .bin file of token ids with 16 bits "
-        "each, as nanoGPT writes",
+        "each, as nanoGPT writes, or after the header of llm.c and modded-nanogpt",
     )
     valid_file: Annotated[str | None, FilePath()] = Field(
         None, description="a second file for validation (first half) and test (rest), instead of held_out"
@@ -92,7 +98,7 @@ class Options(BaseOptions):
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
-        of_ids = {name.endswith(".bin") for name in (self.file, self.valid_file) if name}
+        of_ids = {_has_ids(name) for name in (self.file, self.valid_file) if name}
         if self.valid_file and self.held_out != 0.1:
             raise ValueError("held_out is not used with valid_file; leave one of them out")
         if len(of_ids) > 1:
@@ -148,7 +154,7 @@ class Text(Dataset):
         """Return the blocks of all parts as targets of empty sources."""
         assert isinstance(options, Options)
         files = _files(options, cache)
-        of_ids = files[0].suffix == ".bin"
+        of_ids = _has_ids(files[0].name)
         symbols = _symbols(options.symbols) if options.symbols else None
         train, *others = [_numbered(file, symbols) if of_ids else read_text(file) for file in files]
         first = len(train) if others else int(len(train) * (1 - options.held_out))
@@ -198,37 +204,88 @@ def _files(options: Options, cache: Path) -> list[Path]:
     return [Path(name) for name in (options.file, options.valid_file) if name]
 
 
+def _has_ids(name: str) -> bool:
+    """Return whether a file has token ids, by the ending of its name."""
+    return name.lower().endswith(".bin")
+
+
 def _symbols(name: str) -> dict[int, str]:
     """Return the token of each id in the alphabet, from a list of texts or a mapping from texts to ids."""
     try:
-        content = json.loads(read_text(Path(name)))
-        texts = content if isinstance(content, list) else sorted(content, key=content.__getitem__)
-        ids = range(len(texts)) if isinstance(content, list) else [int(content[text]) for text in texts]
-        if "" in texts or len({*texts}) < len(texts):
-            twice = next(text for text in texts if not text or texts.count(text) > 1)
-            raise HeadToHeadError(f"file '{name}' has a symbol without text or of several ids: {twice!r}; change it")
-        is_plain = not BYTES.keys() <= {*texts}  # unlike GPT-2's vocab.json, with a token for every byte
-        return {index: written(text) if is_plain else text for index, text in zip(ids, texts, strict=True)}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        content = parse_json(read_text(Path(name)))
+    except (ValueError, RecursionError) as error:
+        raise HeadToHeadError(f"file '{name}' is not a JSON file of symbols: {error}; correct it") from error
+    if not content or not isinstance(content, list | dict) or not all(isinstance(text, str) for text in content):
         raise HeadToHeadError(
             f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
-        ) from error
+        )
+    pairs = (
+        list(enumerate(content)) if isinstance(content, list) else [(index, text) for text, index in content.items()]
+    )
+    texts: dict[int, str] = {}
+    for index, text in pairs:
+        if type(index) is not int or not 0 <= index <= MAX_ID:
+            raise HeadToHeadError(
+                f"file '{name}' has the id {_shown(index)} for the symbol {_shown(text)}; an id is a whole number from "
+                f"0 to {MAX_ID:,}"
+            )
+        if index in texts:
+            raise HeadToHeadError(
+                f"file '{name}' has two symbols for the id {index}, {_shown(texts[index])} and {_shown(text)}; keep one"
+            )
+        texts[index] = text
+    return _tokens_of_symbols(name, dict(sorted(texts.items())))
+
+
+def _tokens_of_symbols(name: str, texts: Mapping[int, str]) -> dict[int, str]:
+    """Return the token of each id: its text in the alphabet, in which the symbols of GPT-2's file already are."""
+    is_alphabet = BYTES.keys() <= {*texts.values()}
+    tokens: dict[int, str] = {}
+    ids: dict[str, int] = {}
+    for index, text in texts.items():
+        place = f"file '{name}' has the symbol {_shown(text)} for the id {index}"
+        try:
+            token = _token_of(text, is_alphabet)
+        except UnicodeEncodeError as error:
+            raise HeadToHeadError(f"{place}, which is half of a character; write whole characters") from error
+        if not token:
+            raise HeadToHeadError(f"{place}, which has no character; write its text")
+        if token in NOT_SYMBOLS:
+            raise HeadToHeadError(f"{place}, which is a special token of headtohead; write another text")
+        if token in ids:
+            raise HeadToHeadError(f"{place} and for the id {ids[token]}; keep one")
+        ids[token] = index
+        tokens[index] = token
+    return tokens
+
+
+def _token_of(text: str, is_alphabet: bool) -> str:
+    """Return a symbol in the alphabet; the symbols of GPT-2's file are in it already, apart from special tokens.
+
+    Raises:
+        UnicodeEncodeError: If the text has half of a character.
+    """
+    text.encode()
+    return text if is_alphabet and BYTES.keys() >= {*text} else written(text)
+
+
+def _shown(value: object) -> str:
+    """Return a JSON value for a message, at most 40 characters of it."""
+    return json.dumps(value)[:40]
 
 
 def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
-    """Return the tokens of a file of ids with 16 bits each."""
-    with open_file(path) as file:
-        content = file.read()
-    if len(content) % 2:
-        raise HeadToHeadError(f"file '{path}' has an odd number of bytes; expected ids of 16 bits each")
-    ids = np.frombuffer(content, "<u2").tolist()
-    low, high = max(ids[::2], default=0), max(ids[1::2], default=0)
-    if (low and not high) or (high < 16 and low >= 4096):  # the halves of 32 bits
-        raise HeadToHeadError(f"file '{path}' has ids of 32 or 64 bits; write them as numpy.uint16")
-    known = symbols or {index: f"{NUMBER}{index}" for index in {*ids}}
-    if unknown := {*ids} - known.keys():
-        raise HeadToHeadError(f"file '{path}' has the id {min(unknown)}, which data.symbols lacks; add its text")
-    return [known[index] for index in ids]
+    """Return the tokens of a file of ids; without symbols, a token is its number."""
+    ids = read_token_ids(path)
+    known = symbols or {index: f"{NUMBER}{index}" for index in np.unique(ids).tolist()}
+    unknown = ~np.isin(ids, list(known))
+    if unknown.any():
+        first = int(unknown.argmax())
+        raise HeadToHeadError(
+            f"file '{path}' has the id {ids[first]} (token {first + 1:,}), which data.symbols lacks; add its text, or "
+            "use the symbols of the tokenizer that wrote the file"
+        )
+    return [known[index] for index in ids.tolist()]
 
 
 def _tokens(parts: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:

@@ -87,21 +87,60 @@ def test_a_part_without_a_file_is_split_from_the_others(prepared: Read, tmp_path
     assert "test is a separate file" in data.record["notes"]
 
 
-NO_TEXT = "does not have a text in both columns"
+CORRECT = "correct the tabs, data.format or data.columns, or set data.skip_malformed: true"
+FIVE_PAIRS = "a,b\n" * 5
 MALFORMED: list[tuple[str, str, dict[str, Any], str]] = [
-    ("x.tsv", "a\tb\nc\nd\n", {}, f"line 2 {NO_TEXT} 1 and 2 of tsv, or has more fields than line 1; wrong lines: 2"),
-    ("x.jsonl", '{"source": "a", "target": "b", "target": "c"}\n', {}, "of jsonl, or has a name twice; wrong lines: 1"),
+    ("x.tsv", "a\tb\nc\nd\n", {}, f"line 2 has 1 field, line 1 has 2; wrong lines: 2 of 3; {CORRECT}"),
+    ("x.tsv", "a\nb\n", {}, "line 1 has no text in column 2; wrong lines: 2 of 2; correct the tabs, data.format or"),
+    ("x.jsonl", '{"source": "a", "target": "b", "target": "c"}\n', {}, 'line 1 is refused: the name "target" occurs'),
     ("x.jsonl", "{}\n", {"header": True}, "is JSON Lines, which has no header; leave out data.header"),
     ("x.csv", "en,fr,fr\na,b,c\n", {"columns": ["en", "fr"]}, "has several columns 'fr'; set data.columns to numbers"),
     ("x.tsv", TSV, {"columns": [1, 1]}, "columns are two different columns, got 1 twice"),
     ("x.tsv", TSV, {"hub": "x"}, "set one of data.file, data.saved and data.hub"),
     ("x.tsv", TSV, {"revision": "b"}, "configuration and revision belong to hub"),
-    ("x.csv", "a,b\nc,d,e\n", {}, f"line 2 {NO_TEXT} 1 and 2 of csv, or has more fields than line 1; wrong"),
-    ("x.tsv", "a\tb\nc\td\te\n", {}, "or has more fields than line 1; wrong lines: 1 of 2"),
+    ("x.csv", "a,b\nc,d,e\n", {}, "line 2 has 3 fields, line 1 has 2; wrong lines: 1 of 2; put quotation marks around"),
+    ("x.csv", "Hello, sir,Bonjour\n" + FIVE_PAIRS, {}, "line 1 has 3 fields, line 2 has 2; wrong lines: 1 of 6; put"),
+    ("x.csv", "Hello\n" + FIVE_PAIRS, {}, "line 1 has 1 field, line 2 has 2; wrong lines: 1 of 6; put quotation"),
+    ("x.csv", FIVE_PAIRS + "c\n", {}, "line 6 has 1 field, line 1 has 2; wrong lines: 1 of 6; put quotation marks"),
+    ("x.csv", "en,fr,de\n" + FIVE_PAIRS, {"columns": ["en", "fr"]}, "line 1, the header, has 3 fields, line 2 has 2;"),
+    ("x.csv", "1,a,b\n2,a,b\n", {}, "has 3 columns, as in line 1; set data.columns to those of source and target"),
+    ("x.tsv", "1\ta\tb\n2\ta\n", {"columns": [2, 3]}, "line 2 has 2 fields, line 1 has 3; wrong lines: 1 of 2"),
+    ("x.tsv", "1\ta\tb\n2\ta\n", {"columns": [1, 2]}, "line 2 has 2 fields, line 1 has 3; wrong lines: 1 of 2"),
+    (
+        "x.csv",
+        "a, b;c\n" * 3,
+        {},
+        "every line has the same number of another separator, the semicolon; replace it by a",
+    ),
+    (
+        "x.csv",
+        "a, b\tc\n" * 3,
+        {},
+        "of another separator, the tab; set data.format: tsv, or set data.format: csv if it",
+    ),
+    (
+        "x.tsv",
+        FIVE_PAIRS,
+        {},
+        "is read as tsv, but every line has the same number of another separator, the comma; set",
+    ),
+    ("x.tsv", "a\tb\n" * 3 + '"say ""hi"""\tc\n', {}, "in the quotation marks of CSV, as in line 4, which tsv keeps;"),
+    ("x.tsv", '"a"\t"b"\n' * 3, {}, "in the quotation marks of CSV, as in line 1, which tsv keeps; remove them, or"),
+    ("x.csv", "a,b\n", {"columns": ["en", "fr"], "header": False}, "are names, but data.header is false; use numbers"),
+    ("x.csv", "en,fr\na,b\n", {"columns": ["en", 1]}, "data.columns ['en', 1] are the same column; name two columns"),
+    ("x.csv", "en,fr\n", {"columns": ["en", "fr"]}, "x.csv' has no pairs; add them, or leave out the file"),
     ("x.csv", "English,French\na,b\n", {}, "has column names; set data.columns to two of: English, French"),
-    ("x.csv", 'a,b\n"c,d\n', {}, "line 2 is not CSV: unexpected end of data"),
-    ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, f"line 2 {NO_TEXT} source and target"),
-    ("x.jsonl", "[" * 100_000 + "\n", {}, f"line 1 {NO_TEXT}"),
+    (
+        "x.csv",
+        "source_text,target_text\na,b\n",
+        {},
+        "has column names; set data.columns to two of: source_text, target",
+    ),
+    ("x.csv", 'a,b\n"c,d\ne,f\n', {}, "the row that begins in line 2 is not CSV: unexpected end of data; correct its"),
+    ("x.jsonl", '{"source": "a", "target": "b"}\n{"source": "a"\n', {}, "line 2 is not JSON: Expecting ',' delimiter"),
+    ("x.jsonl", '{"en": "a", "fr": "b"}\n', {}, "line 1 has no text in column source (it has: en, fr); wrong lines: 1"),
+    ("x.jsonl", "[" * 100_000 + "\n", {}, "line 1 is nested too deeply; wrong lines: 1 of 1"),
+    ("x.jsonl", '["a", "b"]\n["a", "x", "b"]\n', {"columns": [1, 2]}, "line 2 has 3 fields, line 1 has 2; wrong"),
     ("x.csv", "id,src,tgt\n1,a,b\n", {}, "the first line has column names; set data.columns to two of: src, tgt, or"),
     ("x.tsv", "en\tfr\na\tb\n", {"columns": ["en", "de"]}, "has no column 'de'; its first line has: en, fr"),
 ]
@@ -112,6 +151,40 @@ def test_malformed_rows_name_the_line(
     name: str, content: str, options: dict[str, Any], message: str, read: Read, tmp_path: Path
 ) -> None:
     assert message in refused(read, "pairs", file=write(tmp_path / name, content), **options)
+
+
+ACCEPTED: list[tuple[str, str, dict[str, Any]]] = [
+    ("x.csv", "\ufeffa,b\r\n\r\nc,d\r\n", {}),
+    ("x.csv", '"a", "b"\n"c", "d"\n', {}),
+    ("x.tsv", "a\tb\n\ufeffc\td\n", {}),
+    ("x.csv", "1,a,b\n2,c,d\n", {"columns": [2, 3]}),
+    ("x.csv", "a,b,\nc,d,\n", {"columns": [1, 2]}),
+    ("x.jsonl", '["a", "b"]\n["c", "d"]\n', {"columns": [1, 2]}),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "options"), ACCEPTED)
+def test_spaces_marks_and_empty_lines_around_texts_are_not_theirs(
+    name: str, content: str, options: dict[str, Any], read: Read, tmp_path: Path
+) -> None:
+    assert texts(read("pairs", file=write(tmp_path / name, content), **options)) == [("a", "b"), ("c", "d")]
+
+
+def test_a_format_that_is_set_is_not_doubted(read: Read, tmp_path: Path) -> None:
+    semicolons = write(tmp_path / "x.csv", "a; b,c\nd; e,f\n")
+    assert texts(read("pairs", file=semicolons, format="csv")) == [("a; b", "c"), ("d; e", "f")]
+    quoted = write(tmp_path / "x.tsv", '"a"\t"b"\n"c"\t"d"\n')
+    assert texts(read("pairs", file=quoted, format="tsv")) == [('"a"', '"b"'), ('"c"', '"d"')]
+
+
+@pytest.mark.parametrize("position", [0, 3, 6])
+def test_one_comma_too_many_is_skipped_alone_wherever_it_is(position: int, read: Read, tmp_path: Path) -> None:
+    lines = [f"a{number},b{number}" for number in range(6)]
+    expected = [tuple(line.split(",")) for line in lines]
+    lines.insert(position, "Good morning, sir,Bonjour")
+    corpus = read("pairs", file=write(tmp_path / "x.csv", "\n".join(lines)), skip_malformed=True)
+    assert texts(corpus) == expected
+    assert corpus.notes == (f"malformed lines of 'x.csv' that were skipped: 1, first {position + 1}",)
 
 
 def sums(path: Path) -> str:

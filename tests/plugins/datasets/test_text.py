@@ -244,23 +244,69 @@ def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
     assert readable(pairs[0].target) == "\n theé"
 
 
+ZEROS = bytes(198)
+
+
 @pytest.mark.parametrize(
     ("content", "symbols", "reason"),
     [
-        (b"abc", None, "odd number of bytes; expected ids of 16 bits each"),
-        (b"\x05\x00" * 99, ["a"], "has the id 5, which data.symbols lacks; add its text"),
-        (b"\x05\x00\x00\x00" * 99, None, "has ids of 32 or 64 bits; write them as numpy.uint16"),
-        (b"\x05\xf0\x01\x00\x07\x00\x00\x00" * 99, None, "has ids of 32 or 64 bits; write them as numpy.uint16"),
-        (b"\x00\x00" * 99, ["a", "b", "a"], "has a symbol without text or of several ids: 'a'; change it"),
-        (b"\x00\x00" * 99, ["a", ""], "has a symbol without text or of several ids: ''; change it"),
-        (b"\x00\x00" * 99, [3], "has no symbols; write a JSON list of the texts of ids"),
+        (b"\x05\x00" * 99, ["a"], "has the id 5 (token 1), which data.symbols lacks; add its text, or use the symbols"),
+        (ZEROS, ["a", "b", "a"], 'has the symbol "a" for the id 2 and for the id 0; keep one'),
+        (ZEROS, ["a", ""], 'has the symbol "" for the id 1, which has no character; write its text'),
+        (ZEROS, ["a", "\ud83d"], 'has the symbol "\\ud83d" for the id 1, which is half of a character; write whole'),
+        (ZEROS, ["a", "<eos>"], 'has the symbol "<eos>" for the id 1, which is a special token of headtohead; write'),
+        (ZEROS, [3], "has no symbols; write a JSON list of the texts of ids"),
+        (ZEROS, [], "has no symbols; write a JSON list of the texts of ids"),
+        (ZEROS, "ab", "has no symbols; write a JSON list of the texts of ids"),
+        (ZEROS, {"a": 0, "b": 0}, 'has two symbols for the id 0, "a" and "b"; keep one'),
+        (ZEROS, {"a": 0, "b": 1.7}, 'has the id 1.7 for the symbol "b"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"a": 0, "b": 1.0}, 'has the id 1.0 for the symbol "b"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"a": 0, "b": -1}, 'has the id -1 for the symbol "b"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"a": 0, "b": True}, 'has the id true for the symbol "b"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"0": "a"}, 'has the id "a" for the symbol "0"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"a": " 0 "}, 'has the id " 0 " for the symbol "a"; an id is a whole number from 0 to 65,535'),
+        (ZEROS, {"a": 0, "b": 2**64}, 'has the id 18446744073709551616 for the symbol "b"; an id is a whole number'),
+        (ZEROS, {"a": 0, "b": float("inf")}, 'has the id Infinity for the symbol "b"; an id is a whole number'),
+        (ZEROS, {"a": 0, "b": 65_536}, 'has the id 65536 for the symbol "b"; an id is a whole number from 0 to 65,535'),
     ],
 )
-def test_unusable_files_of_ids_are_refused(tmp_path, content, symbols, reason):
+def test_unusable_symbols_are_refused(tmp_path, content, symbols, reason):
     (tmp_path / "train.bin").write_bytes(content)
     (tmp_path / "symbols.json").write_text(json.dumps(symbols))
-    name = str(tmp_path / "symbols.json") if symbols is not None else None
-    assert reason in refused(load, tmp_path / "train.bin", symbols=name)
+    assert reason in refused(load, tmp_path / "train.bin", symbols=str(tmp_path / "symbols.json"))
+
+
+def test_a_symbol_that_is_written_twice_is_refused(tmp_path):
+    """`json.loads` keeps the last id, so the first would have no text or that of another symbol."""
+    (tmp_path / "train.bin").write_bytes(ZEROS)
+    (tmp_path / "symbols.json").write_text('{"a": 0, "b": 1, "a": 1}')
+    message = refused(load, tmp_path / "train.bin", symbols=str(tmp_path / "symbols.json"))
+    assert message.endswith('is not a JSON file of symbols: the name "a" occurs twice; correct it')
+
+
+def test_a_symbol_outside_the_alphabet_is_one_token_beside_symbols_in_it(tmp_path):
+    """GPT-NeoX adds runs of spaces, as plain text, to symbols in the alphabet."""
+    texts = [*BYTES, "Ġthe", "  "]
+    (tmp_path / "train.bin").write_bytes(np.array([256, 257, 0] * 100, "<u2").tobytes())
+    (tmp_path / "vocab.json").write_text(json.dumps(texts))
+    pairs = load(tmp_path / "train.bin", symbols=str(tmp_path / "vocab.json"), block=2).pairs
+    assert pairs[0].target == f"Ġthe ĠĠ {texts[0]}"
+
+
+def test_files_with_the_header_of_modded_nanogpt_have_the_ids_after_it(binary):
+    header = np.zeros(256, "<i4")
+    plain = target_tokens(binary)
+    for name, ids in zip(("train.bin", "val.bin"), IDS, strict=True):
+        header[:3] = 20240520, 1, len(ids)
+        (binary / name).write_bytes(header.tobytes() + ids.tobytes())
+    assert target_tokens(binary) == plain
+
+
+def test_the_ending_of_files_of_ids_has_any_case(binary):
+    expected = target_tokens(binary)["train"]
+    (binary / "train.bin").rename(binary / "TRAIN.BIN")
+    pairs = load(binary / "TRAIN.BIN", valid_file=str(binary / "val.bin"), block=1000).pairs
+    assert pairs[0].target.split(" ") == expected
 
 
 def test_a_named_text_is_downloaded_once_and_verified(site, monkeypatch):

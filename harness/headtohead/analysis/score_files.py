@@ -84,10 +84,12 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of JSON pairs; raise `ValueError` for a key that occurs twice."""
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"the key '{twice[0]}' twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key '{name}' twice")
+        found[name] = value
+    return found
 
 
 def _json_lines(text: str) -> list[list[Any]]:

@@ -402,11 +402,12 @@ def _curves(
             continue
         if not variant or seed.lower() in ("", "nan"):
             raise HeadToHeadError(f"row {row} has no {'seed' if variant else 'variant'}; every run needs one")
-        run = Run(variant, WHOLE_NUMBER.sub(r"\1\2", seed))
+        whole = WHOLE_NUMBER.match(seed)
+        run = Run(variant, whole[1] + whole[2] if whole else seed)
         value = _score(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}")
         rows_of.setdefault(run, []).append(row)
         curve = curves.setdefault(variant, {}).setdefault(run, {})
-        curve[_finite(step, f"row {row}: '{step_column}'")] = value
+        curve[_finite(step, f"row {row}: '{step_column}'") if step_column else 0.0] = value
     by_run = {run: curve for runs in curves.values() for run, curve in runs.items()}
     _refuse_repeated_rows(by_run, rows_of)
     _refuse_copies(by_run)
@@ -515,11 +516,7 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
                 f"'{metric}' is a column and a value of the column '{METRIC}'; remove or rename one of them"
             )
         return str(metric), table, str(metric)
-    if is_long:
-        known = [*names.unique()]
-    else:
-        columns = [name for name in table.columns if name not in {*others, *STEPS}]
-        known = [name for name in columns if any(map(NUMBER.fullmatch, _texts(table[name])))]
+    known = [*names.unique()] if is_long else _with_numbers(table, {*others, *STEPS})
     chosen = metric or (known[0] if len(known) == 1 else "")
     if chosen in known:
         return (VALUE, table[names == chosen], chosen) if is_long else (chosen, table, chosen)
@@ -531,6 +528,16 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
         )
     known.sort(key=lambda name: not name.startswith(("test/", "valid/", "eval/", "val/")))
     raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
+
+
+def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
+    """Return the names of the columns that have a number, without the others."""
+    known = []
+    columns = table.to_numpy(dtype=object).T  # reading a column of an array is much faster than one of a frame
+    for name, values in zip(table.columns, columns, strict=True):
+        if name not in others and any(NUMBER.fullmatch(str(value)) for value in values):
+            known.append(name)
+    return known
 
 
 def _shortened(text: str) -> str:

@@ -28,6 +28,9 @@ Curve = Mapping[float, float]
 MAX_CHANCE = 0.01
 """Largest probability, over all variants of a study, of the equal scores that a warning is about."""
 
+MAX_CHANCE_SAME = 0.001
+"""Largest probability of the equal scores of two variants that count as one."""
+
 MAX_DIGITS = 12
 """Digits of a score that are compared; further digits are rounding errors."""
 
@@ -134,6 +137,8 @@ def _examples(fractions: Floats, unit: float) -> int | None:
         for value in fractions:
             counts = value * numbers
             numbers = numbers[np.abs(counts - np.rint(counts)) <= 0.5 * unit * numbers + 1e-9]
+            if not len(numbers):
+                break
         if len(numbers):
             return int(numbers[0])
         first = last + 1
@@ -256,6 +261,29 @@ def shared_seeds(first: Scores, second: Scores, deviation: float) -> EqualScores
     return EqualScores(tuple(equal), count, expected, step, chance_of(count, expected, len(common)))
 
 
+def is_same_variant(first: Scores, second: Scores, deviation: float) -> bool:
+    """Return whether two variants are one variant, from their scores, whatever the names of variants and seeds are.
+
+    They are one variant if all scores under their common seeds are equal and not all the same, or if half of the
+    scores of the smaller one are equal to scores of the other by more than chance. Scores with fewer digits are
+    compared by these.
+
+    Args:
+        first: Scores of a variant by seed.
+        second: Scores of the other variant by seed.
+        deviation: Standard deviation, over seeds, of the difference of two different variants.
+    """
+    common = [seed for seed in first if seed in second]
+    are_equal = all(math.isclose(first[seed], second[seed], rel_tol=1e-6) for seed in common)
+    if are_equal and len({first[seed] for seed in common}) > 1:
+        return True
+    least = max(2.0, min(len(first), len(second)) / 2)
+    for equal in (shared_seeds(first, second, deviation), shared_scores(first, second)):
+        if equal and len(equal.runs) >= least and equal.chance <= MAX_CHANCE_SAME:
+            return True
+    return False
+
+
 def equal_curves(curves: Mapping[Run, Curve]) -> list[tuple[Run, ...]]:
     """Return the groups of runs with the same values at all steps.
 
@@ -315,7 +343,7 @@ def _equal_runs(scores: Mapping[str, Scores], curves: Mapping[Run, Curve], is_pa
     for first, *others in equal_curves(curves):
         for other in others:
             is_same_seed = is_paired and first.seed == other.seed
-            if is_same_seed and scores[first.variant] == scores[other.variant]:
+            if is_same_seed and _agree(scores[first.variant], scores[other.variant]):
                 continue
             if first.variant == other.variant:
                 found.append(f"seeds {first.seed} and {other.seed} of '{first.variant}'")
@@ -346,7 +374,7 @@ def _shared(first: Scores, second: Scores, is_paired: bool) -> list[EqualScores]
     """Return the equal scores of two variants: under the same seeds, and under other seeds."""
     if not is_paired:
         return [equal for equal in [shared_scores(first, second)] if equal]
-    if first == second:
+    if _agree(first, second):
         return []
     differences = [value - second[seed] for seed, value in first.items() if seed in second]
     same = {seed for seed, value in first.items() if second.get(seed) == value}
@@ -395,6 +423,11 @@ def _counted(coincidences: Mapping[float, int], step: float, values: Iterable[fl
     count = sum(coincidences.values())
     is_coarse = step > COARSE * max(map(abs, values))
     return count - max(coincidences.values()) if is_coarse else count
+
+
+def _agree(first: Scores, second: Scores) -> bool:
+    """Return whether all scores under common seeds are equal."""
+    return all(value == second[seed] for seed, value in first.items() if seed in second)
 
 
 def _spread(scores: Scores, step: float, others: Iterable[Scores]) -> float:

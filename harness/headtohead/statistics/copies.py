@@ -1,7 +1,7 @@
 """Detection of copied runs: equal curves, and more equal scores than the grid of the metric explains.
 
 Scores of a coarse metric are often equal: with 200 test examples, accuracy has steps of 0.005. The expected number of
-equal scores follows from the step and the spread of the scores. ``tests/statistics/test_copies.py`` simulates how often
+equal scores follows from the step and the spread of the scores. ``tests/analysis/test_copies.py`` simulates how often
 studies without copies have a warning, and how often copies have one.
 """
 
@@ -33,6 +33,9 @@ MAX_CHANCE_SAME = 0.001
 
 MAX_DIGITS = 12
 """Digits of a score that are compared; further digits are rounding errors."""
+
+SINGLE_DIGITS = 6
+"""Digits of scores that were computed in single precision."""
 
 MAX_EXAMPLES = 100_000
 """Largest number of test examples that a grid of fractions is tried for."""
@@ -98,11 +101,14 @@ def resolution(values: Iterable[float]) -> float:
         return 1.0
     power = math.floor(math.log10(largest))
     scaled = x / 10.0**power
-    for digits in range(MAX_DIGITS):
+    with np.errstate(over="ignore"):
+        is_single = bool((x == x.astype(np.float32)).all())
+    most = SINGLE_DIGITS if is_single else MAX_DIGITS
+    for digits in range(most):
         shifted = scaled * 10.0**digits
-        if (np.abs(shifted - np.rint(shifted)) < 1e-3).all():
+        if (np.abs(shifted - np.rint(shifted)) < 1e-9 + 1e-14 * 10.0**digits).all():
             return float(f"1e{power - digits}")
-    return float(f"1e{power - MAX_DIGITS}")
+    return float(f"1e{power - most}")
 
 
 def step_of(values: Iterable[float]) -> float:
@@ -136,7 +142,7 @@ def _examples(fractions: Floats, unit: float) -> int | None:
         numbers = np.arange(first, last + 1, dtype=np.float64)
         for value in fractions:
             counts = value * numbers
-            numbers = numbers[np.abs(counts - np.rint(counts)) <= 0.5 * unit * numbers + 1e-9]
+            numbers = numbers[np.abs(counts - np.rint(counts)) <= 0.5 * unit * numbers + 1e-12 * counts]
             if not len(numbers):
                 break
         if len(numbers):
@@ -410,7 +416,8 @@ def _common_step(scores: Scores, others: Iterable[Scores]) -> float:
     unit = resolution(scores.values())
     values = [*scores.values()]
     for side in others:
-        values += [value for value in side.values() if abs(value / unit - round(value / unit)) < 1e-3]
+        if resolution(side.values()) > 0.5 * unit:
+            values += side.values()
     return step_of(values)
 
 

@@ -341,14 +341,14 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         HeadToHeadError: If no run is finished, or two columns have different states of a run.
     """
     by_column = {name: _texts(table[name]) for name in table.columns if name.lower() in STATES}
-    unfinished = {name: _unfinished(states) for name, states in by_column.items()}
-    columns = [name for name, rows in unfinished.items() if rows is not None]
+    not_finished = {name: _not_finished(states) for name, states in by_column.items()}
+    columns = [name for name, rows in not_finished.items() if rows is not None]
     if not columns:
         return table, []
     column = columns[0]
-    states, rows = by_column[column], unfinished[column] or {}
+    states, rows = by_column[column], not_finished[column] or {}
     for other in columns[1:]:
-        differing = rows.keys() ^ (unfinished[other] or {}).keys()
+        differing = rows.keys() ^ (not_finished[other] or {}).keys()
         if differing:
             row = min(differing)
             raise HeadToHeadError(
@@ -363,7 +363,7 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return table.drop([*rows]), [f"left out, as their {column} is not finished: {listed}"]
 
 
-def _unfinished(states: Sequence[str]) -> dict[int, str] | None:
+def _not_finished(states: Sequence[str]) -> dict[int, str] | None:
     """Return the states of the runs that are not finished by row, or None if the column has other words than states."""
     lower = {state.lower() for state in states}
     if lower.isdisjoint(FINISHED | NOT_FINISHED):

@@ -37,7 +37,7 @@ def test_equal_losses_at_every_step_are_a_warning(analysed: Callable[..., Analys
     (text,) = warnings(analysed, copied)
     assert text.startswith("The same values at every step: ")
     for pair in (
-        "seeds 1 and 2 of 'rotary'",
+        "seeds 1, 2 of 'rotary'",
         "seed 3 of 'rotary' and seed 4 of 'sinusoidal'",
         "seed 5 of 'rotary' and seed 5 of 'sinusoidal'",
     ):

@@ -404,7 +404,9 @@ def _curves(
             raise HeadToHeadError(f"row {row} has no {'seed' if variant else 'variant'}; every run needs one")
         whole = WHOLE_NUMBER.match(seed)
         run = Run(variant, whole[1] + whole[2] if whole else seed)
-        value = _score(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}")
+        value = float(score) if NUMBER.fullmatch(score) else math.nan
+        if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
+            raise _score_error(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}")
         rows_of.setdefault(run, []).append(row)
         curve = curves.setdefault(variant, {}).setdefault(run, {})
         curve[_finite(step, f"row {row}: '{step_column}'") if step_column else 0.0] = value
@@ -488,13 +490,14 @@ def _different_ends(curves: Mapping[Run, Mapping[float, float]]) -> list[str]:
     return [f"runs end at different steps, from {ends[0]} to {ends[1]}; the last row of each counts"]
 
 
-def _score(text: str, name: str) -> float:
-    """Return a score; ``name`` begins the error about another text."""
-    value = _finite(text, name, "; give every run a score, or remove the variant")
-    if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
-        size = f"{name} is {value:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size"
-        raise HeadToHeadError(f"{size}: rescale the metric")
-    return value
+def _score_error(text: str, name: str) -> HeadToHeadError:
+    """Return the error about a text that is no score; ``name`` begins it."""
+    try:
+        value = _finite(text, name, "; give every run a score, or remove the variant")
+    except HeadToHeadError as error:
+        return error
+    size = f"{name} is {value:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size"
+    return HeadToHeadError(f"{size}: rescale the metric")
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:

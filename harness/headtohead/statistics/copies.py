@@ -344,18 +344,24 @@ def copy_warnings(
 
 
 def _equal_runs(scores: Mapping[str, Scores], curves: Mapping[Run, Curve], is_paired: bool) -> list[str]:
-    """Return the pairs of runs with equal curves as texts: each run of a group with the group's first run."""
-    found = []
-    for first, *others in equal_curves(curves):
-        for other in others:
-            is_same_seed = is_paired and first.seed == other.seed
-            if is_same_seed and _agree(scores[first.variant], scores[other.variant]):
-                continue
-            if first.variant == other.variant:
-                found.append(f"seeds {first.seed} and {other.seed} of '{first.variant}'")
-            else:
-                found.append(f"seed {first.seed} of '{first.variant}' and seed {other.seed} of '{other.variant}'")
-    return found
+    """Return the groups of runs with equal curves as texts."""
+    texts = []
+    for group in equal_curves(curves):
+        kept: list[Run] = []
+        for run in group:
+            same_seed = [earlier for earlier in kept if is_paired and earlier.seed == run.seed]
+            if not any(_agree(scores[earlier.variant], scores[run.variant]) for earlier in same_seed):
+                kept.append(run)
+        seeds_of: dict[str, list[str]] = {}
+        for run in kept:
+            seeds_of.setdefault(run.variant, []).append(run.seed)
+        if len(kept) > 1:
+            parts = [
+                f"{'seeds' if len(seeds) > 1 else 'seed'} {_listed(seeds)} of '{variant}'"
+                for variant, seeds in seeds_of.items()
+            ]
+            texts.append(" and ".join(parts))
+    return texts
 
 
 def _equal_scores(scores: Mapping[str, Scores], baseline: str, is_paired: bool, known: Collection[str]) -> list[str]:

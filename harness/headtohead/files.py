@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -56,11 +56,20 @@ def writing(path: Path, advice: str) -> Iterator[None]:
         raise HeadToHeadError(f"cannot write to '{path}' ({reason}); {advice}") from error
 
 
-def refuse_foreign(path: Path, mark: str, advice: str) -> None:
-    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists without ``mark``, the text of our files."""
+def refuse_foreign(path: Path, is_own: Callable[[bytes], bool], advice: str) -> None:
+    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists whose content is not of our files."""
     with writing(path, advice):
-        if path.is_file() and mark.encode() not in path.read_bytes():
+        if path.is_file() and not is_own(path.read_bytes()):
             raise HeadToHeadError(f"'{path}' exists and was not written by this command; {advice}")
+
+
+def is_same_file(path: Path, other: Path) -> bool:
+    """Return whether two paths, of files that may not exist yet, name one file, also through links."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    with suppress(OSError):
+        return path.samefile(other)
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,6 +1,7 @@
 """Scores of other training code, judged by the tests of reports."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -137,12 +138,70 @@ def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 
 
-def test_equal_scores_under_two_seeds_are_a_warning() -> None:
-    judged = judge(wide(base=BASE, better=BETTER), baseline="base")
-    assert judged.warnings == (
-        "equal accuracy of 'base' under seeds 1, 6, 'better' under seeds 2, 3, 5, 6; check that "
-        "these are separate runs",
+FINE = [0.8031257, 0.8214431, 0.8117864, 0.7942308, 0.8309117, 0.8056742]
+OTHER = [0.8412263, 0.8529174, 0.8608835, 0.8331541, 0.8634492, 0.8517708]
+
+
+def test_equal_scores_of_a_coarse_metric_are_no_warning_and_those_of_a_fine_metric_are() -> None:
+    assert judge(wide(base=BASE, better=BETTER), baseline="base").warnings == ()
+    (warning,) = judge(wide(base=FINE, better=[*OTHER[:5], OTHER[0]]), baseline="base").warnings
+    assert warning.startswith(
+        "more equal values of accuracy than its steps explain: 'better' under seeds 1, 6 (1 equal"
     )
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_scores_copied_between_variants_are_a_warning(is_paired: bool) -> None:
+    for base, new, seeds in (
+        (FINE, [OTHER[0], FINE[0], *OTHER[2:]], "1 and 2"),  # under another seed
+        (FINE, [*FINE[:2], *OTHER[2:]], "1, 2" if is_paired else "1 and 1, 2 and 2"),  # under the same seeds
+    ):
+        (warning,) = judge(wide(base=base, new=new), baseline="base", is_paired=is_paired).warnings
+        assert "'base' and 'new' under seeds " + seeds in warning
+    table = wide(base=FINE, new=OTHER, same=OTHER[::-1])
+    (warning,) = judge(table, baseline="base", is_paired=is_paired).warnings
+    assert "'new' and 'same' under seeds 1 and 6, 2 and 5" in warning
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_curve_copied_between_variants_is_a_warning_even_of_a_coarse_metric(is_paired: bool) -> None:
+    early = wide(base=[value - 0.1 for value in BASE], new=[value - 0.2 for value in BETTER])
+    table = pd.concat([early.assign(step=1), wide(base=BASE, new=BETTER).assign(step=2)])
+    table["accuracy"] += 0.01 * (table["seed"] == 6) * (table["step"] == 1)  # seeds 1 and 6 of base have equal ends
+    table["accuracy"] += 0.02 * table["seed"].isin([3, 5]) * (table["variant"] == "new") * (table["step"] == 1)
+    table["accuracy"] += 0.03 * table["seed"].isin([5, 6]) * (table["variant"] == "new") * (table["step"] == 1)
+    arguments = {"baseline": "base", "step_column": "step", "is_paired": is_paired}
+    assert not judge(table, **arguments).warnings
+    source = table[(table["variant"] == "base") & (table["seed"] == 2)]
+    copied = pd.concat([table.query("variant == 'base' or seed != 4"), source.assign(variant="new", seed=4)])
+    (warning,) = judge(copied, **arguments).warnings
+    assert warning == (
+        "the same values at every step: seed 2 of 'base' and seed 4 of 'new'; check that these are separate runs"
+    )
+
+
+def test_paired_variants_without_any_difference_are_identical_and_no_copies() -> None:
+    judged = judge(wide(base=FINE, same=FINE), baseline="base")
+    assert (verdicts(judged), judged.warnings) == ({"same": "identical"}, ())
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"State": ["finished"] * 12, "status": ["ok"] * 11 + ["failed"]},
+         "row 12: 'State' is 'finished' and 'status' is 'failed'; remove one of the two columns"),
+        ({"metric": "accuracy", "value": 0.5}, "'accuracy' is a column and a value of the column 'metric'; remove"),
+    ],
+)  # fmt: skip
+def test_two_values_of_a_quantity_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadToHeadError, match=re.escape(message)):
+        judge(wide(base=BASE, new=BETTER).assign(**columns), baseline="base", metric="accuracy")
+
+
+def test_a_second_column_that_agrees_or_has_no_states_is_accepted() -> None:
+    table = wide(base=BASE, new=BETTER).assign(State="finished", status="good")
+    assert verdicts(judge(table, baseline="base")) == {"new": "better"}
+    assert verdicts(judge(table.assign(status="ok"), baseline="base")) == {"new": "better"}
 
 
 def test_fractions_beside_percentages_are_a_warning() -> None:

@@ -50,6 +50,12 @@ def more_seeds() -> pd.DataFrame:
     return pd.concat([scores, scores.assign(seed="1" + scores["seed"], score="0." + scores["seed"])])
 
 
+def other_seeds() -> pd.DataFrame:
+    """Return the scores of ``noise`` and of the incumbent with other names of the seeds, under another name."""
+    scores = pd.concat([table(noise=3).assign(variant="new"), table(main=0, good=3).query("variant == 'good'")])
+    return scores.assign(seed="1" + scores["seed"])
+
+
 def decide(ledger: Ledger, scores: pd.DataFrame, baseline: str | None = None) -> Ledger:
     judged = judge(scores, baseline=baseline or ledger.incumbent, metric="score", stored=ledger.scores)
     return ledger.append(ledger.decide(judged))
@@ -124,6 +130,17 @@ def test_the_stated_number_of_seeds_keeps_an_improvement_in_80_percent(ledger: L
             "already has the variant 'new' under the name 'noise', with the same",
         ),
         (more_seeds(), None, "decision 2 already has the variant 'new' under the name 'noise', with the same scores"),
+        (other_seeds(), None, "decision 2 already has the variant 'new' under the name 'noise', with the same scores"),
+        (
+            table(noise=3).assign(variant="new").assign(score=lambda rows: ["0.1", *rows["score"][1:]]),
+            None,
+            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
+        ),
+        (
+            table(noise=3).assign(variant="new").assign(score=lambda rows: [f"{float(x):.5f}" for x in rows["score"]]),
+            None,
+            "decision 2 already has the variant 'new' under the name 'noise', with the same scores",
+        ),
         (table(a=1, b=2), None, "decides on one candidate at a time; choose one with --candidate: '"),
         (table(other=1, new=2), "other", "the incumbent is 'good', not 'other'"),
         (table(new=1).query("seed != '3'"), None, "seeds of 'new' and 'good' differ: 3 only in 'good'"),
@@ -153,6 +170,8 @@ def test_a_decision_of_another_process_is_not_overwritten(ledger: Ledger) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
+        ('"candidate":"noise"', '"candidate":"other"', r"line 2 does not follow from .* \(its digest is that of other"),
+        ('"scores":{"0":', '"scores":{"0":1,"0":', r"line 1': not valid JSON \(the key '0' twice\)"),
         ('"kept":true', '"kept":"yes?"', r"ledger\.jsonl, line 1': kept"),
         ('"kept":false', '"kept":true', r"line 2 does not follow from .* \(kept is 1, not 0\)"),
         ('"kept":true', '"kept":false', r"line 1 does not follow from .* \(kept is 0, not 1\)"),
@@ -170,6 +189,19 @@ def test_a_damaged_or_deleted_line_is_an_error_with_its_number(
     ledger.path.write_text(re.sub(old, new, ledger.path.read_text()))
     with pytest.raises(HeadToHeadError, match=message):
         Ledger.read(ledger.path)
+
+
+def test_a_warning_on_repeated_scores_of_the_incumbent_is_not_repeated_by_later_decisions(tmp_path: Path) -> None:
+    scores = table(main=0, good=3, later=3)
+    scores.loc[scores["variant"].eq("good") & scores["seed"].isin(["1", "2"]), "score"] = "3.1415926"
+    warnings, ledger = [], Ledger.read(tmp_path / "ledger.jsonl")
+    for incumbent, candidate in (("main", "good"), ("good", "later")):
+        rows = scores[scores["variant"].isin([incumbent, candidate])]
+        judged = judge(rows, baseline=incumbent, metric="score", stored=ledger.scores)
+        ledger = ledger.append(ledger.decide(judged))
+        warnings.append(["'good' under seeds 1, 2" in text for text in judged.warnings])
+    assert ledger.kept == [1]
+    assert warnings == [[True], []]
 
 
 @pytest.mark.parametrize("effect", [0.0, 1e-6])

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ BASE, NEW = {"42": 1.0661, "0": 1.06473, "7": 1.06563}, {"42": 1.0631, "0": 1.06
 def submissions(folder: Path) -> Path:
     """Write the three forms of a submission with several seeds, and one with a single score."""
     records = {
-        "base": {"val_bpb": 1.0655, "seeds": [42], "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()}},
+        "base": {"val_bpb": 1.0655, "seeds": [42, 0, 7], "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()}},
         "new/final": {"seeds": {k: {"val_bpb": v, "val_loss": 2 * v} for k, v in NEW.items()}},
         "listed": {"seeds": [*map(int, NEW)], "seed_scores": [*NEW.values()]},
         "rows": {"val_bpb": 1.06, "seed_results": [{"seed": int(k), "val_bpb": v} for k, v in NEW.items()]},
@@ -81,6 +82,39 @@ def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
     assert found.difference.mean == pytest.approx(-0.03)
 
 
+def test_a_log_that_ends_before_its_last_step_is_left_out_with_its_name(tmp_path: Path) -> None:
+    for variant, loss in (("a", 3.28), ("b", 3.25)):
+        (tmp_path / variant).mkdir()
+        for seed in range(3):
+            text = log([(0, 10.8 + seed), (5, 4.1 + seed), (9, loss + 0.01 * seed**2)])
+            (tmp_path / variant / f"{seed}.txt").write_text(f"{text}\n")
+    (tmp_path / "b" / "3.txt").write_text(log([(0, 10.8), (5, 2.1)]) + "\n")
+    (tmp_path / "b" / "4.txt").write_text(log([(0, 10.8), (5, 2.1)], [(0, 10.8), (5, 2.2)]) + "\n")
+    judged = judge(read_results(tmp_path), baseline="a", metric="val_loss", is_paired=False, step_column="step")
+    assert judged.variants[0].summary.n == 3
+    assert judged.warnings[0] == (
+        "left out, as their state is not finished: row 19 (3.txt ends at step 5 of 9), "
+        "row 20 (4.txt ends at step 5 of 9), row 21 (4.txt ends at step 5 of 9)"
+    )
+
+
+@pytest.mark.parametrize("text", ["step:1/1 val_loss:3.2 train_time:{}", "step:1/1 val_loss:{}"])
+def test_a_long_line_of_a_log_takes_linear_time(text: str, tmp_path: Path) -> None:
+    for filler in ("1", "val_x:"):
+        (tmp_path / "1.txt").write_text(text.format(filler * (10**7 // len(filler))))
+        began = time.process_time()
+        assert len(read_results(tmp_path)) == 1
+        assert time.process_time() - began < 2
+
+
+def test_a_submission_of_many_seeds_takes_linear_time(tmp_path: Path) -> None:
+    scores = {str(seed): 1 + seed / 1e5 for seed in range(50_000)}
+    (tmp_path / "submission.json").write_text(json.dumps({"seed_results": scores}))
+    began = time.process_time()
+    assert len(read_results(tmp_path)) == len(scores)
+    assert time.process_time() - began < 3
+
+
 RESULTS = [
     ("a1b2c3d", 0.9979, "keep"),
     ("b2c3d4e", 0.9932, "keep"),
@@ -135,6 +169,61 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "a list": ("a/submission.json", "[1]", "not a submission of parameter-golf (AttributeError"),
     "a seed twice": ("a/submission.json", '{"seeds": {"1": 1.0, "1": 1.1}}', "the key '1' twice"),
     "more seeds than scores": ("a/submission.json", '{"seeds": [1, 2], "seed_scores": [1.0]}', "shorter than"),
+    "two scores of a seed": (
+        "a/submission.json",
+        '{"seeds": [1, 2], "seed_scores": [1.0, 2], "seed_results": {"1": 1.5, "2": 2.0}}',
+        "a/submission.json: val_bpb of seed 1 is 1.5 in 'seed_results', and 1.0 in 'seed_scores'; correct one of them",
+    ),
+    "other seeds in a list": (
+        "a/submission.json",
+        '{"seeds": [1, 3], "seed_results": {"1": 1.5, "2": 2.0}}',
+        "'seeds' has 1, 3, and 'seed_results' the seeds 1, 2; correct one of them",
+    ),
+    "other seeds in a table": (
+        "a/submission.json",
+        '{"seeds": {"1": 1.5, "3": 2.0}, "seed_results": {"1": 1.5, "2": 2.0}}',
+        "'seed_results' has the seeds 1, 2, and 'seeds' the seeds 1, 3",
+    ),
+    "another seed in a row": (
+        "a/submission.json",
+        '{"seeds": {"1": {"seed": 2, "val_bpb": 1.5}}}',
+        "'seeds' has the seed 1 as key, and 2 in its field 'seed'",
+    ),
+    "another seed of the submission": (
+        "a/submission.json",
+        '{"seed": 7, "seeds": {"1": 1.5}}',
+        "'seed' is 7, and 'seeds' has the seeds 1",
+    ),
+    "another number of seeds": (
+        "a/submission.json",
+        '{"n_seeds": 3, "seeds": {"1": 1.5}}',
+        "'n_seeds' is 3, and 'seeds' has 1 seeds",
+    ),
+    "a mean outside of its seeds": (
+        "a/submission.json",
+        '{"val_bpb": 1.2, "seeds": {"1": 1.26, "2": 1.3}}',
+        "'val_bpb' is 1.2, and val_bpb of the seeds 1, 2 is from 1.26 to 1.3; correct one of them",
+    ),
+    "two means": (
+        "a/submission.json",
+        '{"val_bpb": 1.2, "mean_val_bpb": 1.3}',
+        "'mean_val_bpb' is 1.3, and val_bpb of the seeds 1 is from 1.2 to 1.2",
+    ),
+    "two values in a line": (
+        "a/1.txt",
+        "step:1/1 val_loss:3.1 train_time:5ms val_loss:3.2\n",
+        "a/1.txt: step 1 has 'val_loss:3.1' and 'val_loss:3.2'; correct one of them",
+    ),
+    "two times in a line": (
+        "a/1.txt",
+        "step:1/1 val_loss:3.1 train_time:5ms train_time:6ms\n",
+        "step 1 has 'train_time:5ms' and 'train_time:6ms'",
+    ),
+    "two last steps": (
+        "a/1.txt",
+        "step:1/9 val_loss:3.1\nstep:2/10 val_loss:3.0\n",
+        "the last step of a run is 9 in 'step:1/9', and 10 in 'step:2/10'; correct one of them",
+    ),
     "a seed twice in a list": ("a/submission.json", '{"seeds": [1, 1], "seed_scores": [1.0, 2]}', "the key '1' twice"),
     "no score in a log": ("a/1.txt", "print(val_loss)", "no metric 'val_loss'"),
     "scores without seeds": ("a/submission.json", '{"seed_scores": [1.0]}', "KeyError: 'seeds'"),

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 from headtohead.analysis.judge import judge
+from headtohead.analysis.score_files import read_score_file
 from headtohead.cli.judge import EXIT_CODES
 from headtohead.errors import HeadToHeadError
 from headtohead.statistics.paired_tests import Interval
@@ -171,6 +173,41 @@ def test_missing_values_of_pandas_are_missing() -> None:
         judge(frame().astype({"variant": "string"}).replace({"variant": {"new": pd.NA}}), baseline="base")
 
 
+def test_twenty_thousand_seeds_take_linear_time() -> None:
+    generator = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "variant": np.repeat(["base", "new"], 20_000),
+            "seed": np.tile(np.arange(20_000), 2),
+            "accuracy": generator.normal(0.8, 0.01, size=40_000).round(4),
+        }
+    )
+    began = time.process_time()
+    judged = judge(table, baseline="base")
+    assert time.process_time() - began < 4
+    assert judged.warnings == ()
+
+
+LARGE: dict[str, tuple[bytes, str]] = {
+    "columns": (
+        json.dumps({"variant": "a", "seed": 1} | {f"k{number}": number for number in range(20_000)}).encode(),
+        "scores.jsonl: not a JSON Lines table (20,002 columns, more than 10,000; it needs those of variant, seed and",
+    ),
+    "letters": (
+        json.dumps({"variant": "n" * 10**7, "seed": 1, "accuracy": 0.5}).encode(),
+        "scores.jsonl: row 1 has a value of 10,000,000 characters, more than 131,072; remove it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_table_that_would_take_long_is_refused(name: str, tmp_path: Path) -> None:
+    content, message = LARGE[name]
+    (tmp_path / "scores.jsonl").write_bytes(content)
+    with pytest.raises(HeadToHeadError, match=re.escape(message)):
+        read_score_file(tmp_path / "scores.jsonl")
+
+
 @pytest.mark.slow
 @pytest.mark.timed
 def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_here: Command) -> None:
@@ -298,3 +335,46 @@ def test_a_repeated_command_gives_the_decision_of_the_ledger_again(tmp_path: Pat
     assert (ledger, answer) == ((tmp_path / "ledger.jsonl").read_text(), (tmp_path / "answer.json").read_text())
     frame()[::-1].replace(0.86, 0.87).to_csv(tmp_path / "scores.csv", index=False)
     assert h2h_here(tmp_path, *arguments, "ledger.jsonl").returncode == 2
+
+
+def test_no_output_is_an_input_or_another_output(tmp_path: Path, h2h_here: Command) -> None:
+    frame().to_csv(tmp_path / "scores.csv", index=False)
+    frame().replace({"variant": {"new": "headtohead-judge"}}).to_csv(tmp_path / "named.csv", index=False)
+    h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--ledger", "old.jsonl")
+    (tmp_path / "hard.json").hardlink_to(tmp_path / "old.jsonl")
+    (tmp_path / "soft.json").symlink_to("new.jsonl")
+    (tmp_path / "here").symlink_to(".")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    ledgers = {
+        "new.jsonl": ["new.jsonl", "./here/new.jsonl", "soft.json", ".new.jsonl.lock"],
+        "old.jsonl": ["hard.json"],
+    }
+    for ledger, answers in ledgers.items():
+        for answer in answers:
+            done = h2h_here(
+                tmp_path, "judge", "scores.csv", "--baseline", "base", "--ledger", ledger, "--answer", answer
+            )
+            assert (done.returncode, done.stdout) == (2, "")
+            assert f"'{answer.removeprefix('./')}' of --answer is the file of " in done.stderr
+    for answer, message in (
+        ("here/scores.csv", "'here/scores.csv' of --answer is a file with scores; choose another file"),
+        ("named.csv", "'named.csv' exists and was not written by this command; choose another file with --answer"),
+    ):
+        done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--answer", answer)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert message in done.stderr
+    assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+
+
+def test_an_output_is_no_result_of_the_folder_that_is_judged(tmp_path: Path, h2h_here: Command) -> None:
+    for variant, loss in (("a", 3.2), ("b", 3.1)):
+        (tmp_path / variant).mkdir()
+        for seed in range(1, 4):
+            (tmp_path / variant / f"{seed}.txt").write_text(f"step:9/9 val_loss:{loss + 0.01 * seed**2}\n")
+    arguments = ("judge", ".", "--baseline", "a", "--metric", "val_loss", "--answer")
+    done = h2h_here(tmp_path, *arguments, "b/1.txt")
+    assert (done.returncode, "'b/1.txt' of --answer is a file with scores" in done.stderr) == (2, True)
+    done = h2h_here(tmp_path, *arguments, "submission-2.json")
+    message = "'submission-2.json' of --answer would be read as a result of .; choose a file outside of this folder"
+    assert (done.returncode, message in done.stderr) == (2, True)
+    assert h2h_here(tmp_path, *arguments, "answer.json").returncode in (0, 3)

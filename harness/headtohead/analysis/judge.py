@@ -17,6 +17,7 @@ import pandas as pd
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.statistics import verdicts
 from headtohead.statistics.block_model import pooled
+from headtohead.statistics.copies import Run, copy_warnings, equal_curves
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import (
     SIGN_FLIP_SEEDS,
@@ -186,7 +187,11 @@ def judge(
         raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
     table, warnings = _finished(table)
     chosen = {baseline, *candidates} if candidates else None
-    scores, metric, ends = _scores(table, metric, variant_columns, seed_column, step_column, chosen, candidates)
+    curves, metric = _curves(table, metric, variant_columns, seed_column, step_column, chosen, candidates)
+    scores: dict[str, dict[str, float]] = {}
+    for run, curve in curves.items():
+        scores.setdefault(run.variant, {})[run.seed] = curve[max(curve)]
+    ends = _different_ends(curves)
     if baseline is None:
         raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
     if stored:
@@ -215,7 +220,15 @@ def judge(
             raise HeadToHeadError(
                 f"'{variant}' has {len(by_seed)} seeds and '{baseline}' {len(against)}; looks need equal numbers"
             )
-    warnings += _equal_scores({baseline: against} | scores, metric) + ends
+    warnings += copy_warnings(
+        {baseline: against} | scores,
+        curves,
+        baseline=baseline,
+        metric=metric,
+        is_paired=is_paired,
+        known={baseline} if against.items() <= stored.items() else (),
+    )
+    warnings += ends
     sizes = {variant: max(map(abs, by_seed.values())) for variant, by_seed in ({baseline: against} | scores).items()}
     least = min(sizes.values())
     if large := [f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 < size <= 100]:
@@ -322,24 +335,45 @@ def _texts(column: pd.Series) -> list[str]:
 
 
 def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the rows of finished runs, and a warning if there are others."""
-    column = next((name for name in table.columns if name.lower() in STATES), None)
-    if column is None:
+    """Return the rows of finished runs, and a warning if there are others.
+
+    Raises:
+        HeadToHeadError: If no run is finished, or two columns have different states of a run.
+    """
+    by_column = {name: _texts(table[name]) for name in table.columns if name.lower() in STATES}
+    not_finished = {name: _not_finished(states) for name, states in by_column.items()}
+    columns = [name for name, rows in not_finished.items() if rows is not None]
+    if not columns:
         return table, []
-    states = _texts(table[column])
+    column = columns[0]
+    states, rows = by_column[column], not_finished[column] or {}
+    for other in columns[1:]:
+        differing = rows.keys() ^ (not_finished[other] or {}).keys()
+        if differing:
+            row = min(differing)
+            raise HeadToHeadError(
+                f"row {row + 1}: '{column}' is '{_shortened(states[row])}' and '{other}' is "
+                f"'{_shortened(by_column[other][row])}'; remove one of the two columns"
+            )
+    if states and len(rows) == len(states):
+        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted({*rows.values()}))}")
+    if not rows:
+        return table, []
+    listed = _listed([f"row {row + 1} ({state})" for row, state in rows.items()])
+    return table.drop([*rows]), [f"left out, as their {column} is not finished: {listed}"]
+
+
+def _not_finished(states: Sequence[str]) -> dict[int, str] | None:
+    """Return the states of the runs that are not finished by row, or None if the column has other words than states."""
     lower = {state.lower() for state in states}
+    if lower.isdisjoint(FINISHED | NOT_FINISHED):
+        return None
     # Without a word for finished runs, the other words are not states.
     left_out = NOT_FINISHED if lower.isdisjoint(FINISHED) else lower - FINISHED
-    others = [row for row, state in enumerate(states) if state.lower() in left_out]
-    if lower and lower <= NOT_FINISHED:
-        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted(lower))}")
-    if not others:
-        return table, []
-    listed = _listed([f"row {row + 1} ({states[row]})" for row in others])
-    return table.drop(others), [f"left out, as their {column} is not finished: {listed}"]
+    return {row: state for row, state in enumerate(states) if state.lower() in left_out}
 
 
-def _scores(
+def _curves(
     table: pd.DataFrame,
     metric: str | None,
     variant_columns: Sequence[str],
@@ -347,68 +381,123 @@ def _scores(
     step_column: str | None,
     chosen: Collection[str | None] | None,
     candidates: Sequence[str],
-) -> tuple[dict[str, dict[str, float]], str, list[str]]:
-    """Return the score by chosen variant and seed, the name of the metric, and a warning if runs differ in length."""
-    named = [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]
-    for column, option in named + [(step_column, "--step")] * (step_column is not None):
-        if column not in table.columns:
-            names = [*table.columns]
-            if len(names) == 1:
-                raise HeadToHeadError(
-                    f"the table has one column, '{_shortened(names[0])}'; commas separate the columns of .csv, and "
-                    "tabs those of .tsv"
-                )
-            raise HeadToHeadError(
-                f"the table has no column '{column}'; columns: {_listed(names)}; name it with {option}, or give the "
-                "table one row per variant and seed, with the columns variant, seed and the metric"
-            )
+) -> tuple[dict[Run, dict[float, float]], str]:
+    """Return the scores of each run of the chosen variants by step, and the name of the metric.
+
+    Raises:
+        HeadToHeadError: If a column or value is missing, a run has a step twice, or two seeds of a variant have the
+            same values at all steps.
+    """
+    _require_columns(table, variant_columns, seed_column, step_column)
     column, table, metric = _metric_column(table, metric, {*variant_columns, seed_column})
-    variants = [*zip(*(_texts(table[name]) for name in variant_columns), strict=True)]
-    known = {" · ".join(parts) for parts in variants}
+    variants = _variants(table, variant_columns, candidates)
+    steps = _texts(table[step_column]) if step_column else ["0"] * len(table)
+    rows_of: dict[Run, list[int]] = {}
+    curves: dict[str, dict[Run, dict[float, float]]] = {}
+    for index, variant, seed, score, step in zip(
+        table.index, variants, _texts(table[seed_column]), _texts(table[column]), steps, strict=True
+    ):
+        row = index + 1
+        if chosen is not None and variant not in chosen:
+            continue
+        if not variant or seed.lower() in ("", "nan"):
+            raise HeadToHeadError(f"row {row} has no {'seed' if variant else 'variant'}; every run needs one")
+        whole = WHOLE_NUMBER.match(seed)
+        run = Run(variant, whole[1] + whole[2] if whole else seed)
+        value = float(score) if NUMBER.fullmatch(score) else math.nan
+        if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
+            raise _score_error(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}")
+        rows_of.setdefault(run, []).append(row)
+        curve = curves.setdefault(variant, {}).setdefault(run, {})
+        curve[_finite(step, f"row {row}: '{step_column}'") if step_column else 0.0] = value
+    by_run = {run: curve for runs in curves.values() for run, curve in runs.items()}
+    _refuse_repeated_rows(by_run, rows_of)
+    _refuse_copies(by_run)
+    return by_run, metric
+
+
+def _variants(table: pd.DataFrame, columns: Sequence[str], candidates: Sequence[str]) -> list[str]:
+    """Return the name of the variant of each row; it is empty for a row without any.
+
+    Raises:
+        HeadToHeadError: If a candidate has no row.
+    """
+    values = zip(*(_texts(table[name]) for name in columns), strict=True)
+    variants = [" · ".join(parts) if any(parts) else "" for parts in values]
+    known = {*variants}
     for variant in candidates:
         if variant not in known:
             raise HeadToHeadError(f"no variant '{variant}'{nearest(variant, known)}")
-    steps = _texts(table[step_column]) if step_column else [""] * len(table)
-    histories: dict[str, dict[str, list[tuple[int, str, float]]]] = {}
-    for index, parts, seed, score, step in zip(
-        table.index, variants, _texts(table[seed_column]), _texts(table[column]), steps, strict=True
-    ):
-        row, variant, seed = index + 1, " · ".join(parts), WHOLE_NUMBER.sub(r"\1\2", seed)
-        if chosen is not None and variant not in chosen:
+    return variants
+
+
+def _refuse_repeated_rows(curves: Mapping[Run, Mapping[float, float]], rows_of: Mapping[Run, Sequence[int]]) -> None:
+    """Raise a `HeadToHeadError` if a run has several rows of a step."""
+    for run, curve in curves.items():
+        if len(curve) == len(rows_of[run]):
             continue
-        if not any(parts) or seed.lower() in ("", "nan"):
-            raise HeadToHeadError(f"row {row} has no {'seed' if any(parts) else 'variant'}; every run needs one")
-        name = f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(seed)}"
-        value = _finite(score, name, "; give every run a score, or remove the variant")
-        if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
-            size = f"{name} is {value:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size"
-            raise HeadToHeadError(f"{size}: rescale the metric")
-        histories.setdefault(variant, {}).setdefault(seed, []).append((row, step, value))
-    scores: dict[str, dict[str, float]] = {}
-    ends: list[tuple[float, str]] = []
-    for variant, by_seed in histories.items():
-        copies: dict[frozenset[tuple[float, float]], str] = {}
-        for seed, rows in by_seed.items():
-            curve = {
-                _finite(step, f"row {row}: '{step_column}'") if step_column else 0.0: value for row, step, value in rows
-            }
-            if len(curve) < len(rows):
+        rows = _listed([*map(str, rows_of[run])])
+        raise HeadToHeadError(
+            f"variant '{run.variant}' has seed {run.seed} twice (rows {rows}); a run counts once: remove the others, "
+            "name further columns of the variant with --variant, or the column of the step with --step if a run has "
+            "several rows"
+        )
+
+
+def _require_columns(
+    table: pd.DataFrame, variant_columns: Sequence[str], seed_column: str, step_column: str | None
+) -> None:
+    """Raise a `HeadToHeadError` if a column that an option names is missing."""
+    named = [*((name, "--variant") for name in variant_columns), (seed_column, "--seed")]
+    if step_column is not None:
+        named.append((step_column, "--step"))
+    for column, option in named:
+        if column in table.columns:
+            continue
+        names = [*table.columns]
+        if len(names) == 1:
+            raise HeadToHeadError(
+                f"the table has one column, '{_shortened(names[0])}'; commas separate the columns of .csv, and "
+                "tabs those of .tsv"
+            )
+        raise HeadToHeadError(
+            f"the table has no column '{column}'; columns: {_listed(names)}; name it with {option}, or give the "
+            "table one row per variant and seed, with the columns variant, seed and the metric"
+        )
+
+
+def _refuse_copies(curves: Mapping[Run, Mapping[float, float]]) -> None:
+    """Raise a `HeadToHeadError` if two seeds of a variant have the same values at all steps."""
+    for group in equal_curves({run: curve for run, curve in curves.items() if len(curve) > 1}):
+        first_of: dict[str, Run] = {}
+        for run in group:
+            first = first_of.setdefault(run.variant, run)
+            if first != run:
                 raise HeadToHeadError(
-                    f"variant '{variant}' has seed {seed} twice (rows {_listed([str(row) for row, _, _ in rows])}); a "
-                    "run counts once: remove the others, name further columns of the variant with --variant, or the "
-                    "column of the step with --step if a run has several rows"
+                    f"variant '{run.variant}': seeds {first.seed} and {run.seed} have the same values at all "
+                    f"{len(curves[run])} steps; a copied run is no further seed"
                 )
-            same = copies.setdefault(frozenset(curve.items()), seed) if len(set(curve.values())) > 1 else seed
-            if same != seed:
-                raise HeadToHeadError(
-                    f"variant '{variant}': seeds {same} and {seed} have the same values at all {len(curve)} steps; a "
-                    "copied run is no further seed"
-                )
-            scores.setdefault(variant, {})[seed] = curve[max(curve)]
-            ends.append((max(curve), f"seed {_shortened(seed)} of '{_shortened(variant)}'"))
-    (first, short), (last, long) = min(ends, default=(0, "")), max(ends, default=(0, ""))
-    differ = f"runs end at different steps, from {first:g} ({short}) to {last:g} ({long}); the last row of each counts"
-    return scores, metric, [differ] if first < last else []
+
+
+def _different_ends(curves: Mapping[Run, Mapping[float, float]]) -> list[str]:
+    """Return a warning if runs end at different steps."""
+    last_steps = {run: max(curve) for run, curve in curves.items()}
+    if len({*last_steps.values()}) < 2:
+        return []
+    ends = []
+    for run in (min(last_steps, key=last_steps.__getitem__), max(last_steps, key=last_steps.__getitem__)):
+        ends.append(f"{last_steps[run]:g} (seed {_shortened(run.seed)} of '{_shortened(run.variant)}')")
+    return [f"runs end at different steps, from {ends[0]} to {ends[1]}; the last row of each counts"]
+
+
+def _score_error(text: str, name: str) -> HeadToHeadError:
+    """Return the error about a text that is no score; ``name`` begins it."""
+    try:
+        value = _finite(text, name, "; give every run a score, or remove the variant")
+    except HeadToHeadError as error:
+        return error
+    size = f"{name} is {value:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size"
+    return HeadToHeadError(f"{size}: rescale the metric")
 
 
 def _finite(text: str, name: str, remedy: str = "") -> float:
@@ -422,15 +511,15 @@ def _finite(text: str, name: str, remedy: str = "") -> float:
 
 def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) -> tuple[str, pd.DataFrame, str]:
     """Return the column of the scores, the rows that hold them, and the name of the metric."""
-    if metric in table.columns:
-        return str(metric), table, str(metric)
     is_long = {METRIC, VALUE} <= set(table.columns)
-    if is_long:
-        names = pd.Series(_texts(table[METRIC]), table.index)
-        known = [*names.unique()]
-    else:
-        columns = [name for name in table.columns if name not in {*others, *STEPS}]
-        known = [name for name in columns if any(map(NUMBER.fullmatch, _texts(table[name])))]
+    names = pd.Series(_texts(table[METRIC]), table.index) if is_long else pd.Series(dtype=object)
+    if metric in table.columns:
+        if (names == metric).any():
+            raise HeadToHeadError(
+                f"'{metric}' is a column and a value of the column '{METRIC}'; remove or rename one of them"
+            )
+        return str(metric), table, str(metric)
+    known = [*names.unique()] if is_long else _with_numbers(table, {*others, *STEPS})
     chosen = metric or (known[0] if len(known) == 1 else "")
     if chosen in known:
         return (VALUE, table[names == chosen], chosen) if is_long else (chosen, table, chosen)
@@ -444,14 +533,14 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
     raise HeadToHeadError(f"several metrics; choose with --metric: {_listed(known)}")
 
 
-def _equal_scores(scores: Mapping[str, Mapping[str, float]], metric: str) -> list[str]:
-    """Return a warning if a variant has equal scores under several seeds, as copied runs have."""
-    found = []
-    for variant, by_seed in scores.items():
-        values = [*by_seed.values()]
-        if equal := [seed for seed, value in by_seed.items() if values.count(value) > 1]:
-            found.append(f"'{variant}' under seeds {_listed(equal)}")
-    return [f"equal {metric} of {_listed(found)}; check that these are separate runs"] if found else []
+def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
+    """Return the names of the columns that have a number, without the others."""
+    known = []
+    columns = table.to_numpy(dtype=object).T  # reading a column of an array is much faster than one of a frame
+    for name, values in zip(table.columns, columns, strict=True):
+        if name not in others and any(NUMBER.fullmatch(str(value)) for value in values):
+            known.append(name)
+    return known
 
 
 def _shortened(text: str) -> str:

@@ -6,8 +6,9 @@ expected to be no improvement. ``benchmarks/simulation.py`` simulates chains of 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,9 +17,11 @@ from scipy.special import fdtrc
 
 from headtohead import files
 from headtohead.analysis.judge import Judged
+from headtohead.analysis.score_files import unique_keys
 from headtohead.errors import HeadToHeadError
 from headtohead.statistics import online
 from headtohead.statistics.block_model import BlockModel
+from headtohead.statistics.copies import is_same_variant, spread
 from headtohead.statistics.paired_tests import Difference, paired, seeds_needed
 from headtohead.storage.record import Number, Record, parse_record
 
@@ -31,6 +34,8 @@ LARGER = 0.01
 that hardly change any score, such as another order of additions, would make the p-value of other changes too small."""
 
 WAIT_SECONDS = 30.0
+
+SECOND_LOOK = "a change is decided once: further seeds or another name would be a second look"
 
 COMPUTED = ("difference", "variance", "p", "level", "kept")
 """Fields of a decision that follow from its scores and the decisions before it."""
@@ -51,6 +56,7 @@ class Decision(Record):
         kept: Whether the candidate became the incumbent: ``p`` is at most ``level``.
         scores: Scores of the candidate by seed.
         incumbent_scores: Scores of the incumbent by seed.
+        digest: SHA-256 of the line before it and of the other fields, so that a changed name is found, too.
     """
 
     candidate: str
@@ -64,6 +70,12 @@ class Decision(Record):
     kept: bool
     scores: dict[str, Number]
     incumbent_scores: dict[str, Number]
+    digest: str
+
+    def digest_after(self, earlier: str) -> str:
+        """Return the digest of this decision after a line with the digest ``earlier``."""
+        text = earlier + self.model_dump_json(exclude={"digest"})
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -81,23 +93,44 @@ class Ledger:
             HeadToHeadError: If a line is damaged, or does not follow from its scores and the lines before it.
         """
         ledger = cls(path, ())
-        lines = enumerate(files.read_text(path).split("\n") if path.exists() else [], 1)
-        for number, line in ((number, line) for number, line in lines if line.strip()):
-            found = parse_record(Decision, line.encode(), Path(f"{path}, line {number}"))
-            try:
-                own = ledger._decision(found)
-                named = {name: (getattr(found, name), getattr(own, name)) for name in COMPUTED}
-                wrong = [name for name, sides in named.items() if not math.isclose(*sides, rel_tol=1e-6, abs_tol=1e-12)]
-                reason = f"{wrong[0]} is {named[wrong[0]][0]:g}, not {named[wrong[0]][1]:g}" if wrong else ""
-            except HeadToHeadError as error:
-                reason = str(error)
-            if reason:
+        lines = files.read_text(path).split("\n") if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            where = Path(f"{path}, line {number}")
+            _refuse_repeated_keys(line, where)
+            found = parse_record(Decision, line.encode(), where)
+            if reason := ledger._mismatch(found):
                 raise HeadToHeadError(
                     f"{path}: line {number} does not follow from its scores and the lines before it ({reason}); a line "
                     "was deleted, added or changed: restore the file"
                 )
             ledger = cls(path, (*ledger.decisions, found))
         return ledger
+
+    def _mismatch(self, found: Decision) -> str:
+        """Return why a line does not continue this ledger, or an empty text."""
+        try:
+            expected = self._decision(found)
+        except HeadToHeadError as error:
+            return str(error)
+        for name in COMPUTED:
+            value, computed = getattr(found, name), getattr(expected, name)
+            if not math.isclose(value, computed, rel_tol=1e-6, abs_tol=1e-12):
+                return f"{name} is {value:g}, not {computed:g}"
+        if found.digest != found.digest_after(self._digest):
+            return "its digest is that of other names or scores"
+        return ""
+
+    @property
+    def _digest(self) -> str:
+        return self.decisions[-1].digest if self.decisions else ""
+
+    @property
+    def lock(self) -> Path:
+        """The lock file beside the ledger."""
+        path = self.path.resolve()
+        return path.with_name(f".{path.name}.lock")
 
     @property
     def incumbent(self) -> str | None:
@@ -146,7 +179,7 @@ class Ledger:
                 f"--ledger {self.path} decides on one candidate at a time; choose one with --candidate: {names}"
             )
         (found,) = judged.variants
-        return self._decision(
+        decision = self._decision(
             Decision(
                 candidate=found.variant,
                 incumbent=judged.baseline,
@@ -159,8 +192,11 @@ class Ledger:
                 kept=False,
                 scores={**found.scores},
                 incumbent_scores={**judged.scores},
+                digest="",
             )
         )
+        self._refuse_second_look(decision)
+        return decision.model_copy(update={"digest": decision.digest_after(self._digest)})
 
     def _decision(self, asked: Decision) -> Decision:
         """Return a decision with difference, variance, p, level and result of its scores."""
@@ -171,15 +207,10 @@ class Ledger:
             )
         if scores.keys() != against.keys() or len(scores) < 2:
             raise HeadToHeadError(f"{where}: both sides need scores of the same seeds, two or more")
-        is_copy = len({*scores.values()}) > 1 and not _coincide(scores, against)
         for number, earlier in enumerate(self.decisions, 1):
-            decided = {earlier.candidate: earlier.scores, earlier.incumbent: earlier.incumbent_scores}
-            same = next((name for name, own in decided.items() if is_copy and _coincide(own, scores)), None)
-            if asked.candidate in decided or same:
-                reason = f" under the name '{same}', with the same scores" * (asked.candidate not in decided)
+            if asked.candidate in (earlier.candidate, earlier.incumbent):
                 raise HeadToHeadError(
-                    f"{where}: decision {number} already has the variant '{asked.candidate}'{reason}; a change is "
-                    "decided once: further seeds or another name would be a second look"
+                    f"{where}: decision {number} already has the variant '{asked.candidate}'; {SECOND_LOOK}"
                 )
             if (earlier.metric, earlier.higher_is_better) != (asked.metric, asked.higher_is_better):
                 better = "higher" if earlier.higher_is_better else "lower"
@@ -190,6 +221,26 @@ class Ledger:
         p = self.p(difference, asked.higher_is_better)
         values = difference.mean, difference.n * difference.error**2, p, self.level, p <= self.level
         return asked.model_copy(update=dict(zip(COMPUTED, values, strict=True)))
+
+    def _refuse_second_look(self, asked: Decision) -> None:
+        """Raise a `HeadToHeadError` if a variant of an earlier decision has the scores of the candidate.
+
+        Scores that are equal to those of the incumbent are not compared: all changes without effect have them.
+        """
+        scores = {
+            seed: score
+            for seed, score in asked.scores.items()
+            if not math.isclose(score, asked.incumbent_scores[seed], rel_tol=1e-6)
+        }
+        for number, earlier in enumerate(self.decisions, 1):
+            deviation = math.hypot(_deviation(asked), _deviation(earlier))
+            sides = {earlier.candidate: earlier.scores, earlier.incumbent: earlier.incumbent_scores}
+            for name, decided in sides.items():
+                if name != asked.incumbent and is_same_variant(scores, decided, deviation):
+                    raise HeadToHeadError(
+                        f"--ledger {self.path}: decision {number} already has the variant '{asked.candidate}' under "
+                        f"the name '{name}', with the same scores; {SECOND_LOOK}"
+                    )
 
     def measured_again(self, decision: Decision) -> str | None:
         """Return a warning if the incumbent's stored scores differ from those of a decision."""
@@ -217,8 +268,7 @@ class Ledger:
             HeadToHeadError: If another process has appended a decision since this ledger was read.
         """
         busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
-        path = self.path.resolve()  # worktrees may share a ledger by symbolic links
-        lock = path.with_name(f".{path.name}.lock")
+        path, lock = self.path.resolve(), self.lock  # worktrees may share a ledger by symbolic links
         with files.writing(lock, "choose another folder"):
             lock.parent.mkdir(parents=True, exist_ok=True)
             lock.touch()  # FileLock waits for a file that cannot be created
@@ -243,7 +293,15 @@ class Ledger:
         return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
 
 
-def _coincide(scores: Mapping[str, float], others: Mapping[str, float]) -> bool:
-    """Return whether two variants have the same scores under their common seeds, at least two."""
-    common = scores.keys() & others.keys()
-    return len(common) > 1 and all(math.isclose(scores[seed], others[seed], rel_tol=1e-6) for seed in common)
+def _deviation(decision: Decision) -> float:
+    """Return the spread, over seeds, of the differences of a decision."""
+    against = decision.incumbent_scores
+    return spread([score - against[seed] for seed, score in decision.scores.items()], 0.0)
+
+
+def _refuse_repeated_keys(line: str, where: Path) -> None:
+    """Raise a `HeadToHeadError` if an object of a line has a key twice; `parse_record` would use the last one."""
+    try:
+        json.loads(line, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise HeadToHeadError(files.unreadable(where, f"not valid JSON ({error})")) from error

@@ -17,6 +17,10 @@ FORMATS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSO
 AUTORESEARCH = {"commit", "val_bpb", "status"}
 """Columns of the ``results.tsv`` of autoresearch, in which a quotation mark is text."""
 
+MAX_COLUMNS = 10_000
+MAX_CHARACTERS = csv.field_size_limit()
+"""Maximum number of characters of a value, in all formats that of the csv module."""
+
 PARQUET_SECONDS = 60.0
 """Maximum time for reading a Parquet file."""
 
@@ -49,6 +53,12 @@ def read_score_file(path: Path) -> pd.DataFrame:
     names, *values = rows
     if not values:
         raise HeadToHeadError(f"{path}: the table has no rows")
+    for number, row in enumerate(values, 1):
+        longest = max((len(value) for value in row if isinstance(value, str)), default=0)
+        if longest > MAX_CHARACTERS:
+            raise HeadToHeadError(
+                f"{path}: row {number} has a value of {longest:,} characters, more than {MAX_CHARACTERS:,}; remove it"
+            )
     return pd.DataFrame(values, columns=names, dtype="object")
 
 
@@ -58,6 +68,7 @@ def parquet_rows(path: str) -> list[list[Any]]:
 
     table = parquet.read_table(path)
     columns = {index: name for index, name in enumerate(table.column_names) if not name.startswith("__index_level_")}
+    _refuse_many_columns(len(columns))
     values = zip(*(map(_text, table.column(index).to_pylist()) for index in columns), strict=True)
     return [[*columns.values()], *map(list, values)]
 
@@ -68,6 +79,11 @@ def _text(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, int | float) else str(value)
 
 
+def _refuse_many_columns(number: int) -> None:
+    if number > MAX_COLUMNS:
+        raise ValueError(f"{number:,} columns, more than {MAX_COLUMNS:,}; it needs those of variant, seed and metrics")
+
+
 def _delimited(text: str, separator: str) -> list[list[str]]:
     is_plain = {*text.partition("\n")[0].strip().split("\t")} >= AUTORESEARCH
     form: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if is_plain else {}
@@ -75,6 +91,7 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
     rows: list[list[str]] = []
     for row in filter(None, lines):
         rows.append(row)
+        _refuse_many_columns(len(row))
         if len(row) != len(rows[0]):
             raise ValueError(f"line {lines.line_num} has {len(row)} values for {len(rows[0])} columns")
     if not rows:
@@ -84,10 +101,12 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object of JSON pairs; raise `ValueError` for a key that occurs twice."""
-    names = [name for name, _ in pairs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"the key '{twice[0]}' twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key '{name}' twice")
+        found[name] = value
+    return found
 
 
 def _json_lines(text: str) -> list[list[Any]]:
@@ -101,4 +120,5 @@ def _json_lines(text: str) -> list[list[Any]]:
             raise ValueError(f"row {len(records) + 1} is not an object")
         records.append(record)
     names = list(dict.fromkeys(name for record in records for name in record))
+    _refuse_many_columns(len(names))
     return [names, *([record.get(name) for name in names] for record in records)]

@@ -82,7 +82,7 @@ def command(file: Path, seeds: int | None, output: Path | None, stale: bool, run
 
     name, text = experiment_of(file)
     page = output or Path(f"{name}.md")
-    refuse_foreign(page, "h2h card", advice := "choose another file with --output")
+    refuse_foreign(page, lambda content: b"h2h card" in content, advice := "choose another file with --output")
     path = Path(f"card-{name}.yaml")
     for new, content in ((path, text), (Path("card-text.txt"), english_text())):
         if new.exists():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -139,7 +142,7 @@ def command(
     from headtohead import files
     from headtohead.analysis.judge import judge
     from headtohead.errors import HeadToHeadError
-    from headtohead.report.answer_file import judge_file
+    from headtohead.report.answer_file import is_judge_file, judge_file
     from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line
     from headtohead.statistics.looks import Looks
 
@@ -166,6 +169,8 @@ def command(
         raise HeadToHeadError("FILE with the scores is missing")
     if ledger is not None and (unpaired or planned or margin):
         raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
+    outputs = {"--answer": answer, "--ledger": ledger_file, "the lock of --ledger": ledger.lock if ledger else None}
+    _refuse_overwriting({name: path for name, path in outputs.items() if path is not None}, source)
     table = _table(source, experiment, options["metric"])
     if (experiment or Path(source).is_dir()) and "step" in table.columns:  # a row per evaluation
         options["step_column"] = options["step_column"] or "step"
@@ -196,7 +201,7 @@ def command(
         warnings += filter(None, [before.measured_again(decision)])
     record = judge_file(judged, code) | {"decision": decision and decision.model_dump()}
     if answer is not None:
-        files.refuse_foreign(answer, record["format"].partition("/")[0], advice := "choose another file with --answer")
+        files.refuse_foreign(answer, is_judge_file, advice := "choose another file with --answer")
     if is_repeated:
         warnings.append(f"{ledger_file} has this decision already; this is its answer again")
     elif ledger is not None and decision is not None:
@@ -250,6 +255,36 @@ def _show_status(ledger: Ledger, form: str) -> None:
         known = f" ({float(effect) * ledger.deviation:.2g})" if ledger.deviation else ""
         needed = f"{number or 'more than 1,000'} seeds for 80 % power"
         echo(f"  an improvement of {effect} standard deviations of the differences{known}: {needed}")
+
+
+def _refuse_overwriting(outputs: Mapping[str, Path], source: str) -> None:
+    """Raise a `HeadToHeadError` if a written file is another one, or a file that this or a later command reads."""
+    from headtohead import files
+    from headtohead.analysis.result_folders import is_result, result_files
+    from headtohead.errors import HeadToHeadError
+
+    for (name, path), (other, other_path) in itertools.combinations(outputs.items(), 2):
+        if files.is_same_file(path, other_path):
+            raise HeadToHeadError(f"'{path}' of {name} is the file of {other}, too; choose another file")
+    read = _local_path(source)
+    if read is None:
+        return
+    folder = Path(os.path.realpath(read))
+    for name, path in outputs.items():
+        if any(files.is_same_file(path, file) for file in result_files(read)):
+            raise HeadToHeadError(f"'{path}' of {name} is a file with scores; choose another file")
+        if folder.is_dir() and is_result(path) and Path(os.path.realpath(path)).is_relative_to(folder):
+            raise HeadToHeadError(
+                f"'{path}' of {name} would be read as a result of {read}; choose a file outside of this folder"
+            )
+
+
+def _local_path(source: str) -> Path | None:
+    """Return the path of a table, a folder of results or an SQLite database; None for other stores."""
+    scheme, separator, rest = source.partition("://")
+    if not separator:
+        return Path(source)
+    return Path(rest.partition("?")[0].removeprefix("/")) if scheme == "sqlite" else None
 
 
 def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFrame:

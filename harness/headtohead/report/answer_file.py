@@ -6,6 +6,7 @@ version in ``format``. Numbers that are not finite are null; an infinite number 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from headtohead.statistics.verdicts import Judgement
 if TYPE_CHECKING:
     from headtohead.analysis.judge import Judged
     from headtohead.report.content import Report
+
+JUDGE_FORMAT = "headtohead-judge"
 
 PARTS = ("against_metric", "lengths", "against_lengths")
 """Fields of a declared contrast that compares two metrics, or source lengths."""
@@ -99,10 +102,19 @@ def answer_file(report: Report) -> str:
     return json_text(_plain(answer), indent=2) + "\n"
 
 
+def is_judge_file(content: bytes) -> bool:
+    """Return whether a file is an answer of ``h2h judge``, of any version."""
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(answer, dict) and str(answer.get("format")).startswith(f"{JUDGE_FORMAT}/")
+
+
 def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
     """Return the judgement of a table of scores as JSON data."""
     return {
-        "format": "headtohead-judge/2",
+        "format": f"{JUDGE_FORMAT}/2",
         "metric": judged.metric,
         "higher_is_better": judged.higher_is_better,
         "margin": judged.margin,

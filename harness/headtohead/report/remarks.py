@@ -15,6 +15,7 @@ from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name, leveled
+from headtohead.statistics.copies import Run, copy_warnings
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.experiment import leaked_part, leaked_validation
@@ -103,6 +104,7 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             "A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves out "
             "the collapsed runs only."
         )
+    yield from _copies(analysis)
     suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
     if suspect:
         bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
@@ -125,6 +127,30 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             hashes.setdefault(f"{plugin.family} {plugin.name}", set()).add(plugin.source_sha256)
     for plugin_name in sorted(name for name, found in hashes.items() if len(found) > 1):
         yield f"STALE: the source of {plugin_name} changed between runs of this experiment."
+
+
+def _copies(analysis: Analysis) -> list[str]:
+    """Return the warnings about runs that can be copies of each other, or do not depend on their seed."""
+    frames = analysis.frames
+    trained = [slug for slug in frames.by_slug if frames.trained(slug) == slug]
+    titles = {slug: frames.by_slug[slug].title for slug in trained}
+    scores = {}
+    for slug, title in titles.items():
+        scores[title] = {str(seed): value for seed, value in frames.scores(slug, analysis.metric).items()}
+    losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
+    curves = {}
+    for name, rows in losses.groupby("run", observed=True):
+        run = frames.runs.loc[name]
+        curve = dict(zip(rows["step"].tolist(), rows["value"].tolist(), strict=True))
+        curves[Run(titles[run["variant"]], str(run["seed"]))] = curve
+    found = copy_warnings(
+        scores,
+        curves,
+        baseline=titles[frames.trained(frames.baseline)],
+        metric=readable(analysis.metric),
+        is_paired=True,
+    )
+    return [f"{text[0].upper()}{text[1:]}." for text in found]
 
 
 def _cautions(analysis: Analysis) -> Iterator[str]:

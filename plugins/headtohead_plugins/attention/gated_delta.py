@@ -3,7 +3,8 @@
 Paper: S. Yang, J. Kautz, A. Hatamizadeh. "Gated Delta Networks: Improving Mamba2 with Delta Rule". ICLR 2025,
 arXiv:2412.06464, section 3.1, equation 10: S_t = S_{t-1} α_t (I - β_t k_t k_tᵀ) + β_t v_t k_tᵀ, o_t = S_t q_t / √d_k,
 with q and k of length 1, β_t = σ(x W_β) and α_t = exp(-exp(A) softplus(x W_α + b)), per head. The output of a head is
-RMSNorm(o_t) ⊙ silu(x W_g), with one gain for all heads (section 3.4 and the authors' code).
+RMSNorm(o_t) ⊙ silu(x W_g), with one gain for all heads (section 3.4 and the authors' code,
+https://github.com/NVlabs/GatedDeltaNet).
 Here log α and β are two more coordinates of a key. Unrolled, the outputs are W V with lower triangular weights
 W = (Q Kᵀ ⊙ Γ / √d_k) (I + tril(β K Kᵀ ⊙ Γ, -1))⁻¹ β, where Γ_{ij} is the product of α over j+1..i. The sequence is
 one chunk of the paper, so that time grows with the square of the length, as in softmax attention.
@@ -126,7 +127,8 @@ class GatedDelta(Attention):
         later = torch.ones(time, time, dtype=torch.bool, device=k.device).triu(1)
         decay = sums_between(log_alpha.squeeze(-1)).masked_fill(later, -torch.inf).exp()
         products = q[..., :-2] @ keys.transpose(-2, -1) * self.context.geometry.scale
-        return products * decay[..., -q.shape[-2] :, :], beta * (keys @ keys.transpose(-2, -1)) * decay, beta
+        system = (beta * keys) @ keys.transpose(-2, -1) * decay
+        return products * decay[..., -q.shape[-2] :, :], system, beta
 
 
 @hookimpl

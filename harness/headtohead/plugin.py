@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.norm import Norm as Norm
     from headtohead.plugins.positional import Positional as Positional
     from headtohead.plugins.recipe import Recipe as Recipe
+    from headtohead.plugins.sums_between import sums_between as sums_between
     from headtohead.schema.run_config import ModelConfig as ModelConfig
     from headtohead.schema.run_config import RunConfig as RunConfig
     from headtohead.schema.sections import FilePath as FilePath

@@ -108,6 +108,23 @@ def test_vectors_of_several_layers_are_not_decayed_as_matrices(name, vectors):
     assert {name for name, parameter in own if id(parameter) in kept} == vectors
 
 
+@pytest.mark.parametrize(("decay", "kept"), [("all", {"rate", "step"}), ("matrices", {"rate", "step", "gain"})])
+def test_parameters_that_a_component_excludes_take_no_weight_decay(decay, kept):
+    config = tiny_config("none", {"encoder": "split-heads", "decoder": "gated-delta"}, decoder_layers=1)
+    model = Transformer(config, [1, 2], 5, 5).double()
+    train = TrainConfig(weight_decay=0.1, decay=decay, schedule="constant")
+    # The members differ in lr, so that each has a slice of every parameter.
+    optimizer = StackOptimizer([train, train.model_copy(update={"lr": 0.01})], model, 5)
+    style = model.decoder[0].attention.style
+    before = {name: parameter.detach().clone() for name, parameter in style.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.set_step(1)
+    optimizer.update()
+    unchanged = {name for name, parameter in style.named_parameters() if torch.equal(parameter, before[name])}
+    assert unchanged == kept
+
+
 def singular_values_after(values):
     a, b, c = 3.4445, -4.7750, 2.0315
     for _ in range(5):

@@ -191,7 +191,12 @@ class Component(nn.Module, Entry):
         return ""
 
     def parameter(
-        self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None
+        self,
+        *shape: int,
+        std: float = 1.0,
+        mean: float = 0.0,
+        init: Initializer | None = None,
+        weight_decay: bool = True,
     ) -> nn.Parameter:
         """Return a parameter ``[member, *shape]``, sampled from a normal for each member.
 
@@ -201,13 +206,17 @@ class Component(nn.Module, Entry):
             mean: Mean.
             init: Replaces the normal: receives the tensor and the generator of a member, and returns the filled tensor.
                 Different numbers that are not sampled from the generator are refused, except those of `Fixed`.
+            weight_decay: With False, the optimizer applies no weight decay, whatever ``train.decay`` is.
         """
-        return mark_accepted(nn.Parameter(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+        values = init_per_member(self.context.generators, shape, init or normal(std, mean))
+        parameter = mark_accepted(nn.Parameter(values))
+        setattr(parameter, _WEIGHT_DECAY, weight_decay)
+        return parameter
 
     def buffer(self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None) -> Tensor:
         """Return a tensor ``[member, *shape]`` that is not trained, and is saved with the weights.
 
-        The arguments are those of ``parameter``.
+        The arguments are those of ``parameter`` with the same name.
         """
         return mark_accepted(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
 
@@ -236,11 +245,19 @@ AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 _SHAPE = "_headtohead_shape"
 """Attribute of the tensors that a component may register: their shape when they were created."""
 
+_WEIGHT_DECAY = "_headtohead_weight_decay"
+"""Attribute of the parameters of a component: whether they take weight decay."""
+
 
 def mark_accepted(tensor: AnyTensor) -> AnyTensor:
     """Store a tensor's shape on it, so that ``require_members`` accepts it: it has a member axis or is a constant."""
     setattr(tensor, _SHAPE, tensor.shape)
     return tensor
+
+
+def takes_weight_decay(parameter: Tensor) -> bool:
+    """Return whether a parameter takes weight decay: unless a component created it with ``weight_decay=False``."""
+    return bool(getattr(parameter, _WEIGHT_DECAY, True))
 
 
 def require_members(entry: Entry, attributes: bool = True) -> None:

@@ -338,8 +338,8 @@ class TrainConfig(OmittingSection):
     weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
     decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = Field(
         "all",
-        description="parameters with weight decay; matrices: without biases, gains of norms and other vectors, as in "
-        "nanoGPT",
+        description="parameters with weight decay; all: except those that a component excludes, as gated-delta its "
+        "decay rates; matrices: also without biases, gains of norms and other vectors, as in nanoGPT",
     )
     schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine", "wsd"], VariesInStack()] = Field(
         "cosine",

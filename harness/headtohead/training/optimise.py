@@ -17,6 +17,7 @@ from headtohead.model.layers import StackedLinear
 from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
+from headtohead.plugins.component import takes_weight_decay
 from headtohead.schema.run_config import ModelPart, TrainConfig
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -60,9 +61,7 @@ class StackOptimizer:
                     tensor = parameter.detach()[part]
                     self._slices.append((tensor, parameter, part))
                 owned[tensor] = tuple(owners[index] for index in indices)
-                # Axes before the last two count layers.
-                is_vector = sum(size > 1 for size in tensor.shape[1:][-2:]) < 2
-                by_decay[0.0 if first.decay == "matrices" and is_vector else first.weight_decay].append(tensor)
+                by_decay[weight_decay(parameter, first)].append(tensor)
                 if name in widths:
                     self._matrices[tensor] = widths[name]
             self.groups += [{"params": own, "weight_decay": decay, "train": first} for decay, own in by_decay.items()]
@@ -174,6 +173,17 @@ class StackOptimizer:
             index, _, kind = name.partition("/")
             own = self._updated[int(index)]
             self.moments[own][kind] = value.to(own.device).clone()
+
+
+def weight_decay(parameter: Tensor, train: TrainConfig) -> float:
+    """Return the weight decay of a parameter ``[member, ...]``."""
+    if not takes_weight_decay(parameter):
+        return 0.0
+    # Axes before the last two count layers.
+    is_vector = sum(size > 1 for size in parameter.shape[1:][-2:]) < 2
+    if is_vector and train.decay == "matrices":
+        return 0.0
+    return train.weight_decay
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 Paper: S. Yang, J. Kautz, A. Hatamizadeh. "Gated Delta Networks: Improving Mamba2 with Delta Rule". ICLR 2025,
 arXiv:2412.06464, section 3.1, equation 10: S_t = S_{t-1} α_t (I - β_t k_t k_tᵀ) + β_t v_t k_tᵀ, o_t = S_t q_t / √d_k,
 with q and k of length 1, β_t = σ(x W_β) and α_t = exp(-exp(A) softplus(x W_α + b)), per head. The output of a head is
-RMSNorm(o_t) ⊙ silu(x W_g), with one gain for all heads (section 3.4 and the authors' code).
+RMSNorm(o_t) ⊙ silu(x W_g), with one gain for all heads (section 3.4 and the authors' code,
+https://github.com/NVlabs/GatedDeltaNet).
 Here log α and β are two more coordinates of a key. Unrolled, the outputs are W V with lower triangular weights
 W = (Q Kᵀ ⊙ Γ / √d_k) (I + tril(β K Kᵀ ⊙ Γ, -1))⁻¹ β, where Γ_{ij} is the product of α over j+1..i. The sequence is
 one chunk of the paper, so that time grows with the square of the length, as in softmax attention.
@@ -20,9 +21,10 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad, silu, softplus
 
 from headtohead import registered
-from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, Setting, hookimpl
+from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, Setting, hookimpl, sums_between
 
-EPS = 1e-6
+EPS = 1e-5
+"""Epsilon of the output norm in the authors' code."""
 
 
 def log_rate(out: Tensor, generator: torch.Generator) -> Tensor:
@@ -70,8 +72,9 @@ class GatedDelta(Attention):
         geometry, d_model = self.context.geometry, self.context.d_model
         heads, width, std = geometry.heads, geometry.value_width, d_model**-0.5
         self.project_in = self.parameter(d_model, heads * (3 * width + 2), std=std)
-        self.rate = self.parameter(heads, init=log_rate)
-        self.step = self.parameter(heads, init=log_step)
+        # The authors' code excludes both from weight decay.
+        self.rate = self.parameter(heads, init=log_rate, weight_decay=False)
+        self.step = self.parameter(heads, init=log_step, weight_decay=False)
         self.gate = self.parameter(d_model, heads * width, std=std)
         self.gain = self.parameter(width, std=0.0, mean=1.0)
 
@@ -79,13 +82,16 @@ class GatedDelta(Attention):
         return "S_t = α_t S_{t−1} (I − β_t k_t k_t^T) + β_t v_t k_t^T, o_t = S_t q_t / √d_k; Z' = norm(o) ⊙ silu(X W_g)"
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries and keys of length 1, with log α and β as the last coordinates of a key."""
+        """Return queries and keys of length 1, with log α and β as the last coordinates of a key.
+
+        Keys are at least float32, because the sum of many log α has more digits than bfloat16.
+        """
         geometry = self.context.geometry
         parts = (x @ self.project_in).unflatten(-1, (geometry.heads, -1))
         q, k, v, gates = parts.split([geometry.value_width] * 3 + [2], dim=-1)
-        decay, beta = gates.unbind(-1)
+        decay, beta = gates.to(torch.promote_types(gates.dtype, torch.float32)).unbind(-1)
         log_alpha = -self.rate.exp()[:, None] * softplus(decay + self.step[:, None])
-        k = torch.cat([normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], -1).to(k.dtype)], dim=-1)
+        k = torch.cat([normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], dim=-1)], dim=-1)
         return pad(normalize(q, dim=-1), (0, 2)).flatten(-2), k.flatten(-2), v.flatten(-2)
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
@@ -117,11 +123,12 @@ class GatedDelta(Attention):
         """Return Q Kᵀ ⊙ Γ / √d_k, a matrix that is β K Kᵀ ⊙ Γ below its diagonal, and β; queries are the last keys."""
         q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
         keys, log_alpha, beta = k.split([k.shape[-1] - 2, 1, 1], dim=-1)
-        sums, time = log_alpha.cumsum(-2), k.shape[-2]
+        time = k.shape[-2]
         later = torch.ones(time, time, dtype=torch.bool, device=k.device).triu(1)
-        decay = (sums - sums.transpose(-2, -1)).masked_fill(later, -torch.inf).exp()
+        decay = sums_between(log_alpha.squeeze(-1)).masked_fill(later, -torch.inf).exp()
         products = q[..., :-2] @ keys.transpose(-2, -1) * self.context.geometry.scale
-        return products * decay[..., -q.shape[-2] :, :], beta * (keys @ keys.transpose(-2, -1)) * decay, beta
+        system = (beta * keys) @ keys.transpose(-2, -1) * decay
+        return products * decay[..., -q.shape[-2] :, :], system, beta
 
 
 @hookimpl

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from headtohead.plugin import Options as BaseOptions
-from headtohead.plugin import Positional, hookimpl
+from headtohead.plugin import Positional, hookimpl, sums_between
 
 
 class ForgettingOptions(BaseOptions):
@@ -43,10 +43,9 @@ class Forgetting(Positional):
         return "B[i, j] = Σ_{l=j+1..i} log σ(w_h · x_l + b_h)"
 
     def content_bias(self, x: Tensor, queries: int, role: str, layer: int) -> Tensor:
-        """Return the sums as differences of cumulative sums."""
         gates = x.flatten(1, 2) @ self.weight[:, layer] + self.offset[:, layer]
-        sums = logsigmoid(gates).view(*x.shape[:3], -1).cumsum(2).transpose(2, 3)
-        return -(sums[..., -queries:, None] - sums[..., None, :]).abs()
+        log_gates = logsigmoid(gates).view(*x.shape[:3], -1).transpose(2, 3)
+        return -sums_between(log_gates, queries).abs()
 
 
 @hookimpl

@@ -274,7 +274,7 @@ def test_gated_delta_equals_the_recurrence_and_the_gated_norm_of_qwen(path):
         decay = -rate * functional.softplus(gates[..., 0] + step)
         beta = gates[..., 1].sigmoid()
         heads, _ = qwen.torch_recurrent_gated_delta_rule(q, k, v, decay, beta, use_qk_l2norm_in_kernel=True)
-        norm = qwen.Qwen3NextRMSNormGated(SIZE).double()
+        norm = qwen.Qwen3NextRMSNormGated(SIZE, eps=1e-5).double()  # 1e-5 in the authors' code, 1e-6 in Qwen3-Next
         with torch.no_grad():
             norm.weight.copy_(weights["gain"][member])
             gate = (x[member] @ weights["gate"][member]).unflatten(-1, (HEADS, -1))

@@ -99,6 +99,8 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
     record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
+    assert record["leaked_shares"].keys() == {"examples", "tokens"}
+    assert record["leaked_shares"]["tokens"] == pytest.approx(record["leak"])  # every target has one word
     in_train, in_test = (note for note in other_notes(record) if "of the validation examples are also in" in note)
     assert in_train.endswith("train, so the validation loss measures memorisation")
     assert in_test.endswith("test, so the validation loss selects checkpoints on test examples")

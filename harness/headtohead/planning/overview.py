@@ -48,7 +48,10 @@ def overview(plan: Plan) -> Overview:
         equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     data = plan.data.record
-    is_leaky = data["leaky"] and data["split"] != NOTHING_HELD_OUT
+    leak = []
+    if data["leak"] and data["split"] != NOTHING_HELD_OUT:
+        label = "leaky split" if data["leaky"] else "split"
+        leak = [f"{label} '{data['split']}': {leaked_part(data)}"]
     sections = {
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,
@@ -60,7 +63,7 @@ def overview(plan: Plan) -> Overview:
             if run.state in states.ABNORMAL
         ),
         "pitfalls, shown with every result": _pitfalls(plan),
-        "data of the baseline": [*([f"leaky split '{data['split']}': {leaked_part(data)}"] * is_leaky), *data["notes"]],
+        "data of the baseline": [*leak, *data["notes"]],
         "notes": plan.notes,
     }
     if plan.power:

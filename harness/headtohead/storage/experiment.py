@@ -67,6 +67,7 @@ class DataRecord(TypedDict):
     longest_in_train: NotRequired[Count]
     leak: NotRequired[Fraction]
     leaky: NotRequired[StrictBool]
+    leaked_shares: NotRequired[dict[str, Fraction]]
     bag_of_words_upper_bound: NotRequired[Fraction | None]
     vocabulary_upper_bound: NotRequired[Fraction]
     unk_rate: NotRequired[dict[str, dict[str, Fraction]]]

@@ -71,6 +71,19 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
     return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 
+def spread_text(name: str, metric: str, mean: float, sd: float, seeds: str = "seeds") -> str:
+    """Return mean and standard deviation over seeds of a variant, as a clause."""
+    return (
+        f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
+        f"{show(sd, metric)} over {seeds}"
+    )
+
+
+def pooled_text(scope: str, metric: str, sd: float) -> str:
+    """Return the standard deviation pooled over the variants of ``scope``, as a clause."""
+    return f"pooled over {scope}, it is {show(sd, metric)}"
+
+
 def show_passes(passes: float) -> str:
     """Return a number of passes over the training data with two significant digits, or as a whole number from 10."""
     return f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
@@ -320,10 +333,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         scope = "all variants" + " of its data and size" * (len(same) < len(analysis.ranked))
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         name = "The variant" if is_single else f"The baseline, {title},"
-        yield (
-            f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
-            f"{show(sd, metric)} over {seeds}"
-            f"{'' if is_single else f'; pooled over {scope}, it is {show(pooled, metric)}'}."
+        yield spread_text(name, metric, mean, sd, seeds) + (
+            "." if is_single else f"; {pooled_text(scope, metric, pooled)}."
         )
     if analysis.variable:
         ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)

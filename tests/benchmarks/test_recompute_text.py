@@ -1,0 +1,121 @@
+"""Every number of the committed reports has a source, and a changed number, sentence or file is found."""
+
+import json
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headtohead.report.writing import CHECKSUMS, write_report
+from made import case_table
+
+REPORTS = Path(__file__).parents[2] / "reports"
+FOLDERS = sorted(file.parent for file in REPORTS.rglob("answer.json"))
+TEXTS = {"sizes": REPORTS / "contested" / "sizes", "quickstart": REPORTS / "quickstart"}
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """Return a function that copies a committed report and replaces a text of its ``report.md``."""
+
+    def copy(name: str, old: str = "", new: str = "") -> Path:
+        folder = tmp_path / name
+        shutil.copytree(TEXTS[name], folder)
+        text = (folder / "report.md").read_text(encoding="utf-8")
+        assert old in text
+        (folder / "report.md").write_text(text.replace(old, new, 1), encoding="utf-8")
+        return folder
+
+    return copy
+
+
+def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
+    assert benchmark("recompute_text").main([str(folder) for folder in FOLDERS]) == 0, capsys.readouterr().out
+
+
+@case_table(
+    ("name", "old", "new"),
+    [
+        ("sizes", "data and size, it is 0.016.", "data and size, it is 0.013."),
+        ("sizes", "a difference of 0.057 or more", "a difference of 0.047 or more"),
+        ("sizes", "| 25 of 28 (71 % to 100 %)", "| 25 of 28 (75 % to 100 %)"),
+        ("sizes", "96 runs: 24 variants", "96 runs: 23 variants"),
+        ("sizes", "(99.76 %: 0.126 to 0.212)", "(99.76 %: 0.126 to 0.211)"),
+        ("sizes", "training seed | 0.016", "training seed | 0.013"),
+        ("sizes", "fell by 1.5 to 2.8 %", "fell by 1.2 to 2.8 %"),
+        ("sizes", "Every point is a seed, the tick", "Every one of 5 points is a seed, the tick"),
+        ("quickstart", "(+58 % non-embedding", "(+48 % non-embedding"),
+    ],
+    default=9,
+)
+def test_a_changed_number_is_found_with_its_line(name, old, new, copied, benchmark):
+    folder = copied(name, old, new)
+    lines = (folder / "report.md").read_text(encoding="utf-8").splitlines()
+    (line,) = (number for number, text in enumerate(lines, start=1) if new in text)
+    found = benchmark("recompute_text").Checker(folder).check()
+    assert {finding.line for finding in found} == {line}
+
+
+@case_table("name", ["sizes", "quickstart"], default=1)
+def test_every_checked_number_of_a_table_of_results_is_found_if_it_changes(name, copied, benchmark):
+    """One digit of every row is changed at a time, in all rows at once; rows without a source are left out."""
+    checked = benchmark("recompute_text")
+    folder = copied(name)
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    generator = random.Random(4)
+    for _ in range(3):
+        lines, changed = text.splitlines(), set()
+        section = ""
+        for index, line in enumerate(lines):
+            section = line.lstrip("# ") if line.startswith("#") else section
+            if section not in ("Variants", "Tests", "Further metrics", "Training", "Axis by axis", "Interactions"):
+                continue
+            cells = line.split("|")
+            numeric = [place for place, cell in enumerate(cells) if re.search(r"\d\.\d", cell) and place > 1]
+            if not line.startswith("|") or not numeric or "interval" in line:
+                continue
+            place = generator.choice(numeric)
+            digits = [found.start() for found in re.finditer(r"(?<=\d)\d(?= |$|\))", cells[place])]
+            if not digits:
+                continue
+            position = generator.choice(digits)
+            digit = cells[place][position]
+            cells[place] = cells[place][:position] + str((int(digit) + 5) % 10) + cells[place][position + 1 :]
+            lines[index] = "|".join(cells)
+            changed.add(index + 1)
+        assert len(changed) > 20
+        (folder / "report.md").write_text("\n".join(lines), encoding="utf-8")
+        found = {finding.line for finding in checked.Checker(folder).check()}
+        assert changed - found == set(), [lines[number - 1] for number in sorted(changed - found)]
+
+
+def test_a_sentence_that_answer_json_has_with_other_words_is_found(copied, benchmark):
+    folder = copied("sizes")
+    answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
+    answer["setup"] = answer["setup"].replace("text, tinyshakespeare", "text")
+    (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
+    checked = benchmark("recompute_text")
+    (found,) = checked.sentence_findings(checked.Page(folder))
+    assert found.problem.startswith("answer.json has another sentence: Set-up: text, 15,686 training")
+
+
+def test_an_edited_an_added_and_a_missing_file_are_found(copied, benchmark):
+    checksum_findings = benchmark("recompute_text").checksum_findings
+    folder = copied("sizes")
+    assert checksum_findings(folder) == []
+    with (folder / "report.md").open("a", encoding="utf-8") as file:
+        file.write("A word.\n")
+    (folder / "figures" / "curves.svg").unlink()
+    (folder / "notes.md").write_text("A word.\n", encoding="utf-8")
+    found = [finding.problem.partition(" ")[0] for finding in checksum_findings(folder)]
+    assert found == ["figures/curves.svg", "notes.md", "report.md"]
+    (folder / CHECKSUMS).unlink()
+    assert [finding.problem for finding in checksum_findings(folder)] == ["SHA256SUMS is missing; h2h report writes it"]
+
+
+def test_a_written_report_has_the_checksums_of_its_files(quickstart, tmp_path, benchmark):
+    folder = write_report(quickstart, tmp_path / "reports").folder
+    assert benchmark("recompute_text").checksum_findings(folder) == []
+    assert "report.md" in (folder / CHECKSUMS).read_text(encoding="utf-8")

@@ -195,7 +195,11 @@ def value_of(number: str) -> float:
 
 
 def agrees(number: str, expected: float, scale: float = 1.0) -> bool:
-    """Return whether a printed number is the expected one, rounded to its digits."""
+    """Return whether a printed number is the expected one, rounded to its digits.
+
+    >>> agrees("0.016", 0.0158), agrees("−0.42", -0.4249), agrees("51.6", 51648, 1000), agrees("0.013", 0.0158)
+    (True, True, True, False)
+    """
     mantissa, _, exponent = number.partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
     return abs(value_of(number) * scale - expected) <= 0.5 * unit * scale * (1 + 1e-6) + 1e-12

@@ -27,7 +27,7 @@ SPREAD = re.compile(
 
 
 def restated(page: Page, sentence: str) -> str:
-    """Return the sentence on the spread with the numbers of the runs; a correct sentence is unchanged, and any other."""
+    """Return the sentence on the spread with the numbers of the runs; all other sentences are unchanged."""
     found = SPREAD.fullmatch(sentence)
     if found is None:
         return sentence

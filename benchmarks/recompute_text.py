@@ -107,6 +107,8 @@ class Page:
             self.baseline = str(verdicts["variant"].iloc[0])
         self.metric: str = self.answer["metric"]
         self.names = self._names()
+        axes = self.runs.select_dtypes(exclude="float").astype(str)
+        self.values = {value for column in axes for value in axes[column].unique()}
         fences = re.findall(r"^~~~$\n(.*?)^~~~$", self.text, re.DOTALL | re.MULTILINE)
         self.file = " ".join(" ".join(fences).split())
 
@@ -400,11 +402,11 @@ def gap(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the difference in validation loss, and the steps, of the gap that fits."""
     for own in page.answer["training"]["gaps"]:
         if agrees(found[1], own["loss_difference"]):
-            return [own["loss_difference"], steps_of(own["baseline_steps"], found[2], page)]
+            return [own["loss_difference"], steps_of(own["baseline_steps"], page)]
     return [math.nan, math.nan]
 
 
-def steps_of(steps: float | str, printed: str, page: Page) -> float:
+def steps_of(steps: float | str, page: Page) -> float:
     """Return steps with two significant digits, at most those of the baseline's training."""
     most = float(page.runs.loc[page.runs["variant"] == page.baseline, "step"].max())
     return most if steps == "inf" or float(steps) > most else float(f"{float(steps):.2g}")
@@ -577,6 +579,9 @@ def expected_of_contrast(page: Page, contrast: Mapping[str, Any], column: str, c
         return agreement(page, contrast, cell)
     if column == "difference in validation loss":
         return gap_of(page, contrast)
+    if column == "in steps of the baseline":
+        steps = {own["contrast"]: own["baseline_steps"] for own in page.answer["training"]["gaps"]}
+        return [steps_of(steps[contrast["name"]], page)] if NUMBER.search(cell) else []
     return None
 
 
@@ -802,25 +807,37 @@ class Checker:
         if self.section == "Sources of uncertainty":
             return self.source_problem(cells)
         if self.columns[0] in ("variant", ""):
-            return self.variant_problem(cells)
+            return self.variant_problem(number, cells)
         return self.contrast_problem(number, cells)
 
-    def variant_problem(self, cells: Sequence[str]) -> str:
+    def variant_problem(self, number: int, cells: Sequence[str]) -> str:
         page = self.page
         slug = page.slug_of(cells[0])
         if slug is None:
             return self.point_problem(cells)
-        is_test = "interval of the direction" in self.columns
-        if is_test:
+        self.sentence(number, cells[0])
+        if "interval of the direction" in self.columns:
+            self.name_cells(number, cells)
             return contrast_cells(page, against_baseline(page, slug), self.columns[1:], cells[1:])
         for column, cell in zip(self.columns[1:], cells[1:], strict=True):
             if (self.section, column) in NO_SOURCE:
                 self.kinds["without a source"] += 1
                 continue
             expected = variant_cell(page, slug, column, cell)
-            if expected is not None and not fits(page.masked(cell), expected):
+            if expected is None:
+                self.sentence(number, cell)
+            elif not fits(page.masked(cell), expected):
                 return f"{column} '{cell}', expected {shown(expected)}"
         return ""
+
+    def name_cells(self, number: int, cells: Sequence[str]) -> None:
+        """Check the digits in the cells of names of a contrast's row: values of an axis, verdicts with notes."""
+        for column, cell in zip(self.columns[1:], cells[1:], strict=True):
+            if column == "expected":  # text of the experiment file
+                self.kinds["listed"] += len(NUMBER.findall(cell))
+            is_value = column in ("value", "against") and cell.partition(" (")[0] in self.page.values
+            if column in ("value", "against", "verdict", "change", "in") and not is_value:
+                self.sentence(number, cell)
 
     def point_problem(self, cells: Sequence[str]) -> str:
         """Return what is wrong with a row of reference points."""
@@ -856,17 +873,14 @@ class Checker:
 
     def contrast_problem(self, number: int, cells: Sequence[str]) -> str:
         """Return why the row is not that of a contrast, or an empty text."""
-        page = self.page
+        page, name = self.page, cells[0]
+        self.sentence(number, name)
+        self.name_cells(number, cells)
         if not any(NUMBER.search(cell) for cell in cells[1:]):
             return ""
-        name = cells[0]
-        self.sentence(number, name)
-        named = [
-            own
-            for own in page.answer["contrasts"]
-            if name.startswith((own["label"], own["name"])) and own["difference"] is not None
-        ]
-        candidates = named or [own for own in page.answer["contrasts"] if own["difference"] is not None]
+        tested = [own for own in page.answer["contrasts"] if own["difference"] is not None]
+        named = [own for own in tested if name.startswith((own["label"], own["name"]))]
+        candidates = named or tested
         columns, rest = self.columns[1:], cells[1:]
         kept = [index for index, column in enumerate(columns) if (self.section, column) not in NO_SOURCE]
         problems = [

@@ -49,8 +49,10 @@ def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
         ("sizes", "fell by 1.5 to 2.8 %", "fell by 1.2 to 2.8 %"),
         ("sizes", "Every point is a seed, the tick", "Every one of 5 points is a seed, the tick"),
         ("quickstart", "(+58 % non-embedding", "(+48 % non-embedding"),
+        ("sizes", "about 330 steps |", "about 340 steps |"),
+        ("sizes", "| beyond (99.52 %: 0.131", "| beyond (99.42 %: 0.131"),
     ],
-    default=9,
+    default=11,
 )
 def test_a_changed_number_is_found_with_its_line(name, old, new, copied, benchmark):
     folder = copied(name, old, new)

@@ -99,7 +99,7 @@ def test_a_report_is_a_page_a_markdown_file_tables_and_valid_figures(report):
     for figure in (report.folder / "figures").iterdir():
         ET.fromstring(figure.read_text(encoding="utf-8"))
     others = {path.name for path in report.folder.iterdir()} - {"figures", ".headtohead.jsonl"}
-    assert others == {"answer.json", "index.html", "report.md", "results.csv"}
+    assert others == {"SHA256SUMS", "answer.json", "index.html", "report.md", "results.csv"}
 
 
 def test_the_page_is_well_formed_and_loads_nothing(report, page):

@@ -1,8 +1,8 @@
 """Planted training curves: which variants are still learning, and how many steps a difference equals."""
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,12 +11,12 @@ import pytest
 
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.study import Analysis
-from headtohead.planning.schedule import learning_rate
+from headtohead.planning.schedule import ENDING, decays_to_an_end, learning_rate
 from headtohead.report.answer import differences
 from headtohead.report.content import Report
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_files
-from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
+from headtohead.schema.run_config import TrainConfig
 from made import case_table
 from made.fake_study import with_losses
 
@@ -35,17 +35,25 @@ def plant(analysed: Callable[..., Analysis]) -> Callable[..., Analysis]:
         steps: Sequence[int] = tuple(range(100, STEPS + 1, 100)),
         schedule: str = "inverse-sqrt",
         scores: Mapping[str, float] | None = None,
+        final_lr: float = 0.0,
+        passes: float | None = None,
+        stopped_early: bool = False,
         **options: Any,
     ) -> Analysis:
         frames = analysed(
             axes={"positional": ["sinusoidal", "rotary"]},
             score=lambda axes, seed: (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5),
-            config=lambda axes: {"train": {"schedule": schedule}},
+            config=lambda axes: {"train": {"schedule": schedule, "final_lr": final_lr}},
             steps=STEPS,
             one_at_a_time=True,
             **options,
         ).frames
-        return Analysis(with_losses(frames, loss, steps))
+        frames = with_losses(frames, loss, steps)
+        frames = replace(frames, runs=frames.runs.assign(stopped_early=stopped_early))
+        if passes is not None:
+            epochs = frames.histories["step"] / STEPS * passes
+            frames = replace(frames, histories=frames.histories.assign(epoch=epochs))
+        return Analysis(frames)
 
     return write
 
@@ -140,10 +148,49 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     assert ("about 140 steps" in line) == named
 
 
-def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
+def test_the_constant_names_exactly_the_schedules_that_reach_the_final_rate_at_the_last_step() -> None:
     schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
-    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in schedules}
-    assert {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)} == set(DECAYS_TO_ZERO)
+    trains = [TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002) for name in schedules]
+    ends = [train.schedule for train in trains if learning_rate(train, 100, 100) == pytest.approx(0.002)]
+    assert set(ends) == set(ENDING) == {train.schedule for train in trains if decays_to_an_end(train)}
+    assert not decays_to_an_end(TrainConfig(steps=100, schedule="cosine", lr=0.01, final_lr=0.01))
+
+
+@case_table("schedule", ["cosine", "wsd"], default=2)
+def test_a_flat_end_of_a_decaying_schedule_is_no_verdict(schedule: str, plant: Any) -> None:
+    analysis = plant(falling(0.0), schedule=schedule)
+    assert trend_of(analysis).verdict == "schedule ended"
+    (line,) = [remark.text for remark in remarks(analysis) if "schedule ended" in remark.text]
+    assert f"the learning rate decayed ({schedule})" in line
+    assert trend_of(plant(falling(0.0), schedule=schedule, stopped_early=True)).verdict == "levelled off"
+    assert trend_of(plant(falling(0.1), schedule=schedule)).verdict == "still learning"
+
+
+def test_a_schedule_with_a_positive_final_rate_decays(plant: Any) -> None:
+    analysis = plant(falling(0.0), schedule="cosine", final_lr=1e-4)
+    assert analysis.convergence.decaying == ("cosine to 0.0001",)
+    assert trend_of(analysis).verdict == "schedule ended"
+
+
+@case_table(
+    ("passes", "bigram", "severity", "words"),
+    [
+        (0.14, 0.3, "caution", ["after 0.14 passes", "but not than that of a bigram model (0.300)"]),
+        (12.0, 0.3, "caution", ["after 12 passes", "but not than that of a bigram model (0.300)"]),
+        (0.14, 0.9, "caution", ["after 0.14 passes", "lower than that of a bigram model (0.900)"]),
+        (12.0, 0.9, "note", ["after 12 passes", "lower than that of a bigram model (0.900)"]),
+    ],
+    default=4,
+)
+def test_the_end_of_a_schedule_is_a_caution_before_a_pass_or_without_a_loss_below_the_bigrams(
+    passes: float, bigram: float, severity: str, words: list[str], plant: Any
+) -> None:
+    """The made-up test loss of an exact match of 0.5 is 0.5 nats."""
+    tables = {"losses_without_model": {"unigram": 5.0, "bigram": bigram}}
+    analysis = plant(falling(0.0), schedule="cosine", passes=passes, data=tables)
+    (found,) = [remark for remark in remarks(analysis) if remark.text.startswith("The schedule ended")]
+    assert found.severity == severity
+    assert [text for text in words if text not in found.text] == []
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -108,9 +108,11 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
     record = prepare_corpus(make_corpus(*rows), config(split="row", valid=10, test=10)).record
     assert record["leaky"] is True
     assert record["leak"] > 0.5
+    assert record["leaked_shares"].keys() == {"examples", "tokens"}
+    assert record["leaked_shares"]["tokens"] == pytest.approx(record["leak"])  # every target has one word
     in_train, in_test = leaked_validation(record)
-    assert in_train.endswith("in training, so the validation loss measures memorisation")
-    assert in_test.endswith("in the test set, so checkpoints are selected on test examples")
+    assert in_train.clause.endswith("in training, so the validation loss measures memorisation too")
+    assert in_test.clause.endswith("in the test set, so checkpoints are selected on test examples too")
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
     assert grouped["valid_leaks"] == {"train": 0.0, "test": 0.0}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headtohead.data.splits import components, divide, leak, shuffled
+from headtohead.data.splits import components, divide, leak, shuffled, text_leak
 from headtohead.errors import HeadToHeadError
 
 ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40)
@@ -88,3 +88,18 @@ def test_an_empty_split_is_refused(part: str) -> None:
 def test_leak_is_the_fraction_of_test_sentences_in_train() -> None:
     assert leak(["a", "b"], ["a", "c", "a", "d"]) == 0.5
     assert leak(["a"], ["b"]) == 0.0
+
+
+def test_the_leak_of_a_text_is_the_fraction_of_its_tokens_in_windows_of_training() -> None:
+    generator = np.random.default_rng(1)
+    train, test = generator.integers(0, 1000, 5000), generator.integers(0, 1000, 1000)
+    test[100:170] = train[2000:2070]
+    test[500:564] = train[64:128]
+    assert text_leak(train, test) == (70 + 64) / 1000
+    test[530] = 1000
+    assert text_leak(train, test) == 70 / 1000
+    assert text_leak(train, generator.integers(0, 1000, 1000)) == 0.0
+
+
+def test_the_share_of_leaked_tokens_weights_examples_by_their_tokens() -> None:
+    assert leak(["a"], ["a", "b", "c"], weights=[6.0, 1.0, 1.0]) == 0.75

@@ -2,7 +2,8 @@
 
 A line is fitted to the evaluations of the last fifth of a run, so that the noise of a single evaluation counts little.
 A variant is still learning if the fall, averaged over seeds, exceeds 0.01 nats, 1 % of the loss and two standard errors
-over seeds; its loss is rising if a rise does.
+over seeds; its loss is rising if a rise does. A smaller change is evidence only if the learning rate did not decay
+to an end (`planning.schedule.decays_to_an_end`); otherwise the verdict is that the schedule ended.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import score_mismatch
-from headtohead.schema.run_config import DECAYS_TO_ZERO
+from headtohead.planning.schedule import decays_to_an_end
+from headtohead.schema.run_config import TrainConfig
 from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -36,8 +38,12 @@ MIN_FALL_NATS = 0.01
 MIN_FALL_FRACTION = 0.01
 STANDARD_ERRORS = 2.0
 
-STILL_LEARNING, LEVELLED_OFF, RISING, NOT_JUDGED = "still learning", "levelled off", "rising", "not judged"
-"""The verdicts on a trend."""
+STILL_LEARNING = "still learning"
+LEVELLED_OFF = "levelled off"
+SCHEDULE_ENDED = "schedule ended"
+"""The loss is flat, as at the end of every schedule that lowers the learning rate: no evidence about more steps."""
+RISING = "rising"
+NOT_JUDGED = "not judged"
 
 
 class RunTrend(NamedTuple):
@@ -53,8 +59,8 @@ class LossTrend:
     """The fall of a variant's validation loss over the last fifth of the steps, averaged over ``n`` runs.
 
     ``loss`` is the loss at the start of the last fifth, ``fall`` its decrease in nats, ``steps`` the length of the last
-    fifth, ``error`` the standard error of the fall over seeds (NaN for a single run). ``reason`` explains why a trend
-    is not judged.
+    fifth, ``error`` the standard error of the fall over seeds (NaN for a single run), ``passes`` the number of passes
+    over the training data. ``reason`` explains why a trend is not judged.
     """
 
     verdict: str
@@ -64,6 +70,7 @@ class LossTrend:
     fall: float = math.nan
     steps: float = math.nan
     error: float = math.nan
+    passes: float = math.nan
 
     @property
     def fraction(self) -> float:
@@ -90,18 +97,20 @@ class StepGap(NamedTuple):
 class Convergence:
     """The trends of all variants with runs, the gaps of contrasts in steps, and the learning-rate schedules.
 
-    ``gaps`` is empty unless the baseline is still learning. ``baseline_steps`` are its trained steps.
+    ``decaying`` are the schedules that lower the learning rate towards the last step. ``gaps`` is empty unless the
+    baseline is still learning. ``baseline_steps`` are its trained steps.
     """
 
     trends: Mapping[str, LossTrend]
     gaps: tuple[StepGap, ...]
     schedules: tuple[str, ...]
+    decaying: tuple[str, ...]
     baseline_steps: int
 
     @property
-    def decaying(self) -> tuple[str, ...]:
-        """The schedules that decay to zero."""
-        return tuple(schedule for schedule in self.schedules if schedule in DECAYS_TO_ZERO)
+    def ended(self) -> tuple[str, ...]:
+        """The variants whose loss was flat when their schedule ended, in the order of the design."""
+        return tuple(slug for slug, trend in self.trends.items() if trend.verdict == SCHEDULE_ENDED)
 
     @property
     def still_learning(self) -> tuple[str, ...]:
@@ -124,13 +133,20 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
     curves = rows[rows["run"].isin(done)].sort_values("step", kind="stable").groupby("run", observed=True, sort=False)
     by_run = {str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy()) for run, curve in curves}
-    trends = {slug: _variant_trend(frames, slug, by_run) for slug in frames.by_slug if frames.trained(slug) == slug}
+    passes = {str(run): float(last) for run, last in rows.groupby("run", observed=True)["epoch"].max().items()}
+    trends = {}
+    for slug in frames.by_slug:
+        if frames.trained(slug) == slug:
+            trends[slug] = _variant_trend(frames, slug, by_run, passes)
     trains = [frames.by_slug[slug].config.train for slug in trends]
-    schedules = dict.fromkeys(
-        f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule for train in trains
-    )
+    schedules = dict.fromkeys(map(_schedule_name, trains))
+    decaying = dict.fromkeys(_schedule_name(train) for train in trains if decays_to_an_end(train))
     gaps = tuple(_gaps(frames, contrasts, trends))
-    return Convergence(trends, gaps, tuple(schedules), frames.steps(frames.baseline))
+    return Convergence(trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline))
+
+
+def _schedule_name(train: TrainConfig) -> str:
+    return f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -151,7 +167,9 @@ def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend
     return RunTrend(float(offset), float(-slope * length), length)
 
 
-def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str]) -> LossTrend:
+def _variant_trend(
+    frames: Frames, slug: str, by_run: Mapping[str, RunTrend | str], passes: Mapping[str, float]
+) -> LossTrend:
     found = [by_run[str(run)] for run in frames.rows(slug).index if str(run) in by_run]
     trends = [trend for trend in found if isinstance(trend, RunTrend)]
     if not trends:
@@ -160,14 +178,22 @@ def _variant_trend(frames: Frames, slug: str, by_run: Mapping[str, RunTrend | st
     n = len(trends)
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
     error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    values = n, loss, fall, steps, error
+    mean_passes = float(np.mean([passes[str(run)] for run in frames.rows(slug).index if str(run) in by_run]))
+    values = n, loss, fall, steps, error, mean_passes
+    flat = SCHEDULE_ENDED if _reached_the_end(frames, slug) else LEVELLED_OFF
     if not abs(fall) > MIN_FALL_FRACTION * loss:
-        return LossTrend(LEVELLED_OFF, None, *values)
+        return LossTrend(flat, None, *values)
     if not abs(fall) > MIN_FALL_NATS:
-        return LossTrend(LEVELLED_OFF, f"the change is at most {MIN_FALL_NATS} nats", *values)
+        return LossTrend(flat, f"the change is at most {MIN_FALL_NATS} nats", *values)
     if abs(fall) <= STANDARD_ERRORS * error:
         return LossTrend(NOT_JUDGED, "the change differs too much over seeds", *values)
     return LossTrend(STILL_LEARNING if fall > 0 else RISING, None, *values)
+
+
+def _reached_the_end(frames: Frames, slug: str) -> bool:
+    """Return whether a run of a variant trained to the end of a schedule that lowers the learning rate."""
+    stopped_early = frames.rows(slug)["stopped_early"].fillna(False).astype(bool)
+    return decays_to_an_end(frames.by_slug[slug].config.train) and not stopped_early.all()
 
 
 def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:

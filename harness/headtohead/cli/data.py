@@ -77,13 +77,15 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     if has_sources:
         example = [train.source_text[0], *example]
     texts = {side: [text for split in whole for text in getattr(split, f"{side}_text")] for side in sides}
+    validation_leaks = leaked_validation(record)
+    is_leaky = record["leaky"] or any(leak.is_serious for leak in validation_leaks)
     name = "tokens per block" if data.tokenisers["target"].unit.is_text else "words per sentence"
     return [
         ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
         (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
         ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
-        ("split", f"{record['split']}{', leaky' if record['leaky'] or leaked_validation(record) else ''}"),
-        ("leak", "; ".join([leaked_part(record), *leaked_validation(record)])),
+        ("split", f"{record['split']}{', leaky' if is_leaky else ''}"),
+        ("leak", "; ".join([leaked_part(record), *(leak.clause for leak in validation_leaks)])),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("test loss", ", ".join(f"{name} model {loss:.3f} nats" for name, loss in losses.items()))
         if (losses := record.get("losses_without_model"))

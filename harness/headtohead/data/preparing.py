@@ -23,7 +23,7 @@ from headtohead.data.reference_points import (
     losses_without_model,
     vocabulary_bound_translations,
 )
-from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled, text_leak
+from headtohead.data.splits import LEAKY_SHARE, PARTS, Labels, components, divide, leak, shuffled, text_leak
 from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.tokeniser import SIDES, Side, tokenisers_of, units_of
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
@@ -336,6 +336,10 @@ class _Preparation:
 
         leaked = part_in("train", "test")
         valid_leaks = {other: part_in(other, "valid") for other in ("train", "test")}
+        leaked_shares = {"tokens": leaked}
+        if not is_text:
+            leaked_shares["tokens"] = leak(texts["train"], texts["test"], _label_counts(test))
+            leaked_shares["examples"] = leak(texts["train"], texts["test"], _first_of_each_source(test))
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -351,7 +355,8 @@ class _Preparation:
             longest={side: max(len(ids) for split in splits.values() for ids in split.ids(side)) for side in SIDES},
             longest_in_train=max(map(data.source_vocabulary.count_words, train.measured)),
             leak=leaked,
-            leaky=leaked > 0,
+            leaky=leaked >= LEAKY_SHARE,
+            leaked_shares=leaked_shares,
             valid_leaks=valid_leaks,
             # Without source ids, no encoder reads a bag of words.
             bag_of_words_upper_bound=bag_of_words_upper_bound(test.source_text, test.references)
@@ -448,6 +453,23 @@ class _Preparation:
             f"exact match cannot exceed {bound:.3f}; {100 * unknown['target']:.1f} % of the target tokens and "
             f"{100 * unknown['source']:.1f} % of the source tokens of test are unknown; {advice}, or check the split"
         )
+
+
+def _label_counts(split: Split) -> list[float]:
+    """Return the number of predicted tokens of each example."""
+    if split.labels is None:
+        return [float(len(ids) - 1) for ids in split.target]
+    return [float((labels != IGNORE_INDEX).sum()) for labels in split.labels]
+
+
+def _first_of_each_source(split: Split) -> list[float]:
+    """Return 1 for the first example of each source and 0 for its repetitions, which scores do not count."""
+    seen: set[str] = set()
+    weights = []
+    for source in split.source_text:
+        weights.append(float(source == "" or source not in seen))
+        seen.add(source)
+    return weights
 
 
 def _unk_rate(sequences: Sequence[Any], vocabulary: Vocabulary) -> float:

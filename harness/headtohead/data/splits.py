@@ -19,7 +19,17 @@ WINDOW = 64
 """Number of tokens of a text that are compared with training."""
 
 RECURRENCE = 0.001
-"""Smallest leak of a text; of 120,000 English sentences, each once, 0.005 % of the windows are in another part."""
+"""Smallest fraction of recurring windows that is a leak of a text.
+
+Of 120,000 English sentences, each once, 0.005 % of the windows are in another part.
+"""
+LEAKY_SHARE = 0.05
+"""Share of the test set in training from which a split is labelled leaky.
+
+It is the level of the tests: a smaller part of the test set cannot carry a score. With a margin, reports compare the
+largest effect of the leak with it instead.
+"""
+
 Labels = NDArray[np.int64]
 
 
@@ -90,10 +100,11 @@ def shuffled(count: int, seed: int) -> Labels:
 
 
 def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
-    """Return the fraction of the windows of ``WINDOW`` tokens of a test text that occur anywhere in training.
+    """Return the fraction of the tokens of a test text in a window that occurs anywhere in training.
 
-    A fraction below ``RECURRENCE``, which occurs by chance, counts as 0. Windows are compared by polynomial hashes
-    modulo 2^64: a hash is a difference of prefix sums, divided by a power of the base.
+    It is 0 if less than ``RECURRENCE`` of the windows of ``WINDOW`` tokens occur in training, which
+    happens by chance. Windows are compared by polynomial hashes modulo 2^64: a hash is a difference
+    of prefix sums, divided by a power of the base.
     """
     length, base = min(WINDOW, len(test)), 0x9E3779B97F4A7C15
 
@@ -108,11 +119,20 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
         count = max(0, len(ids) - length + 1)
         return (sums[length:] - sums[:count]) * powers(pow(base, -1, 2**64), count)[:count]
 
-    found = float(np.isin(windows(test), windows(train)).mean())
-    return found if found >= RECURRENCE else 0.0
+    recurs = np.isin(windows(test), windows(train))
+    if recurs.mean() < RECURRENCE:
+        return 0.0
+    (starts,) = np.nonzero(recurs)
+    changes = np.zeros(len(test) + 1, dtype=np.int64)
+    np.add.at(changes, starts, 1)
+    np.add.at(changes, starts + length, -1)
+    is_leaked = np.cumsum(changes)[:-1] > 0
+    return float(is_leaked.mean())
 
 
-def leak(train: Iterable[str], test: Sequence[str]) -> float:
-    """Return the fraction of test sentences that are also in train."""
+def leak(train: Iterable[str], test: Sequence[str], weights: Sequence[float] | None = None) -> float:
+    """Return the fraction of test sentences that are also in train, by default with equal weights."""
     seen = set(train)
-    return sum(sentence in seen for sentence in test) / max(len(test), 1)
+    weights = [1.0] * len(test) if weights is None else weights
+    leaked = sum(weight for sentence, weight in zip(test, weights, strict=True) if sentence in seen)
+    return float(leaked / (sum(weights) or 1.0))

@@ -29,7 +29,7 @@ from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 15
+FORMAT = 16
 """Increase it whenever preparing the same corpus gives another result or another file."""
 
 SET_CACHE = "set H2H_CACHE to a writable folder with free space"

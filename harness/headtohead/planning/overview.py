@@ -48,10 +48,13 @@ def overview(plan: Plan) -> Overview:
         equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
     data = plan.data.record
-    leaks = leaked_validation(data)
-    if data["leaky"] and data["split"] != NOTHING_HELD_OUT:
-        leaks = [leaked_part(data), *leaks]
-    leaks = [f"leaky split '{data['split']}': {leak}" for leak in leaks]
+    leaks = []
+    if data["leak"] and data["split"] != NOTHING_HELD_OUT:
+        label = "leaky split" if data["leaky"] else "split"
+        leaks.append(f"{label} '{data['split']}': {leaked_part(data)}")
+    for leak in leaked_validation(data):
+        label = "leaky split" if leak.is_serious else "split"
+        leaks.append(f"{label} '{data['split']}': {leak.clause}")
     sections = {
         "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
         "same by construction, trained once": equal,

@@ -6,6 +6,18 @@ import math
 
 from headtohead.schema.run_config import TrainConfig
 
+ENDING = ("cosine", "wsd")
+"""Values of ``train.schedule`` with an end: the learning rate reaches ``final_lr`` at the last step."""
+
+
+def decays_to_an_end(train: TrainConfig) -> bool:
+    """Return whether the learning rate is lowered towards the last step, which flattens the loss of any model.
+
+    ``inverse-sqrt`` has no end: its rate does not depend on the number of steps, and falls by a tenth over the last
+    fifth of them.
+    """
+    return train.schedule in ENDING and train.final_lr < train.lr
+
 
 def planned_steps(train: TrainConfig, steps_per_epoch: int, tokens_per_epoch: int) -> int:
     """Return the number of optimizer steps: ``steps``, or those of ``epochs`` or ``tokens``, and at least one step.

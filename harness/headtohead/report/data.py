@@ -65,8 +65,11 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
     bound, leak = data.get("bag_of_words_upper_bound"), data.get("leak")
     split = data.get("split") or ""
     if split and leak is not None:
-        split += f", LEAKY: {leaked_part(data)}" if data.get("leaky") else f", leak {_percent(leak)}"
-        split += "".join(f", LEAKY: {clause}" for clause in leaked_validation(data))
+        label = "LEAKY" if data.get("leaky") else "leak"
+        split += f", {label}: {leaked_part(data)}" if leak else f", leak {_percent(leak)}"
+        for validation_leak in leaked_validation(data):
+            label = "LEAKY" if validation_leak.is_serious else "leak"
+            split += f", {label}: {validation_leak.clause}"
     properties = {
         "dataset": ", ".join(
             filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])

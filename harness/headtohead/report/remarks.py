@@ -11,6 +11,7 @@ from typing import Literal
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
+from headtohead.analysis.leaks import Leak, leaks, mean_leak
 from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
@@ -18,7 +19,7 @@ from headtohead.report.section import contrast_name, leveled
 from headtohead.statistics.copies import Run, copy_warnings
 from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
-from headtohead.storage.experiment import leaked_part, leaked_validation
+from headtohead.storage.experiment import leaked_validation
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
 
@@ -72,6 +73,24 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
     return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
 
 
+def spread_text(name: str, metric: str, mean: float, sd: float, seeds: str = "seeds") -> str:
+    """Return mean and standard deviation over seeds of a variant, as a clause."""
+    return (
+        f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
+        f"{show(sd, metric)} over {seeds}"
+    )
+
+
+def pooled_text(scope: str, metric: str, sd: float) -> str:
+    """Return the standard deviation pooled over the variants of ``scope``, as a clause."""
+    return f"pooled over {scope}, it is {show(sd, metric)}"
+
+
+def show_passes(passes: float) -> str:
+    """Return a number of passes over the training data with two significant digits, or as a whole number from 10."""
+    return f"{passes:,.0f}" if passes >= 10 else f"{passes:.2g}"
+
+
 def _warnings(analysis: Analysis) -> Iterator[str]:
     frames, metric, name = analysis.frames, analysis.metric, readable(analysis.metric)
     least, largest = span(metric)
@@ -109,18 +128,12 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     if suspect:
         bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
         yield f"Suspect: above {bound}: {_titles(frames, suspect)}."
-    leaky = {"": leaked_part(frames.record.data)} if frames.record.data.get("leaky") else {}
-    other_data = [slug for slug in frames.by_slug if not same_data_set(frames, slug, frames.baseline)]
-    leaks = {
-        slug: leaked_part({**frames.records[frames.rows(slug).index[0]].data, "leak": leak})
-        for slug in other_data
-        if (leak := _mean_leak(frames, slug))
-    }
-    for part in dict.fromkeys(leaks.values()):
-        leaky[f" of {_titles(frames, [slug for slug in leaks if leaks[slug] == part])}"] = part
-    for of, part in leaky.items():
-        yield f"LEAKY split{of}: {part}; scores are too good."
-    yield from (f"LEAKY split: {clause}." for clause in leaked_validation(frames.record.data))
+    for leak in leaks(analysis):
+        if leak.is_serious:
+            yield f"LEAKY split{_leaky_variants(frames, leak)}: {leak.part}; {_leak_effect(analysis, leak)}."
+    for validation_leak in leaked_validation(frames.record.data):
+        if validation_leak.is_serious:
+            yield f"LEAKY split: {validation_leak.clause}."
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:
@@ -155,10 +168,17 @@ def _copies(analysis: Analysis) -> list[str]:
 
 def _cautions(analysis: Analysis) -> Iterator[str]:
     frames = analysis.frames
+    for leak in leaks(analysis):
+        if not leak.is_serious:
+            yield f"Leak{_leaky_variants(frames, leak)}: {leak.part}; {_leak_effect(analysis, leak)}."
+    for validation_leak in leaked_validation(frames.record.data):
+        if not validation_leak.is_serious:
+            yield f"Leak: {validation_leak.clause}."
     others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
     if others:
-        leaks = dict.fromkeys(f"{100 * leak:.1f} %" for slug in others if (leak := _mean_leak(frames, slug)))
-        note = f" (source also in training: {listed([*leaks], most=MAX_NAMED)})" if leaks else ""
+        shares = [mean_leak(frames, slug) for slug in others]
+        percentages = [*dict.fromkeys(f"{100 * share:.1f} %" for share in shares if share)]
+        note = f" (source also in training: {listed(percentages, most=MAX_NAMED)})" if percentages else ""
         yield (
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
@@ -222,6 +242,9 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     if text := _still_learning(analysis):
         yield text
+    text = _schedule_ended(analysis)
+    if text and _trained_little(analysis):
+        yield text
     record = frames.record.looks
     if record is not None and analysis.late_looks:
         yield (
@@ -234,6 +257,46 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         yield f"Pitfalls in {len(affected)} of {len(frames.by_slug)} variants: {listed(names, most=MAX_NAMED)}."
 
 
+def _schedule_ended(analysis: Analysis) -> str:
+    """Return how far the variants trained whose loss was flat when the schedule ended; empty without such variants."""
+    found = analysis.convergence
+    if not found.ended:
+        return ""
+    of = "" if len(found.ended) == len(found.trends) else f" of {_titles(analysis.frames, found.ended)}"
+    passes = [found.trends[slug].passes for slug in found.ended]
+    count = " to ".join(dict.fromkeys(show_passes(end) for end in (min(passes), max(passes))))
+    return (
+        f"The schedule ended after {count} passes over the training data: the learning rate decayed "
+        f"({', '.join(found.decaying)}), which flattens any loss, so the flat end of the validation loss{of} does not "
+        f"show that longer training brings nothing.{_against_tables(analysis)}"
+    )
+
+
+def _against_tables(analysis: Analysis) -> str:
+    """Return the comparison of the baseline with unigram and bigram models, on data that have their losses."""
+    frames = analysis.frames
+    tables = frames.record.data.get("losses_without_model")
+    loss = frames.summary(frames.baseline, "test/loss").mean
+    if not tables or math.isnan(loss):
+        return ""
+    own = f" The baseline's test loss, {show(loss, LOSS)},"
+    unigram = f"a unigram model ({show(tables['unigram'], LOSS)})"
+    bigram = f"a bigram model ({show(tables['bigram'], LOSS)})"
+    if loss >= tables["unigram"]:
+        return f"{own} is not lower than that of {unigram}."
+    if loss >= tables["bigram"]:
+        return f"{own} is lower than that of {unigram}, but not than that of {bigram}."
+    return f"{own} is lower than that of {bigram}."
+
+
+def _trained_little(analysis: Analysis) -> bool:
+    """Return whether a schedule ended before a pass over the data, or with a baseline not better than a bigram."""
+    found, frames = analysis.convergence, analysis.frames
+    bigram = frames.record.data.get("losses_without_model", {}).get("bigram", math.inf)
+    is_seen = all(found.trends[slug].passes >= 1 for slug in found.ended)
+    return not is_seen or frames.summary(frames.baseline, "test/loss").mean >= bigram
+
+
 def _still_learning(analysis: Analysis) -> str:
     found = analysis.convergence
     if not found.still_learning:
@@ -242,9 +305,10 @@ def _still_learning(analysis: Analysis) -> str:
     size = falls[0] if falls[0] == falls[-1] else f"{falls[0]} to {falls[-1]}"
     every = len(found.still_learning) == len(found.trends)
     of = "" if every else f" of {_titles(analysis.frames, found.still_learning)}"
-    decays = len(found.decaying) == len(found.schedules)
-    decay = f", while the learning rate decayed to zero ({', '.join(found.decaying)})" * decays
-    text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps{decay}."
+    text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps"
+    if len(found.decaying) == len(found.schedules):
+        text += f", while the learning rate decayed ({', '.join(found.decaying)})"
+    text += "."
     if gap := found.smallest_gap:
         steps, shown = gap_steps(gap, found), show(gap.difference, LOSS, signed=True)
         baseline = analysis.frames.by_slug[analysis.frames.baseline].title
@@ -290,6 +354,9 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"{100 * status.level:.2g} %, so that the error rate over all looks is 5 %. {len(status.taken)} of "
             f"{len(status.looks.seeds)} looks taken: {_outcome(status)}."
         )
+    text = _schedule_ended(analysis)
+    if text and not _trained_little(analysis):
+        yield text
     if not math.isnan(sd := analysis.baseline_sd):
         seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         is_single, title = len(frames.by_slug) == 1, frames.by_slug[frames.baseline].title
@@ -299,10 +366,8 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         scope = "all variants" + " of its data and size" * (len(same) < len(analysis.ranked))
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         name = "The variant" if is_single else f"The baseline, {title},"
-        yield (
-            f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
-            f"{show(sd, metric)} over {seeds}"
-            f"{'' if is_single else f'; pooled over {scope}, it is {show(pooled, metric)}'}."
+        yield spread_text(name, metric, mean, sd, seeds) + (
+            "." if is_single else f"; {pooled_text(scope, metric, pooled)}."
         )
     if analysis.variable:
         ratios = listed([f"{ratio:.1f}" for ratio in analysis.variable.values()], most=MAX_NAMED)
@@ -323,11 +388,19 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         yield f"Damaged lines of training histories, for example incomplete after a crash, are omitted: {torn}."
 
 
-def _mean_leak(frames: Frames, slug: str) -> float:
-    """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    data = [frames.records[name].data for name in frames.rows(slug).index if name in frames.records]
-    leaks = [data_set["leak"] for data_set in data if data_set.get("leak") is not None]
-    return fmean(leaks or [0.0])
+def _leaky_variants(frames: Frames, leak: Leak) -> str:
+    return f" of {_titles(frames, leak.slugs)}" if leak.slugs else ""
+
+
+def _leak_effect(analysis: Analysis, leak: Leak) -> str:
+    """Return the largest effect of a leak on a score, and its relation to the margin."""
+    if leak.metric is None:
+        return f"its effect on {readable(analysis.metric)} is not known"
+    size = f"it improves {readable(leak.metric)} by at most {show(leak.effect, leak.metric)}"
+    if leak.margin is None:
+        return size
+    relation = "more than" if leak.is_serious else "not more than"
+    return f"{size}, {relation} the margin of {show(leak.margin, leak.metric, like=leak.margin)}"
 
 
 def _titles(frames: Frames, slugs: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from headtohead.analysis.convergence import LOSS, NOT_JUDGED
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
-from headtohead.report.remarks import gap_steps
+from headtohead.report.remarks import gap_steps, show_passes
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import show
 
@@ -32,6 +32,7 @@ def training_section(report: Report) -> Section:
                 "validation loss at 80 % of the steps": show(trend.loss, LOSS),
                 "fall until the end": fall,
                 "standard error over seeds": show(trend.error, LOSS),
+                "passes over the data": "–" if math.isnan(trend.passes) else show_passes(trend.passes),
                 "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
             }
         )
@@ -51,7 +52,10 @@ def training_section(report: Report) -> Section:
         "0.01 nats and by more than two standard errors."
     )
     if found.decaying:
-        text += f" The learning rate decays to zero ({', '.join(found.decaying)}), which levels off any loss."
+        text += (
+            f" The learning rate decays ({', '.join(found.decaying)}), which flattens any loss: without a fall, the "
+            "verdict is that the schedule ended."
+        )
     if counts.keys() == {NOT_JUDGED} and len(reasons) == 1:
         text, rows = f"Whether the variants still learn is not judged: {reasons.pop()}.", []
     return Section(

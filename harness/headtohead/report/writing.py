@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
@@ -40,6 +41,9 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "sweep": sweep_figure,
     "heads": heads_figure,
 }
+
+CHECKSUMS = "SHA256SUMS"
+"""File with the sha256 of every other file of a report except its page; ``sha256sum -c SHA256SUMS`` tests them."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,14 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
         write_text(paths.json, answer_file(report))
         write_text(paths.markdown, markdown(report, sections, svgs))
         write_text(paths.html, page(report, sections, svgs))
+        write_checksums(folder, [*files, paths.csv.name, paths.json.name, paths.markdown.name])
     return paths
+
+
+def write_checksums(folder: Path, names: Iterable[str]) -> None:
+    """Record the sha256 of files of a report, so that an edit of a generated file is found."""
+    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in sorted(names)]
+    write_text(folder / CHECKSUMS, "".join(lines))
 
 
 def draw(report: Report) -> dict[str, Figure]:

@@ -296,10 +296,6 @@ class EarlyStopping(ConfigSection):
     patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 
-DECAYS_TO_ZERO = ("cosine", "wsd")
-"""Values of ``train.schedule`` that end at the learning rate ``train.final_lr``, by default 0."""
-
-
 class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 

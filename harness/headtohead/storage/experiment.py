@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from headtohead.config.source_location import shown
+from headtohead.data.splits import LEAKY_SHARE
 from headtohead.errors import HeadToHeadError
 from headtohead.files import LARGE_BYTES
 from headtohead.schema.roles import Role
@@ -68,6 +69,7 @@ class DataRecord(TypedDict):
     leak: NotRequired[Fraction]
     leaky: NotRequired[StrictBool]
     valid_leaks: NotRequired[dict[str, Fraction]]
+    leaked_shares: NotRequired[dict[str, Fraction]]
     bag_of_words_upper_bound: NotRequired[Fraction | None]
     vocabulary_upper_bound: NotRequired[Fraction]
     unk_rate: NotRequired[dict[str, dict[str, Fraction]]]
@@ -85,8 +87,8 @@ LEAKING = {"pairs": "sources are", "blocks": "text is", "sequences": "sequences 
 """What is counted as a leak, with its verb, by the name of the examples."""
 
 VALID_LEAKS = {
-    "train": "in training, so the validation loss measures memorisation",
-    "test": "in the test set, so checkpoints are selected on test examples",
+    "train": "in training, so the validation loss measures memorisation too",
+    "test": "in the test set, so checkpoints are selected on test examples too",
 }
 """The effect of validation examples that another part has, by that part."""
 
@@ -96,8 +98,20 @@ def leaked_part(data: Mapping[str, Any]) -> str:
     return f"{100 * data['leak']:.1f} % of the test {LEAKING[examples_of(data)]} in training"
 
 
-def leaked_validation(data: Mapping[str, Any]) -> list[str]:
-    """Return a clause for each of training and test that has a part of the validation set.
+class ValidationLeak(NamedTuple):
+    """The share of the validation set that is in another part, and a clause about it."""
+
+    share: float
+    clause: str
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether the share is large enough to label the split leaky."""
+        return self.share >= LEAKY_SHARE
+
+
+def leaked_validation(data: Mapping[str, Any]) -> list[ValidationLeak]:
+    """Return the leaks between the validation set and each of training and test.
 
     There is none with ``data.split: nothing-held-out``, which leaks by intention.
     """
@@ -106,7 +120,7 @@ def leaked_validation(data: Mapping[str, Any]) -> list[str]:
     shares = data.get("valid_leaks") or {}
     kind = LEAKING[examples_of(data)]
     return [
-        f"{100 * share:.1f} % of the validation {kind} {VALID_LEAKS[part]}"
+        ValidationLeak(share, f"{100 * share:.1f} % of the validation {kind} {VALID_LEAKS[part]}")
         for part, share in shares.items()
         if share > 0
     ]

@@ -1,0 +1,121 @@
+"""How much of the test set is in training, and how much better that can make a score.
+
+A score M that is a mean over examples or tokens, of which a share s is in training, is s L + (1 - s) C with the means L
+of the leaked and C of the clean part. L is at best the best value b of the metric, so C is at most |b - M| / (1 - s)
+away from b, and M is at most s / (1 - s) |b - M| better than C. For a loss, b is 0: the bound is the share s of the
+loss of the clean part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from headtohead.analysis.scores import Scores, same_data_set
+from headtohead.data.splits import LEAKY_SHARE
+from headtohead.storage.experiment import leaked_part
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import decimals, higher_is_better, span
+
+UNIT_OF = {"test/exact_match": "examples", "test/loss": "tokens", "test/token_accuracy": "tokens"}
+"""What each bounded score is a mean over. BLEU and chrF are no means, and bytes are not counted."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Test examples of some variants that are in training.
+
+    Attributes:
+        part: The share of the test set, as a clause.
+        share: The share of the test set, from 0 to 1.
+        slugs: The variants with this leak if their data are not the baseline's; empty for the baseline's data.
+        metric: The score with a bound: the primary metric or the test loss; None without a bound.
+        effect: By how much a variant's mean score can be better than on the clean part, rounded up.
+        margin: The margin of ``metric``, or None.
+    """
+
+    part: str
+    share: float
+    slugs: tuple[str, ...] = ()
+    metric: str | None = None
+    effect: float = math.nan
+    margin: float | None = None
+
+    @property
+    def is_serious(self) -> bool:
+        """Whether the effect can exceed the margin; without a margin, whether the share is at least LEAKY_SHARE."""
+        if self.margin is not None:
+            return self.effect > self.margin
+        return self.share >= LEAKY_SHARE
+
+
+def leaks(scores: Scores) -> list[Leak]:
+    """Return the leak of the baseline's data and those of other data, each with its variants."""
+    frames = scores.frames
+    baseline_data = [slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)]
+    found = []
+    if frames.record.data.get("leak"):
+        found.append(_leak(scores, frames.record.data, baseline_data, ()))
+    by_part: dict[str, list[str]] = {}
+    data_of: dict[str, Mapping[str, Any]] = {}
+    for slug in frames.by_slug:
+        share = mean_leak(frames, slug)
+        if slug in baseline_data or not share:
+            continue
+        data = {**frames.records[str(frames.rows(slug).index[0])].data, "leak": share}
+        by_part.setdefault(leaked_part(data), []).append(slug)
+        data_of[leaked_part(data)] = data
+    for part, slugs in by_part.items():
+        found.append(_leak(scores, data_of[part], slugs, tuple(slugs)))
+    return found
+
+
+def mean_leak(frames: Frames, slug: str) -> float:
+    """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
+    records = [frames.records[name].data for name in frames.rows(slug).index if name in frames.records]
+    shares = [data["leak"] for data in records if data.get("leak") is not None]
+    return fmean(shares or [0.0])
+
+
+def largest_effect(metric: str, mean: float, share: float) -> float:
+    """Return by how much a mean score is at most better than on its clean part, if a share of it is in training.
+
+    >>> round(largest_effect("test/exact_match", 0.9, 0.2), 3), round(largest_effect("test/loss", 1.8, 0.1), 3)
+    (0.025, 0.2)
+    """
+    least, largest = span(metric)
+    best, worst = (largest, least) if higher_is_better(metric) else (least, largest)
+    to_worst = abs(mean - worst)
+    if share >= 1:
+        return to_worst
+    return min(abs(best - mean) * share / (1 - share), to_worst)
+
+
+def _leak(scores: Scores, data: Mapping[str, Any], with_data: list[str], named: tuple[str, ...]) -> Leak:
+    """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound."""
+    frames = scores.frames
+    for metric in dict.fromkeys([scores.metric, "test/loss"]):
+        effects = list(_effects(scores, metric, data, with_data))
+        if not effects or not math.isfinite(max(effects)):
+            continue
+        margin = frames.record.margins.get(metric)
+        steps = 10 ** decimals(metric)
+        effect = math.ceil(max(effects) * steps - 1e-9) / steps
+        return Leak(leaked_part(data), data["leak"], named, metric, effect, margin.value if margin else None)
+    return Leak(leaked_part(data), data["leak"], named)
+
+
+def _effects(scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]) -> Iterator[float]:
+    shares = data.get("leaked_shares") or {}
+    unit = UNIT_OF.get(metric)
+    if unit not in shares:
+        return
+    for slug in slugs:
+        mean = scores.frames.summary(slug, metric).mean
+        is_sample = unit == "examples" and scores.frames.by_slug[slug].config.evaluate.test_limit is not None
+        if is_sample or math.isnan(mean):  # the share of a sample of the test set is not known
+            continue
+        yield largest_effect(metric, mean, shares[unit])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
@@ -22,13 +24,23 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
-    """Return the entries that a configuration uses, including the entries that these depend on."""
-    used: dict[tuple[str, str], None] = {}
+    """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
+
+    Raises:
+        HeadToHeadError: If a file that an entry declares to read is missing.
+    """
+    used: dict[tuple[str, str], list[Options]] = {}
     for family, chosen in entries_of(config):
-        used[family, chosen.name] = None
+        used.setdefault((family, chosen.name), []).append(chosen.options)
         for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
-            used[family, name] = None
-    return [registry.find(family, name) for family, name in used]
+            used.setdefault((family, name), []).append(registry.find(family, name).entry.Options())
+    return [_with_reads(registry.find(family, name), options) for (family, name), options in used.items()]
+
+
+def _with_reads(registered: Registered, options: Sequence[Options]) -> Registered:
+    """Return an entry with what it reads with any of these options."""
+    reads = {read.name: read for each in options for read in declared_reads(registered.entry, each)}
+    return replace(registered, reads=tuple(reads.values())) if reads else registered
 
 
 def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig:

@@ -117,9 +117,15 @@ class PreparedData:
 
 
 def data_hash(
-    splits: Mapping[str, Split], vocabularies: Mapping[Side, Vocabulary], tokenisers: Mapping[Side, Tokeniser]
+    splits: Mapping[str, Split],
+    vocabularies: Mapping[Side, Vocabulary],
+    tokenisers: Mapping[Side, Tokeniser],
+    reads: str = "",
 ) -> str:
-    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts."""
+    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts.
+
+    ``reads`` stands for the declared files and variables of the dataset: its metrics may depend on them.
+    """
     digest = hashlib.sha256()
 
     def add(*texts: str) -> None:
@@ -137,6 +143,8 @@ def data_hash(
         add(*("\x1f".join(accepted) for accepted in split.references))
         for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
+    if reads:
+        add(reads)
     return digest.hexdigest()
 
 

@@ -15,6 +15,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registry, require_override
+from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import reduced
@@ -70,7 +71,8 @@ def check_plugins(
         if not external:
             continue
         # An entry may import others of its plugin, so that the sources of all of them count.
-        sources = sorted(entry.source_sha256 for entry in plugins_of(config, registry) if not entry.is_built_in)
+        used = [entry for entry in plugins_of(config, registry) if not entry.is_built_in]
+        sources = sorted(sha256 for entry in used for sha256 in entry.hashes.values())
         known = [*QUICK, *(versions()[name] for name in ("headtohead", "torch"))]
         small, layers = _small(config, registry), _layers(config)
         content = [small.model_dump(mode="json"), layers, sources, known, longest]
@@ -81,7 +83,8 @@ def check_plugins(
         log(f"checking {' and '.join(names)} before the first run")
         for entry in external.values():
             require_override(entry)
-        with one_thread():
+        code = [path for entry in used for path in code_of(entry.entry.__module__)]
+        with one_thread(), WatchedReads(code) as watch:
             # Layers can differ, so that one invariant has as many as the variant.
             reached = longest["source"], longest["target"] - config.quirks.shift_targets
             deep = Subject(changed(small, model=layers), longest=reached)
@@ -94,6 +97,10 @@ def check_plugins(
                         f"{' or '.join(names)} violates '{name}': {verdict.error or verdict.reason}{number}; "
                         f"correct the plugin, and test it with '{registry.check_command(external[names[0]])}'"
                     )
+        # What a hook reads when it is called, after the construction of its component.
+        first = external[names[0]]
+        reads = [read for entry in used for read in entry.reads]
+        require_declared(first.entry, first.entry.Options(), watch, reads)
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_json(path, {"entries": names, "invariants": QUICK})
 

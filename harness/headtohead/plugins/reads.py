@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headtohead import files
-from headtohead.errors import HeadToHeadError, shown_path, similar_file
+from headtohead.errors import ReadsError, shown_path, similar_file
 from headtohead.plugins.entry import Entry, Options
 
 LARGE_BYTES = 1 << 20
@@ -37,17 +37,17 @@ def declared_reads(entry: type[Entry], options: Options) -> tuple[Read, ...]:
     """Return what an entry declares to read with these options, with the present hashes.
 
     Raises:
-        HeadToHeadError: If a declared file is missing or cannot be read.
+        ReadsError: If a declared file is missing or cannot be read.
     """
     require_existing(entry, options)
     return tuple(_read(entry, name, path) for name, path in declared_paths(entry, options).items())
 
 
 def require_existing(entry: type[Entry], options: Options) -> None:
-    """Raise a HeadToHeadError if a file or folder that an entry declares to read is missing."""
+    """Raise a ReadsError if a file or folder that an entry declares to read is missing."""
     for name, path in declared_paths(entry, options).items():
         if path is not None and not path.exists():
-            raise HeadToHeadError(
+            raise ReadsError(
                 f"{code_name(entry)} declares that it reads '{name}', but '{shown_path(path)}' does not "
                 f"exist{similar_file(path)}; create it, or correct reads"
             )
@@ -99,7 +99,7 @@ def _read(entry: type[Entry], name: str, path: Path | None) -> Read:
     try:
         return Read(name, path, content_sha256(path))
     except OSError as error:
-        raise HeadToHeadError(
+        raise ReadsError(
             f"{code_name(entry)} declares that it reads '{name}', but '{shown_path(path)}' cannot be read: "
             f"{error.strerror or error}"
         ) from error

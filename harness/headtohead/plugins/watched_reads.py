@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from headtohead.errors import HeadToHeadError, shown_path
+from headtohead.errors import ReadsError, shown_path
 from headtohead.plugins.entry import Entry, Options
 from headtohead.plugins.reads import Read, code_name, declared_paths, reads_folder, require_existing
 from headtohead.plugins.sources import OWN, module_file, package_folder
@@ -31,6 +31,9 @@ SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/etc")
 
 CACHE_VARIABLES = ("XDG_CACHE_HOME", "H2H_CACHE", "HF_HOME", "TORCH_HOME")
 """Environment variables that name folders in which libraries keep downloads and compiled code."""
+
+BYTECODE = ".pyc"
+"""Suffix of compiled sources, which a library may load without an import; the source counts."""
 
 MAX_FILES = 5
 """Number of undeclared files of a folder above which the message names the folder."""
@@ -56,14 +59,14 @@ class WatchedReads:
         self.variables: dict[str, None] = {}
         """Names of the environment variables."""
         self._created: set[str] = set()
-        self._callers: set[int] = set()
+        self._callers: set[FrameType] = set()
         self._other_threads: set[int | None] = set()
 
     def __enter__(self) -> Self:
         _add_hook()
         frame: FrameType | None = sys._getframe()
         while frame is not None:
-            self._callers.add(id(frame))
+            self._callers.add(frame)
             frame = frame.f_back
         self._other_threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
         _active.append(self)
@@ -74,6 +77,7 @@ class WatchedReads:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         _active.remove(self)
+        self._callers.clear()
         if not _active:
             os.environ.__class__ = os._Environ
 
@@ -110,18 +114,20 @@ class WatchedReads:
             if frame.f_code.co_name in ("setdefault", "copy", "__iter__"):
                 return
             frame = frame.f_back
-        if frame is not None and id(frame) not in self._callers and self._is_of_plugin(frame):
+        if frame is not None and frame not in self._callers and self._is_of_plugin(frame):
             self.variables[name] = None
 
     def _is_created(self, path: str) -> bool:
         return any(path == created or path.startswith(created + os.sep) for created in self._created)
 
     def _counts(self, path: str) -> bool:
+        if path.endswith(BYTECODE):
+            return False
         return _is_below(path, self.code) or not _is_below(path, _data_of_libraries())
 
     def _is_opened_by_plugin(self, frame: FrameType | None) -> bool:
         """Return whether code of the plugin, or a library that it calls, opens a file, and not an import."""
-        while frame is not None and id(frame) not in self._callers:
+        while frame is not None and frame not in self._callers:
             if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
                 return False
             if self._is_of_plugin(frame):
@@ -183,9 +189,13 @@ def _absolute(path: object) -> str | None:
     return os.path.abspath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else None
 
 
-@lru_cache(maxsize=4096)
 def _resolved(file: str) -> str:
-    return os.path.realpath(file)
+    return _without_links(os.path.abspath(file))
+
+
+@lru_cache(maxsize=4096)
+def _without_links(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -224,7 +234,7 @@ def only_declared_reads(entry: type[Entry], options: Options) -> Iterator[None]:
     """Raise if code outside headtohead reads in the block what an entry does not declare.
 
     Raises:
-        HeadToHeadError: With the file or variable, and the declaration to add; or if a declared file is missing.
+        ReadsError: With the file or variable, and the declaration to add; or if a declared file is missing.
     """
     if entry.__module__.partition(".")[0] in OWN:
         yield
@@ -251,7 +261,7 @@ def require_declared(entry: type[Entry], options: Options, watch: WatchedReads, 
     """Raise if an entry does not declare all that was read; ``others`` are the declarations of other entries.
 
     Raises:
-        HeadToHeadError: With the file or variable, and the declaration to add.
+        ReadsError: With the file or variable, and the declaration to add.
     """
     if not watch.files and not watch.variables:
         return
@@ -268,7 +278,7 @@ def require_declared(entry: type[Entry], options: Options, watch: WatchedReads, 
     names = [*entry.reads, *_declarations(undeclared, entry, options), *variables]
     declaration = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
     comma = "," if len(names) == 1 else ""
-    raise HeadToHeadError(
+    raise ReadsError(
         f"{code_name(entry)} reads {shown}{others} without declaring it, so that a change would not make its runs "
         f"STALE; add to the class: reads = ({declaration}{comma})"
     )

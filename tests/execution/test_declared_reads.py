@@ -179,7 +179,7 @@ IN_WORKER = "if multiprocessing.parent_process() is not None:\n    "
 WORKERS = {
     f"{IN_WORKER}os.environ['H_OFFSET'] = '5'": "'$H_OFFSET', which positional 'scaled' reads, has changed since",
     f"{IN_WORKER}(HERE / 'other.txt').read_text()": "mine.py: Scaled reads 'other.txt' without declaring it",
-    f"{IN_WORKER}(HERE / 'words.txt').write_text('b c d e f g h i')": "'words.txt', which dataset 'words' reads, has changed",
+    f"{IN_WORKER}(HERE / 'words.txt').write_text('b c d')": "'words.txt', which dataset 'words' reads, has changed",
 }
 
 

@@ -274,12 +274,12 @@ def require_declared(entry: type[Entry], options: Options, watch: WatchedReads, 
         return
     shown = f"'{shown_path(undeclared[0])}'" if undeclared else f"the environment variable {variables[0]}"
     more = len(undeclared) + len(variables) - 1
-    others = f" and {more} more" if more else ""
+    further = f" and {more} more" if more else ""
     names = [*entry.reads, *_declarations(undeclared, entry, options), *variables]
     declaration = ", ".join(f'"{name}"' for name in dict.fromkeys(names))
     comma = "," if len(names) == 1 else ""
     raise ReadsError(
-        f"{code_name(entry)} reads {shown}{others} without declaring it, so that a change would not make its runs "
+        f"{code_name(entry)} reads {shown}{further} without declaring it, so that a change would not make its runs "
         f"STALE; add to the class: reads = ({declaration}{comma})"
     )
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -104,6 +106,17 @@ def test_imports_data_of_libraries_and_own_files_do_not_count(folder: Path, code
     load(code)
     with pytest.raises(HeadToHeadError, match="without declaring it"):
         load(f"{code}\nPath('scale.json').read_text()")
+
+
+@pytest.mark.slow
+def test_settings_that_a_library_reads_at_its_import_do_not_count(folder: Path) -> None:
+    """Matplotlib reads ``matplotlibrc`` of the working directory when it is imported."""
+    (folder / "matplotlibrc").write_text("backend: agg\n")
+    command = [sys.executable, "-m", "headtohead.cli", "plugins", "own", "--plugin", "own.py"]
+    for code, exit_code in {"import matplotlib": 0, "import matplotlib\nmatplotlib.rc_file('matplotlibrc')": 2}.items():
+        Path("own.py").write_text(plugin_file(BODY.format(reads=""), before=code))
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == exit_code, done.stderr
 
 
 def test_names_are_relative_to_the_file_of_the_class_and_options_have_paths(folder: Path) -> None:

@@ -53,6 +53,10 @@ class UndefinedError(HeadToHeadError):
     """Incompatible settings: a plan excludes the variant with this message as the reason."""
 
 
+class ReadsError(HeadToHeadError):
+    """An entry reads what it does not declare, or what it declares to read is missing; the message has the remedy."""
+
+
 class Interrupted(KeyboardInterrupt):
     """An interruption that the command has already reported."""
 

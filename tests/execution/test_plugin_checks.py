@@ -96,3 +96,12 @@ def test_a_plugin_is_checked_again_only_when_its_source_or_the_model_changes(stu
     assert checked()
     write(study, SOUND.replace("std=0.1", "std=0.2") + f"# {study.folder}")
     assert checked()
+
+
+def test_a_file_that_a_hook_reads_when_it_is_called_must_be_declared(study: Study) -> None:
+    (study.folder / "scale.txt").write_text("2")
+    source = own("reads = ()", "heads * float(Path(__file__).with_name('scale.txt').read_text())")
+    write(study, source.replace("import torch", "from pathlib import Path"))
+    line = study.run(code=2).stderr.splitlines()[-1]
+    assert "mine.py: Own reads 'scale.txt' without declaring it" in line
+    assert not list(study.experiment.glob("*/results.json"))

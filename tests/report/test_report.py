@@ -262,7 +262,7 @@ def test_a_leaky_split_is_a_warning_beside_the_answer(written, longest, leaked):
 
 def test_a_validation_part_in_other_parts_is_a_warning_beside_the_answer(written):
     paths = written(data={"valid_leaks": {"train": 0.25, "test": 0.0}})
-    leak = "25.0 % of the validation sources are in training, so the validation loss measures memorisation"
+    leak = "25.0 % of the validation sources are in training, so the validation loss measures memorisation too"
     assert paths.cautions[0] == f"LEAKY split: {leak}."
     assert f"LEAKY: {leak}" in written_text(paths)[0]
 

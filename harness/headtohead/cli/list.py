@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from headtohead.cli.output import echo, echo_json, print_table
 @runs_option
 @format_option("json: one record per experiment.", "json")
 def command(runs: Path, form: str) -> None:
-    """List the experiments of the runs folder: runs by state, size on disk and last change."""
+    """List the experiments of the runs folder: runs by state, size on disk and last change.
+
+    STALE: the experiment file, a data file or a plugin has changed since the runs were trained; h2h status names it.
+    """
     from datetime import UTC, datetime
 
     from headtohead.errors import HeadToHeadError
@@ -34,8 +38,15 @@ def command(runs: Path, form: str) -> None:
             damaged.append(str(error))
             continue
         states, (size, changed) = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
-        record = {"name": folder.name, "question": progress.record.question, "runs": dict(states), "bytes": size}
-        found.append(record | {"changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds")})
+        record = {
+            "name": folder.name,
+            "question": progress.record.question,
+            "runs": dict(states),
+            "stale": progress.stale,
+            "bytes": size,
+            "changed": datetime.fromtimestamp(changed, UTC).isoformat(timespec="seconds"),
+        }
+        found.append(record)
     found.sort(key=lambda record: record["changed"], reverse=True)
     if form == "json":
         echo_json(found)
@@ -43,7 +54,7 @@ def command(runs: Path, form: str) -> None:
         rows = [
             [
                 record["name"],
-                ", ".join(f"{count} {state}" for state, count in record["runs"].items()),
+                _runs(record),
                 show_size(record["bytes"]),
                 datetime.fromisoformat(record["changed"]).astimezone().strftime("%Y-%m-%d %H:%M"),
                 record["question"],
@@ -57,3 +68,11 @@ def command(runs: Path, form: str) -> None:
         echo(f"h2h: {line}", err=True)
     if damaged:
         sys.exit(2)
+
+
+def _runs(record: Mapping[str, Any]) -> str:
+    """Return the number of runs by state, and whether they are STALE."""
+    counts = [f"{count} {state}" for state, count in record["runs"].items()]
+    if record["stale"]:
+        counts.append("STALE")
+    return ", ".join(counts)

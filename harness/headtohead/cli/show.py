@@ -16,7 +16,10 @@ from headtohead.cli.output import echo, echo_json, echo_text
 @plugin_option
 @format_option("json: the run's records; markdown: the model card, as h2h export writes it.", "json", "markdown")
 def command(run: str, runs: Path, form: str) -> None:
-    """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it."""
+    """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it.
+
+    STALE: a plugin, a file or variable that it reads, or a data file has changed since the run was planned.
+    """
     if form == "markdown":
         from headtohead import api
 
@@ -27,11 +30,13 @@ def command(run: str, runs: Path, form: str) -> None:
     from headtohead.storage.metrics import show
     from headtohead.storage.run_directory import RunDirectory, find_run
     from headtohead.storage.run_files import disk_usage, show_size
+    from headtohead.storage.staleness import stale_run
 
     path = find_run(run, runs)
     status = observe(path)
     directory = RunDirectory(path, known=status)
     record, results = directory.record, directory.results
+    stale = stale_run(directory)
     metrics = dict(results.metrics) if results else {}
     sizes = {path.name: disk_usage(path)[0] for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
     if form == "json":
@@ -39,6 +44,7 @@ def command(run: str, runs: Path, form: str) -> None:
             {
                 "run": record.model_dump(mode="json"),
                 "state": status.state,
+                "stale": stale,
                 "status": status.model_dump(mode="json"),
                 "metrics": metrics,
                 "files": sizes,
@@ -50,6 +56,8 @@ def command(run: str, runs: Path, form: str) -> None:
     echo(f"{record.title}, seed {record.seed}: {status.state} at step {status.step} of {record.steps}")
     if status.reason:
         echo(f"reason: {status.reason}")
+    if stale:
+        echo(f"STALE: {'; '.join(stale)}")
     echo(
         f"experiment: {record.experiment}", f"run hash: {record.run_hash}", f"directory: {directory.path}", "", "scores"
     )

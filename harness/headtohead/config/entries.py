@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.process_state import unchanged_process
+from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
 
@@ -24,13 +27,23 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
-    """Return the entries that a configuration uses, including the entries that these depend on."""
-    used: dict[tuple[str, str], None] = {}
+    """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
+
+    Raises:
+        HeadToHeadError: If a file that an entry declares to read is missing.
+    """
+    used: dict[tuple[str, str], list[Options]] = {}
     for family, chosen in entries_of(config):
-        used[family, chosen.name] = None
+        used.setdefault((family, chosen.name), []).append(chosen.options)
         for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
-            used[family, name] = None
-    return [registry.find(family, name) for family, name in used]
+            used.setdefault((family, name), []).append(registry.find(family, name).entry.Options())
+    return [_with_reads(registry.find(family, name), options) for (family, name), options in used.items()]
+
+
+def _with_reads(registered: Registered, options: Sequence[Options]) -> Registered:
+    """Return an entry with what it reads with any of these options."""
+    reads = {read.name: read for each in options for read in declared_reads(registered.entry, each)}
+    return replace(registered, reads=tuple(reads.values())) if reads else registered
 
 
 def outside_entries(config: RunConfig, registry: Registry) -> list[Registered]:
@@ -41,6 +54,28 @@ def outside_entries(config: RunConfig, registry: Registry) -> list[Registered]:
 def names_of(entries: Iterable[Registered]) -> str:
     """Return the labels of entries for a sentence: "attention/mine and norm/other"."""
     return " and ".join(sorted({entry.label for entry in entries}))
+
+
+@contextmanager
+def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterator[None]:
+    """Refuse what the outside entries of configurations change for the whole process, or read without declaring it.
+
+    Hooks are called in the block, after the construction of their components.
+
+    Raises:
+        HeadToHeadError: If an entry replaces a function, changes a setting of torch, samples from a global generator,
+            or reads a file or a variable that it does not declare.
+    """
+    entries = {entry.label: entry for config in configs for entry in outside_entries(config, registry)}
+    if not entries:
+        yield
+        return
+    code = [path for entry in entries.values() for path in code_of(entry.entry.__module__)]
+    with unchanged_process(names_of(entries.values())), WatchedReads(code) as watch:
+        yield
+    reads = [read for entry in entries.values() for read in entry.reads]
+    first = entries[min(entries)].entry
+    require_declared(first, first.Options(), watch, reads)
 
 
 @contextmanager

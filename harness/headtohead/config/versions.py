@@ -41,13 +41,13 @@ def _processor() -> str:
 
 
 def drift(
-    recorded: Mapping[str, str | None], sources: Mapping[tuple[str, str], str], used: Sequence[Registered]
+    recorded: Mapping[str, str | None], sources: Mapping[str, str], used: Sequence[Registered]
 ) -> tuple[str, ...]:
     """Return the code changes since a run was recorded; a run with changes is STALE.
 
     Args:
         recorded: The versions of the run.
-        sources: The source hash of each of its plugin entries, by family and name.
+        sources: The hashes of its plugin entries and of what they read, as `Registered.hashes` has them.
         used: The entries that its configuration uses now.
     """
     then, now = recorded.get("headtohead"), versions()["headtohead"]
@@ -55,13 +55,10 @@ def drift(
     return (*version, *changed_plugins(sources, used))
 
 
-def changed_plugins(sources: Mapping[tuple[str, str], str], used: Sequence[Registered]) -> tuple[str, ...]:
-    """Return the plugin entries with another source than that of a run; arguments as for `drift`."""
-    return tuple(
-        f"{entry.family} '{entry.name}' has changed"
-        for entry in used
-        if sources.get((entry.family, entry.name), entry.source_sha256) != entry.source_sha256
-    )
+def changed_plugins(sources: Mapping[str, str], used: Sequence[Registered]) -> tuple[str, ...]:
+    """Return the changes of plugin entries, and of what they read, since a run; arguments as for `drift`."""
+    now = [(label, sha256) for entry in used for label, sha256 in entry.hashes.items()]
+    return tuple(f"{label} has changed" for label, sha256 in now if sources.get(label, sha256) != sha256)
 
 
 def _commit(file: Path) -> str | None:

@@ -103,8 +103,11 @@ class PreparedData:
         return self.tokenisers[side].vocabulary
 
 
-def data_hash(splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser]) -> str:
-    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts."""
+def data_hash(splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser], reads: str = "") -> str:
+    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts.
+
+    ``reads`` stands for the declared files and variables of the dataset: its metrics may depend on them.
+    """
     digest = hashlib.sha256()
 
     def add(*texts: str) -> None:
@@ -123,4 +126,6 @@ def data_hash(splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser])
         add(*("\x1f".join(accepted) for accepted in split.references))
         for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
+    if reads:
+        add(reads)
     return digest.hexdigest()

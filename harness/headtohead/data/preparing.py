@@ -30,7 +30,10 @@ from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_ke
 from headtohead.data.vocabulary import BOUNDARIES, IGNORE_INDEX, SPECIALS, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset, Pair
+from headtohead.plugins.entry import Options
+from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
 log = logging.getLogger(__name__)
@@ -62,26 +65,28 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     if not isinstance(options, dataset.Options):  # those of a record
         options = parse_options(dataset.Options, options.model_dump(mode="json"), config.dataset)
         config = config.model_copy(update={"options": options})
-    source = registry.find("dataset", config.dataset).source_sha256 + tokenizer_key(config)
+    reads = reads_hash(dataset, options)
+    source = registry.find("dataset", config.dataset).source_sha256 + reads + tokenizer_key(config)
     store = PreparedStore(cache / "prepared", data_identity(config, source))
-    early_key = dataset.cache_key(options, split, downloads)
+    with only_declared_reads(dataset, options):
+        early_key = dataset.cache_key(options, split, downloads)
     if early_key and (data := store.load(early_key)) is not None:
         return data
     log.info("loading dataset %s, split %s", config.dataset, split)
-    corpus = dataset.load(options, split, downloads)
+    corpus = load_corpus(dataset, options, split, downloads)
     others = {name: value for name, value in vars(corpus).items() if name != "pairs"}  # for which data_hash stands
     key = dataset.cache_key(options, split, downloads) or str(others)
-    if early_key not in (None, key):
+    if early_key not in (None, key) or reads_hash(dataset, options) != reads:
         raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
     data = store.load(key) if key != early_key else None
     if data is not None:
         return data
     if config.vocabulary.file is None:
-        store.save(key, data := prepare_corpus(corpus, config))
+        store.save(key, data := prepare_corpus(corpus, config, reads))
         return data
     # The library can panic, abort or run for ever on a tokenizer file. The cache passes the data to this process.
     plain = {**vars(corpus), "pairs": [[*vars(pair).values()] for pair in corpus.pairs]}
-    arguments = plain, config.model_dump(mode="json"), str(store.folder), store.identity, key
+    arguments = plain, config.model_dump(mode="json"), str(store.folder), store.identity, key, reads
     call_in_child(name := file_name(config), f"{__name__}:prepare_and_save", *arguments)
     data = store.load(key)
     if data is None:
@@ -105,7 +110,7 @@ def prepare_recorded(config: DataConfig, cache: Path, recorded: str) -> Prepared
 
 
 def prepare_and_save(
-    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str
+    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str, reads: str
 ) -> None:
     """Prepare a corpus and write it to the cache; ``prepare`` calls this in a child process with JSON values.
 
@@ -115,41 +120,59 @@ def prepare_and_save(
         folder: Folder of prepared data.
         identity: What the prepared data depend on besides the corpus.
         key: The cache key of the corpus.
+        reads: As for ``prepare_corpus``.
 
     Raises:
         HeadToHeadError: As ``prepare_corpus``, or if the folder cannot be written.
     """
     pairs = [Pair(*values) for values in corpus["pairs"]]
     checked = DataConfig.model_validate_json(json.dumps(config))
-    PreparedStore(Path(folder), identity).save(key, prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked))
+    data = prepare_corpus(Corpus(**{**corpus, "pairs": pairs}), checked, reads)
+    PreparedStore(Path(folder), identity).save(key, data)
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
     """Return the raw corpus of a configuration; download it first if necessary."""
     dataset = (registry or current()).dataset(config.dataset)
-    return dataset.load(config.options, loaded_split(dataset, config.split), cache / "downloads")
+    return load_corpus(dataset, config.options, loaded_split(dataset, config.split), cache / "downloads")
 
 
-def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
-    """Normalise, split and encode a corpus.
+def load_corpus(dataset: type[Dataset], options: Options, split: str, downloads: Path) -> Corpus:
+    """Return the corpus of a dataset; arguments as for `Dataset.load`.
+
+    Raises:
+        HeadToHeadError: As `Dataset.load`, and if a dataset of a plugin reads a file that it does not declare.
+    """
+    with only_declared_reads(dataset, options):
+        return dataset.load(options, split, downloads)
+
+
+def reads_hash(dataset: type[Dataset], options: Options) -> str:
+    """Return a hash of what a dataset declares to read; an empty text for a dataset that declares nothing."""
+    return "".join(f"{read.name} {read.sha256}\n" for read in declared_reads(dataset, options))
+
+
+def prepare_corpus(corpus: Corpus, config: DataConfig, reads: str = "") -> PreparedData:
+    """Normalise, split and encode a corpus; ``reads`` is the `reads_hash` of its dataset, a part of the data hash.
 
     Raises:
         HeadToHeadError: If no pair is left, or a part is empty.
         UndefinedError: If the vocabulary options cannot be combined.
     """
-    return _Preparation(corpus, config).data()
+    return _Preparation(corpus, config, reads).data()
 
 
 class _Preparation:
     """The normalised pairs of a corpus without empty sides, and their preparation."""
 
-    def __init__(self, corpus: Corpus, config: DataConfig) -> None:
+    def __init__(self, corpus: Corpus, config: DataConfig, reads: str = "") -> None:
         if corpus.unit is not None and (corpus.has_sources or config.normalise != "none"):
             raise HeadToHeadError(
                 f"dataset '{config.dataset}' has the unit '{corpus.unit}' of a text; set has_sources=False in its "
                 "corpus, and data.normalise: none"
             )
         self.corpus, self.config = corpus, config
+        self.reads = reads
         self.normalise = NORMALISERS[config.normalise]
         self.dropped = {"empty": 0, "one_sided": 0, "too_long": 0}
         """The number of dropped pairs by reason."""
@@ -217,7 +240,7 @@ class _Preparation:
                 own = {"source": [[] for _ in rows], "target": own["source"]}
             ids = {side: [tokenisers[side].ids(sentence) for sentence in own[side]] for side in SIDES}
             splits[part] = self._split(part, rows, ids, labels)
-        data = PreparedData(tokenisers, splits, {}, data_hash(splits, tokenisers))
+        data = PreparedData(tokenisers, splits, {}, data_hash(splits, tokenisers, self.reads))
         self._record(data, parts)
         if config.vocabulary.unknown == "drop":
             self._note_dropped_words(data, words["train"])

@@ -18,17 +18,18 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import parsed_options, unchanged_by_entries
+from headtohead.config.entries import parsed_options, plugins_of, unchanged_by_entries
 from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
 from headtohead.storage.results import ResultsRecord
-from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY
+from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
@@ -107,6 +108,22 @@ def _log(text: str) -> bool:
     return True
 
 
+def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
+    """Raise if a file or variable that a plugin reads has changed since the run was planned.
+
+    Sources cannot differ: the parent sends those of the plan.
+    """
+    recorded = {(plugin.family, plugin.name, read.name): read for plugin in record.plugins for read in plugin.reads}
+    for entry in plugins_of(config, current()):
+        for read in entry.reads:
+            before = recorded.get((entry.family, entry.name, read.name))
+            if before is not None and before.sha256 != read.sha256:
+                raise HeadToHeadError(
+                    f"'{read.name}', which {entry.family} '{entry.name}' reads, has changed since the run was planned; "
+                    "run the same command again"
+                )
+
+
 class Worker:
     """An attempt to train a stack; the process holds the leases of its runs."""
 
@@ -128,6 +145,8 @@ class Worker:
         members, name = self.record.members, self.runs[0].path.name
         configs = {slug: parsed_options(config, current(), name) for slug, config in self.record.configs.items()}
         self.config = configs[members[0].variant]
+        for run in self.runs:
+            _require_unchanged_reads(run.record, configs[run.record.variant])
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]

@@ -9,8 +9,9 @@ from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.plugins.component import Component
-from headtohead.plugins.entry import Setting
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.entry import Options, Setting
+from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -147,21 +148,29 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
 def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
         for role, chosen in ((role, each) for role, all in config.entries(family).items() for each in all.pattern):
-            options, registered = chosen.options, registry.find(family, chosen.name)
-            try:
-                reason = registered.entry.incompatible_with(options, Setting(config, role, longest))
-                if not (reason is None or isinstance(reason, str)):
-                    raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
-            except HeadToHeadError as error:
-                reason = str(error)
-            except Exception as error:
-                raise HeadToHeadError(
-                    f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {family} "
-                    f"'{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
-                ) from error
-            if reason is None and issubclass(registered.entry, Component):
-                bound = find_bound(registered.entry, options, family, role)
-                reason = bound.reason(config, longest) if bound else None
+            registered = registry.find(family, chosen.name)
+            # A plugin may keep what it reads here, so that the construction of its components would read nothing.
+            with only_declared_reads(registered.entry, chosen.options):
+                reason = _incompatibility_of(registered, chosen.options, Setting(config, role, longest))
             if reason:
                 return reason
     return None
+
+
+def _incompatibility_of(registered: Registered, options: Options, setting: Setting) -> str | None:
+    """Return why an entry cannot be used in a setting, or None if it can."""
+    try:
+        reason = registered.entry.incompatible_with(options, setting)
+        if not (reason is None or isinstance(reason, str)):
+            raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
+    except HeadToHeadError as error:
+        return str(error)
+    except Exception as error:
+        raise HeadToHeadError(
+            f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "
+            f"'{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
+        ) from error
+    if reason is None and issubclass(registered.entry, Component):
+        bound = find_bound(registered.entry, options, registered.family, setting.role)
+        reason = bound.reason(setting.config, setting.longest) if bound else None
+    return reason

@@ -12,7 +12,7 @@ from headtohead.config.entries import entries_of, unchanged_by_entries
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import IGNORE_INDEX
-from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit
+from headtohead.errors import HeadToHeadError, ReadsError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
 from headtohead.planning.variants import Match, Variant
@@ -43,7 +43,7 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
             mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
             return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
     except Exception as error:
-        if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
+        if not own or isinstance(error, ReadsError) or is_disk_error(error, of_plugin=True) or machine_limit(error):
             raise
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
         traceback = "" if isinstance(error, HeadToHeadError) else " (h2h -v prints the traceback)"

@@ -24,8 +24,8 @@ from headtohead.planning.costs import TRAINING
 from headtohead.planning.design import Design
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.power import Power
-from headtohead.plugins.registry import Registry, current
-from headtohead.plugins.sources import source_name
+from headtohead.plugins.registry import Registered, Registry, current
+from headtohead.plugins.sources import name_in_project, source_name
 from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
@@ -45,7 +45,7 @@ from headtohead.storage.experiment import (
     VariantRecord,
 )
 from headtohead.storage.record import read_record
-from headtohead.storage.run import RUN, PluginRecord, RunRecord, read_status
+from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"
@@ -427,11 +427,24 @@ class Plan:
 
 def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(
-        PluginRecord.model_validate(entry, from_attributes=True).model_copy(
-            update={"source": source_name(entry.entry, project)}
-        )
-        for entry in plugins_of(config, registry)
+    return tuple(_plugin_record(entry, project) for entry in plugins_of(config, registry))
+
+
+def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
+    reads = []
+    for read in entry.reads:
+        # The folder without links: a link may lead to another file later.
+        path = read.path and name_in_project(read.path.parent.resolve() / read.path.name, project)
+        reads.append(ReadRecord(name=read.name, path=path, sha256=read.sha256))
+    return PluginRecord(
+        family=entry.family,
+        name=entry.name,
+        module=entry.module,
+        distribution=entry.distribution,
+        version=entry.version,
+        source_sha256=entry.source_sha256,
+        source=source_name(entry.entry, project),
+        reads=tuple(reads),
     )
 
 

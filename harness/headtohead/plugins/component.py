@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError, shown_path
 from headtohead.plugins.entry import Entry, Options
+from headtohead.plugins.watched_reads import WatchedConstruction
 from headtohead.schema.run_config import ModelConfig
 
 
@@ -156,7 +157,7 @@ def _is_constant(tensor: Tensor) -> bool:
     return tensor.numel() == 0 or bool((tensor == tensor.flatten()[0]).all())
 
 
-class Component(nn.Module, Entry):
+class Component(nn.Module, Entry, metaclass=WatchedConstruction):
     """Base of the components of a model: a ``torch.nn.Module`` with a leading member axis.
 
     Life cycle:

@@ -58,6 +58,15 @@ class Entry:
     hooks: ClassVar[tuple[str, ...]] = ()
     known_properties: ClassVar[frozenset[str]] = frozenset()
 
+    reads: ClassVar[tuple[str, ...]] = ()
+    """What a component or dataset reads besides its source, for example ``("scale.json", "{table}", "$SCALE")``.
+
+    A name is a file or a folder, relative to the file of the class; ``{option}``, the path or paths that an option has;
+    or ``$NAME``, an environment variable. The content is hashed like the source: after a change, runs are STALE, and a
+    dataset has another data hash. A plugin that reads something else while it is imported or built, and a dataset that
+    does so while it is loaded, is an error. Options of a dataset that are marked by ``FilePath`` need no declaration.
+    """
+
     packages: ClassVar[tuple[str, ...]] = ()
     """Import names of the packages that a launcher or logger requires. The extra of a built-in entry has its name."""
 

@@ -7,9 +7,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from headtohead.plugins.entry import Entry, Options
+from headtohead.plugins.watched_reads import WatchedConstruction
 
 
-class Masking(Entry):
+class Masking(Entry, metaclass=WatchedConstruction):
     """A masking scheme, set per role; override ``mask``, and ``may_attend`` where it is possible.
 
     One object serves all layers of a role. It has options and no other state: ``mask`` depends on

@@ -19,7 +19,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -31,8 +31,11 @@ import pluggy
 from headtohead.errors import HeadToHeadError, describe, nearest, similar, similar_file, suggestion
 from headtohead.plugins import hookspecs
 from headtohead.plugins.process_state import unchanged_process
+from headtohead.plugins.reads import Read, labelled_hashes, option_of
 from headtohead.plugins.sources import MODULE, source_sha256
+from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.roles import ROLES
+from headtohead.schema.sections import is_path
 from headtohead.synonyms import synonyms
 
 if TYPE_CHECKING:
@@ -66,6 +69,9 @@ FAMILY_BASES = {
     "logger": "headtohead.plugins.logger.Logger",
 }
 
+WITH_SOURCE = ("positional", "attention", "masking", "feed_forward", "norm", "dataset")
+"""Families whose code and files results depend on; the configuration of a recipe is part of the run hash."""
+
 ENTRY_POINT_GROUP = "headtohead"
 
 log = logging.getLogger(__name__)
@@ -78,7 +84,11 @@ OWN = "headtohead"
 
 @dataclass(frozen=True)
 class Registered:
-    """An entry and its origin; ``source_sha256`` is the hash of the file that defines it."""
+    """An entry and its origin.
+
+    ``source_sha256`` is the hash of the file that defines it. ``reads`` are the files and variables that it declares to
+    read; they depend on its options, so that only `headtohead.config.entries.plugins_of` sets them.
+    """
 
     family: str
     name: str
@@ -87,6 +97,13 @@ class Registered:
     distribution: str
     version: str
     source_sha256: str
+    reads: tuple[Read, ...] = ()
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hashes of the source and of what the entry reads, as `labelled_hashes` returns them."""
+        reads = [(read.name, read.sha256) for read in self.reads]
+        return labelled_hashes(self.family, self.name, self.source_sha256, reads)
 
     @property
     def label(self) -> str:
@@ -171,7 +188,8 @@ class Registry:
         """Execute the source of a plugin file and register its entries, unless it is installed or loaded already."""
         if path.resolve() in self.installed or self.files.get(path.resolve()) == source:
             return
-        self.add(_load_source(path, source), str(path), "file", "-")
+        plugin, imported = _load_source(path, source)
+        self.add(plugin, str(path), "file", "-", imported)
         log.info("loaded plugin file %s, sha256 %s", path, hashlib.sha256(source).hexdigest())
         self.files[path.resolve()] = source
 
@@ -183,10 +201,10 @@ class Registry:
         """
         if self.manager.has_plugin(name):
             return
-        with _importing(name, "module", name):
+        with _importing(name, "module", name) as imported:
             plugin = importlib.import_module(name)
         owner = _owner(name.partition(".")[0])
-        self.add(plugin, name, owner, "-" if owner == "module" else _version(owner))
+        self.add(plugin, name, owner, "-" if owner == "module" else _version(owner), imported)
         self.modules.append(name)
 
     def add_object(self, plugin: object) -> None:
@@ -209,16 +227,26 @@ class Registry:
         self.add(plugin, name, "python", "-")
         self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
 
-    def add(self, plugin: object, name: str, distribution: str, version: str) -> None:
+    def add(
+        self, plugin: object, name: str, distribution: str, version: str, imported: WatchedReads | None = None
+    ) -> None:
         """Register a module or object that implements hooks, and its entries.
 
+        ``imported`` has what was read while the plugin was imported.
+
         Raises:
-            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
-                taken. The registry is then unchanged.
+            HeadToHeadError: If a hook is misspelt, raises or returns no entries, if an entry does not declare what its
+                plugin reads, or if a name is taken. The registry is then unchanged.
         """
         where = f"plugin '{name}' ({distribution})"
-        with nullcontext() if distribution == OWN else unchanged_process(where, _module_of(plugin)):
+        if distribution == OWN:
             new = list(_entries_of(plugin, name, distribution, version, where))
+        else:
+            module = _module_of(plugin)
+            with unchanged_process(where, module), WatchedReads(code_of(module)) as registering:
+                new = list(_entries_of(plugin, name, distribution, version, where))
+            for watch in filter(None, (imported, registering)):
+                _require_declared(new, watch)
         for entry in new:
             other = self.entries[entry.family].get(entry.name)
             if other is not None and other.module != name:
@@ -293,6 +321,7 @@ def _entries_of(plugin: object, module: str, distribution: str, version: str, wh
             if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
                     _check_class(cast("type[Entry]", entry))
+                    _check_reads(family, cast("type[Entry]", entry))
                 _check_methods(family, entry, base, f"{where}: {family} '{name}'")
             yield Registered(family, name, entry, module, distribution, version, source_hash(entry))
 
@@ -316,6 +345,25 @@ def _check_class(entry: type[Entry]) -> None:
         raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
     for name in sorted(map(str, properties - entry.known_properties)):
         raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
+
+
+def _check_reads(family: str, entry: type[Entry]) -> None:
+    """Raise if ``reads`` is not a tuple of names, or names an unknown option, or an option is marked in vain."""
+    reads, fields = entry.reads, entry.Options.model_fields
+    if not isinstance(reads, tuple) or not all(isinstance(name, str) and name for name in reads):
+        raise TypeError(f'reads is {reads!r}; expected a tuple of names such as ("scale.json",)')
+    for name in reads:
+        option = option_of(name)
+        if option is not None and option not in fields:
+            raise TypeError(f"reads has '{name}', but Options has no '{option}'{nearest(option, fields)}")
+    if family == "dataset":
+        return
+    for name, info in fields.items():
+        if is_path(info):
+            raise TypeError(
+                f"the option '{name}' is marked by FilePath, which is for datasets; remove the mark, and add to the "
+                f'class: reads = ("{{{name}}}",)'
+            )
 
 
 def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: str) -> None:
@@ -403,9 +451,9 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
     except Exception as error:  # a text that is no entry-point file, or metadata without a name
         raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
     for point, distribution, version in found:
-        with _importing(point.value, distribution, point.value.partition(":")[0]):
+        with _importing(point.value, distribution, point.value.partition(":")[0]) as imported:
             plugin = point.load()
-        registry.add(plugin, point.value, distribution, version)
+        registry.add(plugin, point.value, distribution, version, imported)
         if file := getattr(plugin, "__file__", None):
             registry.installed.add(Path(file).resolve())
     for path in files:
@@ -497,14 +545,21 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _load_source(path: Path, source: bytes) -> ModuleType:
-    """Execute the source of a plugin file. The file itself may have changed or be missing."""
+def _require_declared(entries: Iterable[Registered], watch: WatchedReads) -> None:
+    """Raise if an entry that results depend on does not declare what its plugin has read."""
+    for registered in entries:
+        if registered.family in WITH_SOURCE:
+            require_declared(registered.entry, registered.entry.Options(), watch)
+
+
+def _load_source(path: Path, source: bytes) -> tuple[ModuleType, WatchedReads]:
+    """Execute the source of a plugin file and return what it read; the file itself may have changed or be missing."""
     name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
     try:
-        with _importing(str(path), "file", name):
+        with _importing(str(path), "file", name) as imported:
             exec(compile(source, str(path), "exec"), module.__dict__)
             # Tracebacks and inspect then show the executed source, not the current content of the file.
             lines = importlib.util.decode_source(source).splitlines(keepends=True)
@@ -512,15 +567,16 @@ def _load_source(path: Path, source: bytes) -> ModuleType:
     except HeadToHeadError:
         del sys.modules[name]
         raise
-    return module
+    return module, imported
 
 
 @contextmanager
-def _importing(label: str, distribution: str, module: str) -> Iterator[None]:
-    """Name the plugin whose import fails or changes what all variants share."""
+def _importing(label: str, distribution: str, module: str) -> Iterator[WatchedReads]:
+    """Name the plugin whose import fails or changes what all variants share; return what the import reads."""
     where = f"plugin '{label}' ({distribution})"
-    with unchanged_process(where, module), _named(f"{where} failed to import:", module):
-        yield
+    watch = WatchedReads(code_of(module))
+    with unchanged_process(where, module), _named(f"{where} failed to import:", module), watch:
+        yield watch
 
 
 @contextmanager

@@ -34,6 +34,11 @@ def source_name(entry: type, project: Path) -> str | None:
     installed = module_file(entry.__module__)
     if installed is not None and installed.resolve() == path:
         return entry.__module__
+    return name_in_project(path, project)
+
+
+def name_in_project(path: Path, project: Path) -> str:
+    """Return ``./`` and the path in the project of an absolute path, or the path if it is outside."""
     return f"./{path.relative_to(project).as_posix()}" if path.is_relative_to(project) else str(path)
 
 
@@ -50,7 +55,7 @@ def source_sha256(file: Path) -> str:
     count by its version. A file that imports no module of its project has the sha256 of its content.
     """
     file = file.resolve()
-    package = _package(file)
+    package = package_folder(file)
     if package is not None and package.name in OWN:
         return files.sha256(file)
     found: dict[Path, str] = {}
@@ -65,7 +70,7 @@ def source_sha256(file: Path) -> str:
     return hashlib.sha256(" ".join([first, *sorted(rest)]).encode()).hexdigest() if rest else first
 
 
-def _package(file: Path) -> Path | None:
+def package_folder(file: Path) -> Path | None:
     """Return the folder of the top-level package of a file, if it has one."""
     packages = [folder for folder in file.parents if (folder / "__init__.py").is_file()]
     return packages[-1] if packages else None

@@ -137,9 +137,10 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     hashes: dict[str, set[str]] = {}
     for run in frames.records.values():
         for plugin in run.plugins:
-            hashes.setdefault(f"{plugin.family} {plugin.name}", set()).add(plugin.source_sha256)
-    for plugin_name in sorted(name for name, found in hashes.items() if len(found) > 1):
-        yield f"STALE: the source of {plugin_name} changed between runs of this experiment."
+            for label, sha256 in plugin.hashes.items():
+                hashes.setdefault(label, set()).add(sha256)
+    for label in sorted(label for label, found in hashes.items() if len(found) > 1):
+        yield f"STALE: {label} changed between runs of this experiment."
 
 
 def _copies(analysis: Analysis) -> list[str]:

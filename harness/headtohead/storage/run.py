@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from headtohead.plugins.reads import labelled_hashes
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import Count, Date, Record, Seed, Sha256, Sides, Versions, read_record
@@ -37,6 +38,17 @@ EARLIER_ATTEMPT = r"attempts/[0-9]+\.(metrics\.jsonl|json)"
 FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RUN_FILES))}|{EARLIER_ATTEMPT})$")]
 
 
+class ReadRecord(Record):
+    """A file, folder or environment variable that an entry declares to read.
+
+    ``path`` is ``./`` and a path in the project, or an absolute path; None for a variable.
+    """
+
+    name: str
+    path: str | None
+    sha256: Sha256
+
+
 class PluginRecord(Record):
     """A plugin entry that a run uses.
 
@@ -51,6 +63,13 @@ class PluginRecord(Record):
     version: str
     source_sha256: str
     source: str | None = None
+    reads: tuple[ReadRecord, ...] = ()
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The hashes of the source and of what the entry read, as `labelled_hashes` returns them."""
+        reads = [(read.name, read.sha256) for read in self.reads]
+        return labelled_hashes(self.family, self.name, self.source_sha256, reads)
 
 
 class ExecutionRecord(Record):
@@ -90,9 +109,9 @@ class RunRecord(ResolvedVariant):
     created: Date
 
     @property
-    def sources(self) -> dict[tuple[str, str], str]:
-        """The source hash of each plugin entry, by family and name."""
-        return {(plugin.family, plugin.name): plugin.source_sha256 for plugin in self.plugins}
+    def sources(self) -> dict[str, str]:
+        """The hashes of all plugin entries and of what they read."""
+        return {label: sha256 for plugin in self.plugins for label, sha256 in plugin.hashes.items()}
 
 
 class StatusRecord(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,9 +10,10 @@ from headtohead import files
 from headtohead.config.source_location import shown
 from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.reads import content_sha256, labelled_hashes, variable_sha256
 from headtohead.plugins.sources import source_file, source_sha256
 from headtohead.storage import states
-from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory
 from headtohead.storage.leases import observe
 from headtohead.storage.record import leaves
 from headtohead.storage.run import PluginRecord
@@ -31,21 +32,57 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
     Files that are missing on this machine count as unchanged. Comments and the notation of a file do not count. The
     experiment ``file`` is by default the recorded file in the project.
     """
-    project = experiment.path.resolve().parent.parent
-    plugins = {
-        f"{plugin.family} '{plugin.name}' has changed"
-        for plugin in _plugins(experiment)
-        if plugin.source is not None
-        and (path := source_file(plugin.source, project)) is not None
-        and source_sha256(path) != plugin.source_sha256
-    }
+    project = _project(experiment)
     fields = _changed_fields(experiment.record.text, file or project / (experiment.record.file or ""))
-    data = [
-        f"data file '{name}' has changed"
-        for name, sha256 in experiment.record.data_files.items()
-        if (path := project / name).is_file() and files.sha256(path) != sha256
-    ]
-    return (*fields, *data, *sorted(plugins))
+    return (*fields, *_changed_data(experiment), *_changed_plugins(_plugins(experiment), project))
+
+
+def stale_run(run: RunDirectory) -> tuple[str, ...]:
+    """Return the changes since a run with a result was planned: of its plugins, what they read, and its data files.
+
+    Those of other states are empty: the next ``h2h run`` trains such a run with the present files.
+    """
+    if run.state not in states.RESULTS:
+        return ()
+    folder = run.path.resolve().parent
+    plugins = _changed_plugins(run.record.plugins, folder.parent.parent)
+    if not (folder / EXPERIMENT).exists():
+        return tuple(plugins)
+    return (*_changed_data(ExperimentDirectory.read(folder)), *plugins)
+
+
+def _project(experiment: ExperimentDirectory) -> Path:
+    return experiment.path.resolve().parent.parent
+
+
+def _changed_data(experiment: ExperimentDirectory) -> Iterator[str]:
+    """Yield the changed data files of an experiment."""
+    for name, sha256 in experiment.record.data_files.items():
+        path = _project(experiment) / name
+        if path.is_file() and files.sha256(path) != sha256:
+            yield f"data file '{name}' has changed"
+
+
+def _changed_plugins(plugins: Iterable[PluginRecord], project: Path) -> list[str]:
+    """Return the plugins, and the files and variables that they read, whose content has changed, sorted."""
+    changed = set()
+    for plugin in plugins:
+        now = _present_hashes(plugin, project)
+        changed |= {f"{label} has changed" for label, sha256 in now.items() if plugin.hashes[label] != sha256}
+    return sorted(changed)
+
+
+def _present_hashes(plugin: PluginRecord, project: Path) -> dict[str, str]:
+    """Return the present hashes of a plugin as `PluginRecord.hashes` has them; of missing files, the recorded ones."""
+    source = source_file(plugin.source, project) if plugin.source is not None else None
+    sha256 = plugin.source_sha256 if source is None else source_sha256(source)
+    reads = []
+    for read in plugin.reads:
+        if read.path is None:
+            reads.append((read.name, variable_sha256(read.name)))
+        elif (path := project / read.path).exists():
+            reads.append((read.name, content_sha256(path)))
+    return labelled_hashes(plugin.family, plugin.name, sha256, reads)
 
 
 def _changed_fields(recorded: str, file: Path) -> Iterator[str]:

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from headtohead.data import hash_pairs, prepare_corpus
+from headtohead.data.preparing import load_corpus
 from headtohead.data.splits import PARTS
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset
@@ -38,7 +39,7 @@ class DatasetSubject:
         with tempfile.TemporaryDirectory() as folder:
             first, second = (cache or Path(folder, name) for name in ("first", "second"))
             corpora = {
-                split: (dataset.load(options, split, first), dataset.load(options, split, second))
+                split: (load_corpus(dataset, options, split, first), load_corpus(dataset, options, split, second))
                 for split in dataset.splits
             }
         return cls(name, dataset, options, corpora)

@@ -11,7 +11,7 @@ from typing import Any
 
 from headtohead import files
 from headtohead.config.builder import FAMILIES
-from headtohead.config.entries import names_of, outside_entries, unchanged_by_entries
+from headtohead.config.entries import names_of, outside_entries, watched_entries
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
@@ -100,7 +100,7 @@ def _sources(configs: Iterable[RunConfig]) -> list[str | None]:
     """Return what the code of outside plugins and the checks depend on."""
     # An entry may import others of its plugin, so that the sources of all of them count.
     entries = [entry for config in configs for entry in outside_entries(config, current())]
-    sources = sorted({entry.source_sha256 for entry in entries})
+    sources = sorted({sha256 for entry in entries for sha256 in entry.hashes.values()})
     current_versions = versions()
     return [*sources, current_versions["headtohead"], current_versions["torch"]]
 
@@ -139,7 +139,7 @@ def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, V
     deep = Subject(changed(small, model=_layers(config)), longest=lengths)
     subject = Subject(small)
     verdicts = {}
-    with one_thread(), unchanged_by_entries([config], current()):
+    with one_thread(), watched_entries([config], current()):
         for invariant in INVARIANTS:
             chosen = deep if invariant.name in AT_STUDY_DEPTH else subject
             verdicts[invariant.name] = evaluate(invariant, chosen)
@@ -200,7 +200,7 @@ def check_stack(stack: PlannedStack, key: str, cache: Path, log: Callable[[str],
 def examine_stack(stack: PlannedStack) -> Findings:
     """Return the findings of a stack as it will train; an error of a plugin is a violation."""
     try:
-        with unchanged_by_entries(stack.configs, current()):
+        with watched_entries(stack.configs, current()):
             return check_as_trained(stack)
     except Exception as error:
         reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)

@@ -186,7 +186,8 @@ def run(
 
     Raises:
         HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
-            seeds would replace results of the experiment, or a plugin of finished runs has changed.
+            seeds would replace results of the experiment, a plugin of finished runs has changed, or the report would
+            replace a file that headtohead did not write.
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
     registry = loaded.load_plugins()
@@ -208,6 +209,10 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
+    if report:
+        from headtohead.report.folder import report_folder
+
+        report_folder(reports_folder(root, reports), planned.name)  # before anything is trained
     if reason := find_replaced(planned, stale=stale):
         raise HeadToHeadError(reason)
     tuning = planned.tuning

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from headtohead import files
 from headtohead.execution.cleaning import find_leftovers, remove
-from headtohead.ownership import claim, foreign, owned
+from headtohead.ownership import claim, foreign, owned, write
 from headtohead.ownership import remove as remove_owned
 from headtohead.report import writing
 from headtohead.storage import states
@@ -22,6 +22,10 @@ from made.fake_study import edit
 from made.study import Completed, Study
 
 Clean = Callable[..., Completed]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def tree(folder: Path) -> set[str]:
@@ -215,13 +219,74 @@ def test_export_replaces_only_its_own_files(finished: Study) -> None:
     command, model = ("export", finished.directories()[0].name, "model"), finished.folder / "model"
     model.mkdir()
     (model / "README.md").write_text("mine")
-    assert "is not a file of h2h export" in finished.h2h(*command, "--force", code=2).stderr
+    assert "'model/README.md' was not written by headtohead; move it away" in finished.h2h(*command, "--force", code=2).stderr
     assert [path.name for path in model.iterdir()] == ["README.md"]
     (model / "README.md").rename(model / "notes.md")
     assert "is not empty" in finished.h2h(*command, code=2).stderr
     for _ in range(2):
         finished.h2h(*command, "--force")
     assert (model / "notes.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json"])
+def test_export_never_replaces_a_file_that_was_edited(finished: Study, name: str) -> None:
+    command, edited = ("export", finished.directories()[0].name, "model", "--force"), finished.folder / "model" / name
+    finished.h2h(*command)
+    with edited.open("a") as file:
+        file.write("my notes")
+    before = contents(edited.parent)
+    error = finished.h2h(*command, code=2).stderr
+    assert error == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
+    assert contents(edited.parent) == before
+    edited.rename(edited.with_name("notes"))
+    finished.h2h(*command)
+    assert (edited.parent / "notes").read_text().endswith("my notes")
+
+
+@pytest.mark.parametrize("name", ["report.md", "results.csv"])
+def test_a_report_never_replaces_a_file_that_was_edited(finished: Study, name: str) -> None:
+    finished.h2h("report", "tiny")
+    edited = finished.folder / "reports" / "tiny" / name
+    with edited.open("a") as file:
+        file.write("my notes")
+    before = contents(edited.parent)
+    message = f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
+    changed = ("--set", "train.steps=61", "--name", "label")
+    assert finished.h2h("report", "tiny", code=2).stderr.startswith(message)
+    assert finished.run(code=2).stderr.startswith(message)
+    assert contents(edited.parent) == before
+    shutil.copytree(edited.parent, edited.parent.with_name("tiny-label"))
+    assert finished.run(*changed, code=2).stderr.startswith(message.replace("tiny", "tiny-label"))
+    assert not list(finished.runs.glob("tiny-label/*/run.json")), "nothing is trained before the message"
+    finished.h2h("report", "tiny", "--reports", "elsewhere")
+    edited.unlink()
+    finished.h2h("report", "tiny")
+
+
+def test_a_report_of_a_fresh_clone_is_replaced_and_a_folder_of_others_is_not(finished: Study) -> None:
+    finished.h2h("report", "tiny")
+    folder = finished.folder / "reports" / "tiny"
+    (folder / ".headtohead.jsonl").unlink()  # git ignores it
+    (folder / "report.md").write_text("the report of another machine")
+    finished.h2h("report", "tiny")
+    assert (folder / "report.md").read_text() != "the report of another machine"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "results.csv").write_text("mine")
+    assert "was not written by headtohead" in finished.h2h("report", "tiny", code=2).stderr
+    assert contents(folder) == {"results.csv": b"mine"}
+
+
+def test_a_file_that_two_processes_write_at_once_belongs_to_headtohead(tmp_path: Path) -> None:
+    """Both list their content first, so whichever content stays is listed."""
+    write(tmp_path, {"a": b"first"}, "")
+    write(tmp_path, {"a": b"second"}, "")
+    (tmp_path / "a").write_bytes(b"first")
+    assert foreign(tmp_path, ["a"]) == []
+    (tmp_path / "a").write_bytes(b"third")
+    assert foreign(tmp_path, ["a"]) == ["a"]
+    remove_owned(tmp_path, ["a"])
+    assert (tmp_path / "a").read_bytes() == b"third"
 
 
 def test_a_manifest_never_names_files_outside_its_folder_or_behind_links(tmp_path: Path) -> None:

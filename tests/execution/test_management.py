@@ -18,6 +18,7 @@ from headtohead.report import writing
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums, leased
+from made import case_table
 from made.fake_study import edit
 from made.study import Completed, Study
 
@@ -182,6 +183,58 @@ def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(finished: Study, 
             assert clean("--yes", code=2).stderr.startswith(f"h2h: cannot read 'runs/tiny/{name}': ")
             assert (second / superseded.name / "run.json").exists()
         record.write_bytes(content)
+
+
+@pytest.fixture
+def reusing(finished: Study, superseded: Path) -> Path:
+    """An experiment without runs of its own: it reuses a run that its own experiment has dropped."""
+    other = finished.runs / "other"
+    other.mkdir()
+    record = files.read_json(finished.experiment / "experiment.json") | {"name": "other"}
+    record["runs"] = [record["runs"][0] | {"reused_from": f"tiny/{superseded.name}"}]
+    files.write_json(other / "experiment.json", record)
+    return other
+
+
+TRACES = [".layout.lock", ".leases/a.lock", ".stacks/a/stack.json", "reference_points.json", "shipper-mlflow.log"]
+
+
+@case_table("trace", TRACES, default=2)
+def test_nothing_is_removed_if_the_record_of_an_experiment_without_runs_is_missing(
+    finished: Study, superseded: Path, reusing: Path, clean: Clean, trace: str
+) -> None:
+    assert clean("--yes").stdout == "nothing to remove\n"
+    (reusing / trace).parent.mkdir(parents=True, exist_ok=True)
+    (reusing / trace).touch()
+    (reusing / "experiment.json").rename(finished.folder / "lost.json")
+    error = clean("--yes", code=2).stderr
+    assert error.startswith("h2h: cannot read 'runs/other/experiment.json': no such file; nothing is removed, ")
+    assert (superseded / "run.json").exists()
+    shutil.rmtree(reusing)
+    assert "removed 1 folder" in clean("--yes").stdout
+
+
+def test_nothing_is_removed_if_an_experiment_is_on_a_disk_that_is_not_mounted(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
+    (finished.runs / "other").symlink_to(finished.folder / "not-mounted")
+    assert "cannot read 'runs/other': the target of the link does not exist" in clean("--yes", code=2).stderr
+    assert (superseded / "run.json").exists()
+
+
+def test_a_run_that_a_copy_of_an_experiment_reuses_is_kept(superseded: Path, reusing: Path, clean: Clean) -> None:
+    reusing.rename(reusing.with_name("copy"))
+    assert clean("--yes").stdout == "nothing to remove\n"
+    assert (superseded / "run.json").exists()
+
+
+def test_folders_of_others_in_the_runs_folder_do_not_stop_cleaning(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
+    (finished.runs / "notes").mkdir()
+    (finished.runs / "notes" / "results.json").write_text("mine")
+    assert "removed 1 folder" in clean("--yes").stdout
+    assert (finished.runs / "notes" / "results.json").read_text() == "mine"
 
 
 def test_reproductions_are_removed(finished: Study, clean: Clean) -> None:

@@ -16,7 +16,7 @@ from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, loa
 from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.config.yaml_text import dump
 from headtohead.data import cache_root, prepare
-from headtohead.errors import HeadToHeadError, Interrupted
+from headtohead.errors import DiskError, HeadToHeadError, Interrupted
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.analysis.results import RunsTable
+    from headtohead.plugins.registry import Registry
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
 
@@ -277,7 +278,7 @@ def run(
             planned = plan_again(look)
             outcome = execute(planned, machine, cache_root(), command or "")
         if report and (outcome.complete or allow_partial):
-            save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
+            _save_reference_points(planned, registry, log)
             from headtohead.report import writing
 
             file = planned.loaded.path  # which may have changed since it was read
@@ -293,6 +294,14 @@ def run(
     session.log_end(planned, session.target, outcome)
     shipped = session.finish_shipping(planned.name)
     return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
+
+
+def _save_reference_points(plan: Plan, registry: Registry, log: Callable[[str], object]) -> None:
+    """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
+    try:
+        save_reference_points(plan.directory, lambda config: prepare(config, cache_root(), registry=registry))
+    except DiskError as error:
+        log(f"note: the report has no reference points; cannot write to '{plan.directory}' ({error.strerror})")
 
 
 @dataclass

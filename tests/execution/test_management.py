@@ -272,7 +272,10 @@ def test_export_replaces_only_its_own_files(finished: Study) -> None:
     command, model = ("export", finished.directories()[0].name, "model"), finished.folder / "model"
     model.mkdir()
     (model / "README.md").write_text("mine")
-    assert "'model/README.md' was not written by headtohead; move it away" in finished.h2h(*command, "--force", code=2).stderr
+    assert (
+        "'model/README.md' was not written by headtohead; move it away"
+        in finished.h2h(*command, "--force", code=2).stderr
+    )
     assert [path.name for path in model.iterdir()] == ["README.md"]
     (model / "README.md").rename(model / "notes.md")
     assert "is not empty" in finished.h2h(*command, code=2).stderr
@@ -289,7 +292,9 @@ def test_export_never_replaces_a_file_that_was_edited(finished: Study, name: str
         file.write("my notes")
     before = contents(edited.parent)
     error = finished.h2h(*command, code=2).stderr
-    assert error == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
+    assert (
+        error == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
+    )
     assert contents(edited.parent) == before
     edited.rename(edited.with_name("notes"))
     finished.h2h(*command)
@@ -303,7 +308,9 @@ def test_a_report_never_replaces_a_file_that_was_edited(finished: Study, name: s
     with edited.open("a") as file:
         file.write("my notes")
     before = contents(edited.parent)
-    message = f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
+    message = (
+        f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
+    )
     changed = ("--set", "train.steps=61", "--name", "label")
     assert finished.h2h("report", "tiny", code=2).stderr.startswith(message)
     assert finished.run(code=2).stderr.startswith(message)

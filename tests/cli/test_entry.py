@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from headtohead.cli import main
 from made import case_table
+from made.study import TINY
 
 PREPARED = """
 import atexit, sys, threading, time
@@ -81,16 +83,27 @@ IMPORTING = """
 import sys
 {setting}
 from headtohead.cli.__main__ import entry
-sys.argv = ["h2h", "plan", "missing.yaml"]
+sys.argv = ["h2h", "plan", "study.yaml"]
 entry()
 """
-MODULES = ["headtohead.cli.program", "torch", "click", "headtohead.errors", "headtohead.api", "pydantic", "numpy"]
+STUDY = yaml.safe_dump(TINY | {"base": TINY["base"] | {"train": {"steps": 100_000}}})
+MODULES = [
+    "headtohead.cli.program",
+    "torch",
+    "click",
+    "headtohead.errors",
+    "headtohead.planning.planner",
+    "pydantic",
+    "numpy",
+]
 
 
 @case_table("module", MODULES, default=2)
-def test_ctrl_c_during_an_import_is_one_line(module: str) -> None:
-    code = IMPORTING.format(setting=AT_IMPORT.format(module=module))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def test_ctrl_c_during_an_import_is_one_line(module: str, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    command = [sys.executable, "-c", IMPORTING.format(setting=AT_IMPORT.format(module=module))]
+    environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
 
 
@@ -108,13 +121,24 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+BEFORE_HANDLING = {"__init__.py", "lazy_names.py", "cli/__init__.py", "cli/__main__.py", "cli/interruption.py"}
+
+
+def test_little_is_imported_before_ctrl_c_is_handled() -> None:
+    code = "import sys, enum; known = {*sys.modules}; import headtohead.cli.__main__; print(*{*sys.modules} - known)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = {f"headtohead.{name.removesuffix('.py').replace('/', '.')}" for name in BEFORE_HANDLING}
+    ours = {name.removesuffix(".__init__") for name in ours}
+    assert {*done.stdout.split()} <= ours | {"signal", "_signal"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0])
 @pytest.mark.parametrize("entry", ["script", "module"])
 def test_ctrl_c_at_any_moment_of_the_start_is_one_line(entry: str, delay: float, tmp_path: Path) -> None:
-    """Before the first line of headtohead, Python itself prints a traceback, which no package can change."""
+    """While Python itself starts, and imports the modules up to the entry point, it prints a traceback."""
     script, module = [str(Path(sys.executable).with_name("h2h"))], [sys.executable, "-m", "headtohead.cli"]
-    (tmp_path / "study.yaml").write_text("question: q\nbaseline: {}\nseeds: 2\n")
+    (tmp_path / "study.yaml").write_text(STUDY)
     command = [*(script if entry == "script" else module), "run", "study.yaml", "--no-tracking"]
     environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -127,8 +151,8 @@ def test_ctrl_c_at_any_moment_of_the_start_is_one_line(entry: str, delay: float,
     if process.returncode == 130:
         assert len((output + errors).splitlines()) == 1, output + errors
     else:
-        assert delay < 0.5
-        assert "headtohead/" not in errors.replace("headtohead/cli/__main__.py", "")
+        assert delay < 0.5, errors
+        assert set(re.findall(r"/headtohead/(\S+)\"", errors)) <= BEFORE_HANDLING, errors
 
 
 @case_table("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1)

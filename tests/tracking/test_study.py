@@ -250,7 +250,7 @@ def test_an_experiment_that_others_created_is_never_changed(
 ) -> None:
     folder = make_experiment(axes={"positional": ["rotary"]})
     client = MlflowClient(store_uri)
-    theirs = client.create_experiment(name, tags={"team": "vision"})
+    theirs = client.create_experiment(name, (folder.parent.parent / "theirs").as_uri(), {"team": "vision"})
     run_id = client.create_run(theirs).info.run_id
     before = client.get_experiment(theirs)
     (failure,) = ship(folder, store_uri).failures

@@ -130,7 +130,7 @@ def _listed(folder: Path) -> dict[str, set[str]]:
     return contents
 
 
-def _line(name: str, content: str) -> dict[str, str]:
+def _line(name: str, content: str) -> Mapping[str, Any]:
     return {"file": name} if content == ANY_CONTENT else {"file": name, "sha256": content}
 
 

@@ -5,6 +5,8 @@ BIN := .venv/bin
 # Without compiled modules: Python compiles at the first import, and most modules of these packages are never imported.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile -c constraints.txt
 QUICKSTART := experiments/quickstart.yaml
+# Ignored by git, unlike reports/quickstart, which has the committed report.
+DEMO := reports/demo
 
 .PHONY: help demo install test test-slow test-all lint format wheel docs checked notebooks site picture clean
 
@@ -24,9 +26,9 @@ help:
 	@echo "make clean    remove .venv, dist and caches; runs, reports and the MLflow store stay"
 
 demo: .venv/installed
-	$(BIN)/h2h run $(QUICKSTART)
+	$(BIN)/h2h run $(QUICKSTART) --reports $(DEMO)
 	@echo
-	@echo "The report: reports/quickstart/index.html (open it in a browser)"
+	@echo "The report: $(DEMO)/quickstart/index.html (open it in a browser)"
 	@echo "The runs in MLflow: $(BIN)/h2h ui"
 
 install: .venv/installed

@@ -18,7 +18,7 @@ from recompute_text import Page, agrees, baseline_spread, unescaped
 
 from headtohead.escaping import json_text
 from headtohead.report.remarks import pooled_text, spread_text
-from headtohead.report.writing import CHECKSUMS, write_checksums
+from headtohead.report.writing import CHECKSUMS, checksums
 
 SPREAD = re.compile(
     r"(The baseline, .+,|The variant) has a mean .+ of (\S+), with a standard deviation of (\S+) over seeds"
@@ -60,8 +60,9 @@ def restate(folder: Path) -> list[str]:
             changed.append(answer["setup"])
     (folder / "report.md").write_text("".join(lines), encoding="utf-8")
     (folder / "answer.json").write_text(json_text(answer, indent=2) + "\n", encoding="utf-8")
-    generated = [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
-    write_checksums(folder, {*generated} - {CHECKSUMS, "index.html", ".headtohead.jsonl"})
+    generated = [file for file in folder.rglob("*") if file.is_file() and file.name != ".headtohead.jsonl"]
+    contents = {file.relative_to(folder).as_posix(): file.read_bytes() for file in generated}
+    (folder / CHECKSUMS).write_text(checksums(contents), encoding="utf-8")
     return changed
 
 

@@ -10,9 +10,9 @@ import sys
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and any(word.startswith("headtohead.") for word in sys.orig_argv):
     sys.path.pop(0)
 
-from typing import TYPE_CHECKING
-
 from headtohead.lazy_names import lazy_names
+
+TYPE_CHECKING = False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
 
 if TYPE_CHECKING:
     from headtohead import plugin as plugin
@@ -28,4 +28,4 @@ if TYPE_CHECKING:
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
 
-__all__, __getattr__, __dir__ = lazy_names(__name__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -16,7 +16,7 @@ from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, loa
 from headtohead.config.project import next_command, reports_folder, runs_folder
 from headtohead.config.yaml_text import dump
 from headtohead.data import cache_root, prepare
-from headtohead.errors import HeadToHeadError, Interrupted
+from headtohead.errors import DiskError, HeadToHeadError, Interrupted
 from headtohead.execution.exported import check_target, write_exported
 from headtohead.execution.launching import find_device, make_launcher, refuse_precision
 from headtohead.execution.loaded import LoadedRun, load
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.analysis.results import RunsTable
+    from headtohead.plugins.registry import Registry
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
 
@@ -187,7 +188,8 @@ def run(
 
     Raises:
         HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, the overrides or
-            seeds would replace results of the experiment, or a plugin of finished runs has changed.
+            seeds would replace results of the experiment, a plugin of finished runs has changed, or the report would
+            replace a file that headtohead did not write.
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
     registry = loaded.load_plugins()
@@ -209,6 +211,10 @@ def run(
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
+    if report:
+        from headtohead.report.folder import report_folder
+
+        report_folder(reports_folder(root, reports), planned.name)  # before anything is trained
     if reason := find_replaced(planned, stale=stale):
         raise HeadToHeadError(reason)
     tuning = planned.tuning
@@ -265,7 +271,7 @@ def run(
             planned = plan_again(look)
             outcome = execute(planned, machine, cache_root(), command or "")
         if report and (outcome.complete or allow_partial):
-            save_reference_points(planned.directory, lambda config: prepare(config, cache_root(), registry=registry))
+            _save_reference_points(planned, registry, log)
             from headtohead.report import writing
 
             file = planned.loaded.path  # which may have changed since it was read
@@ -303,6 +309,14 @@ def _check_plugins(plans: Sequence[Plan], machine: Machine, *, retrain: bool, lo
         runs = plan.selected if retrain else pending(plan)
         stacks += [PlannedStack.of(plan, members) for members in machine.stacks(plan, runs)]
     check_before_training(stacks, cache_root(), log)
+
+
+def _save_reference_points(plan: Plan, registry: Registry, log: Callable[[str], object]) -> None:
+    """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
+    try:
+        save_reference_points(plan.directory, lambda config: prepare(config, cache_root(), registry=registry))
+    except DiskError as error:
+        log(f"note: the report has no reference points; cannot write to '{plan.directory}' ({error.strerror})")
 
 
 @dataclass

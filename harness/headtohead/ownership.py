@@ -1,56 +1,92 @@
-"""Deletion by ownership: only files that headtohead wrote are deleted.
+"""Ownership of files: headtohead overwrites and deletes only what it wrote.
 
-Folders of a user, such as a report's, have a manifest of the files that headtohead wrote into them. Symbolic links are
-neither followed nor deleted.
+A folder of a user, such as a report's, has a manifest: the names of the files that headtohead wrote into it, and the
+sha256 of every content that it wrote. A file of another content is the user's, whoever created it. In folders that are
+headtohead's alone, such as the cache, the manifest has names without a sha256, and a file of any content is owned.
+Symbolic links are neither followed nor deleted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
 
 MANIFEST = ".headtohead.jsonl"
-"""The manifest: a line ``{"file": PATH}`` per file, relative to its folder."""
+"""The manifest: a line ``{"file": PATH, "sha256": HASH}`` per content, with the path relative to its folder.
+
+A content is listed before it is written. A process that is killed, or that writes the same file as another one, thus
+leaves a file with a listed content.
+"""
+
+ANY_CONTENT = "any"
+"""In place of a sha256: the file is owned whatever its content."""
 
 
 def claim(folder: Path, names: Iterable[str]) -> None:
-    """Add names to the manifest of a folder; call it before the files are written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    new = sorted(set(names) - owned(folder))
-    if new:
-        files.append_lines(folder / MANIFEST, [{"file": name} for name in new])
+    """List files whose content does not matter in the manifest of a folder; call it before they are written."""
+    _list(folder, dict.fromkeys(names, ANY_CONTENT))
+
+
+def adopt(folder: Path, names: Iterable[str]) -> None:
+    """List the present content of existing files in the manifest of a folder."""
+    _list(folder, {name: files.sha256(folder / name) for name in names if (folder / name).is_file()})
+
+
+def write(folder: Path, contents: Mapping[str, bytes], advice: str) -> None:
+    """Write files, in this order, into a folder of a user and list them in its manifest.
+
+    Raises:
+        HeadToHeadError: If one of them exists with a content that headtohead did not write; then nothing is written.
+            The message ends with ``advice``.
+    """
+    refuse_foreign(folder, contents, advice)
+    _list(folder, {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()})
+    for name, content in contents.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, lambda temporary, content=content: temporary.write_bytes(content))
 
 
 def owned(folder: Path) -> set[str]:
     """Return the names of the files in a folder's manifest; damaged lines are ignored."""
-    try:
-        lines = files.read_text(folder / MANIFEST).splitlines()
-    except FileNotFoundError:
-        return set()
-    names = set()
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
-            names.add(str(json.loads(line)["file"]))
-    return names
+    return set(_listed(folder))
 
 
 def foreign(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return those of the names that exist in a folder, but not in its manifest."""
-    return sorted(name for name in set(names) - owned(folder) if os.path.lexists(folder / name))
+    """Return those of the names that exist in a folder with a content that its manifest does not list."""
+    listed = _listed(folder)
+    return sorted(name for name in set(names) if not _is_owned(folder / name, listed.get(name, set())))
+
+
+def refuse_foreign(folder: Path, names: Iterable[str], advice: str) -> None:
+    """Raise a `HeadToHeadError` that ends with ``advice`` if one of the names is `foreign`."""
+    found = foreign(folder, names)
+    if not found:
+        return
+    name = found[0]
+    reason = "was changed after headtohead wrote it" if name in owned(folder) else "was not written by headtohead"
+    raise HeadToHeadError(f"'{folder / name}' {reason}; {advice}")
 
 
 def remove(folder: Path, names: Collection[str]) -> None:
-    """Delete files that the manifest of a folder lists, and remove them from the manifest."""
-    listed = owned(folder)
-    delete(folder, [folder / name for name in listed.intersection(names)])
-    left = sorted(listed.difference(names))
+    """Delete files that the manifest of a folder lists, and remove them from it; files with other contents stay."""
+    listed = _listed(folder)
+    removed = listed.keys() & set(names)
+    if not removed:
+        return
+    kept = set(foreign(folder, removed))
+    delete(folder, [folder / name for name in removed - kept])
+    left = [_line(name, content) for name in sorted(listed.keys() - removed) for content in sorted(listed[name])]
     if left:
-        files.write_text(folder / MANIFEST, "".join(json.dumps({"file": name}) + "\n" for name in left))
+        files.write_text(folder / MANIFEST, "".join(json.dumps(line) + "\n" for line in left))
     else:
         delete(folder, [folder / MANIFEST])
 
@@ -69,3 +105,37 @@ def delete(folder: Path, paths: Iterable[Path]) -> None:
         with suppress(OSError):  # not empty
             for parent in parents:
                 parent.rmdir()
+
+
+def _list(folder: Path, contents: Mapping[str, str]) -> None:
+    """Add contents by name to the manifest of a folder, except those that it lists."""
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = _listed(folder)
+    new = [_line(name, content) for name, content in contents.items() if content not in listed.get(name, set())]
+    if new:
+        files.append_lines(folder / MANIFEST, new)
+
+
+def _listed(folder: Path) -> dict[str, set[str]]:
+    """Return the listed contents of each file: their sha256, or `ANY_CONTENT`."""
+    try:
+        lines = files.read_text(folder / MANIFEST).splitlines()
+    except FileNotFoundError:
+        return {}
+    contents: dict[str, set[str]] = {}
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            record: dict[str, Any] = json.loads(line)
+            contents.setdefault(str(record["file"]), set()).add(str(record.get("sha256", ANY_CONTENT)))
+    return contents
+
+
+def _line(name: str, content: str) -> Mapping[str, Any]:
+    return {"file": name} if content == ANY_CONTENT else {"file": name, "sha256": content}
+
+
+def _is_owned(path: Path, contents: set[str]) -> bool:
+    """Return whether a path is free, or a file with one of these contents."""
+    if not os.path.lexists(path) or ANY_CONTENT in contents:
+        return True
+    return bool(contents) and path.is_file() and files.sha256(path) in contents

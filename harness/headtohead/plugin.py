@@ -46,4 +46,4 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import FilePath as FilePath
     from headtohead.schema.sections import NotHashed as NotHashed
 
-__all__, __getattr__, __dir__ = lazy_names(__name__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -9,4 +9,4 @@ from headtohead.lazy_names import lazy_names
 if TYPE_CHECKING:
     from headtohead_notebooks.checkpoints.imported_run import import_checkpoint as import_checkpoint
 
-__all__, __getattr__, __dir__ = lazy_names(__name__)
+__getattr__, __dir__ = lazy_names(__name__)

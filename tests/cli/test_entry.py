@@ -2,22 +2,27 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from headtohead.cli import main
 from made import case_table
+from made.study import TINY
 
 PREPARED = """
 import atexit, sys, threading, time
-from headtohead.cli import __main__ as command
+from headtohead.cli import main
+from headtohead.cli.__main__ import entry
 {setting}
 sys.argv = ["h2h", *{words!r}]
-command.entry()
+entry()
 print("the interpreter went on")
 """
 
@@ -53,7 +58,7 @@ import os, signal
 class Lock:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGINT)
-command.main.callback = lambda **_: [Lock() and None, time.sleep(9)]
+main.callback = lambda **_: [Lock() and None, time.sleep(9)]
 """
 
 
@@ -62,12 +67,100 @@ def test_ctrl_c_during_a_finaliser_ends_the_command() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
 
 
+AT_IMPORT = """
+import os, signal
+at = {module!r}
+
+def interrupt_once(event, arguments):
+    global at
+    if event == "import" and arguments[0] == at:
+        at = None
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(interrupt_once)
+"""
+IMPORTING = """
+import sys
+{setting}
+from headtohead.cli.__main__ import entry
+sys.argv = ["h2h", "plan", "study.yaml"]
+entry()
+"""
+STUDY = yaml.safe_dump(TINY | {"base": TINY["base"] | {"train": {"steps": 100_000}}})
+MODULES = [
+    "headtohead.cli.program",
+    "torch",
+    "click",
+    "headtohead.errors",
+    "headtohead.planning.planner",
+    "pydantic",
+    "numpy",
+]
+
+
+@case_table("module", MODULES, default=2)
+def test_ctrl_c_during_an_import_is_one_line(module: str, tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    command = [sys.executable, "-c", IMPORTING.format(setting=AT_IMPORT.format(module=module))]
+    environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
+
+
+INTERRUPT = "atexit.register(lambda: __import__('os').kill(__import__('os').getpid(), 2))"
+
+
+def test_ctrl_c_after_the_command_is_one_line() -> None:
+    done = ended(["doctor", "--help"], INTERRUPT)
+    assert (done.returncode, done.stderr) == (130, "h2h: interrupted\n")
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    """Of a command that a script starts in the background."""
+    done = ended(["doctor", "--help"], f"import signal; signal.signal(2, signal.SIG_IGN); {INTERRUPT}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+BEFORE_HANDLING = {"__init__.py", "lazy_names.py", "cli/__init__.py", "cli/__main__.py", "cli/interruption.py"}
+
+
+def test_little_is_imported_before_ctrl_c_is_handled() -> None:
+    code = "import sys, enum; known = {*sys.modules}; import headtohead.cli.__main__; print(*{*sys.modules} - known)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ours = {f"headtohead.{name.removesuffix('.py').replace('/', '.')}" for name in BEFORE_HANDLING}
+    ours = {name.removesuffix(".__init__") for name in ours}
+    assert {*done.stdout.split()} <= ours | {"signal", "_signal"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0])
+@pytest.mark.parametrize("entry", ["script", "module"])
+def test_ctrl_c_at_any_moment_of_the_start_is_one_line(entry: str, delay: float, tmp_path: Path) -> None:
+    """While Python itself starts, and imports the modules up to the entry point, it prints a traceback."""
+    script, module = [str(Path(sys.executable).with_name("h2h"))], [sys.executable, "-m", "headtohead.cli"]
+    (tmp_path / "study.yaml").write_text(STUDY)
+    command = [*(script if entry == "script" else module), "run", "study.yaml", "--no-tracking"]
+    environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(  # type: ignore[call-overload]
+        command, cwd=tmp_path, env=environment, text=True, start_new_session=True, **pipes
+    )
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    if process.returncode == 130:
+        assert len((output + errors).splitlines()) == 1, output + errors
+    else:
+        assert delay < 0.5, errors
+        assert set(re.findall(r"/headtohead/(\S+)\"", errors)) <= BEFORE_HANDLING, errors
+
+
 @case_table("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1)
 def test_an_unexpected_error_is_one_line_with_exit_code_70_and_a_traceback_in_a_file(
     error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = ended(["doctor", error], "command.main.callback = lambda **_: exec('raise ' + sys.argv[2])")
+    done = ended(["doctor", error], "main.callback = lambda **_: exec('raise ' + sys.argv[2])")
     assert (done.returncode, done.stdout) == (70, "")
     (log,) = tmp_path.glob("h2h-error-*.log")
     name = error.partition("(")[0]

@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 from headtohead import files
 from headtohead.errors import DiskError, is_disk_error
 from headtohead.training import checkpoint
-from made import mounted, with_limits
+from made import mounted, read_only, with_limits
 from made.study import Completed, Study, on_evaluation
 
 
@@ -39,6 +39,9 @@ FILLING = on_evaluation(
     "    while True:  # until the last page of the worker's log is full\n"
     "        print('x' * 500, flush=True)"
 )
+
+
+NO_TRACKING = {"run": ["--no-tracking"], "report": []}
 
 
 def check_nothing_failed(done: Completed, experiment: Path) -> None:
@@ -88,6 +91,37 @@ def test_a_runs_folder_that_cannot_be_created_is_one_line(study: Study) -> None:
     (study.folder / "file").touch()
     for runs in ("file", "/proc/nowhere/runs"):
         assert study.run("--runs", runs, code=2).stderr.splitlines()[-1].startswith("h2h: ")
+
+
+def test_a_finished_study_on_a_read_only_disk_is_reported(
+    finished: Study, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    reports = tmp_path_factory.mktemp("reports")
+    with read_only(finished.folder):
+        for command in ("run", "report"):
+            finished.h2h(command, "tiny.yaml", "--reports", str(reports / command), *NO_TRACKING[command])
+        done = finished.run("--seeds", "3", code=2)
+    assert "cannot write to 'runs/tiny' (Read-only file system)" in done.stderr
+    pages = [(reports / command / "tiny" / "report.md").read_text() for command in NO_TRACKING]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.slow
+def test_a_shipper_of_a_read_only_study_states_the_reason_and_logs_elsewhere(
+    finished: Study, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("elsewhere")
+    command = finished.command("run", "tiny.yaml", "--reports", str(folder))
+    for store, reason in ((None, "Read-only file system"), (f"sqlite:///{folder}/mlflow.db", "all runs are logged")):
+        environment = finished.environment | {"H2H_CACHE": str(folder / "cache")}
+        environment |= {"MLFLOW_TRACKING_URI": store} if store else {}
+        with read_only(finished.folder):
+            done = subprocess.run(
+                command, cwd=finished.folder, env=environment, text=True, capture_output=True, timeout=200, check=False
+            )
+        assert done.returncode == 0, done.stderr
+        assert reason in done.stdout.splitlines()[-1]
+        assert done.stderr == ""
 
 
 @pytest.mark.usefixtures("small_files")

@@ -154,6 +154,17 @@ def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
             headtohead.load(model)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocabulary.json"])
+def test_a_file_without_a_sha256_in_the_manifest_is_not_loaded(model: Path, name: str) -> None:
+    manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["files"][name]
+    (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(HeadToHeadError) as caught:
+        headtohead.load(model)
+    expected = f"manifest.json has no sha256 of '{model / name}'; export the run again to another folder"
+    assert str(caught.value) == expected
+
+
 @pytest.fixture
 def loaded(undisturbed: Study) -> LoadedRun:
     """A loaded run; its data are in the cache of the environment."""

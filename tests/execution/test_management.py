@@ -12,16 +12,21 @@ from matplotlib.figure import Figure
 
 from headtohead import files
 from headtohead.execution.cleaning import find_leftovers, remove
-from headtohead.ownership import claim, foreign, owned
+from headtohead.ownership import claim, foreign, owned, write
 from headtohead.ownership import remove as remove_owned
 from headtohead.report import writing
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import checksums, leased
+from made import case_table
 from made.fake_study import edit
 from made.study import Completed, Study
 
 Clean = Callable[..., Completed]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def tree(folder: Path) -> set[str]:
@@ -180,6 +185,58 @@ def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(finished: Study, 
         record.write_bytes(content)
 
 
+@pytest.fixture
+def reusing(finished: Study, superseded: Path) -> Path:
+    """An experiment without runs of its own: it reuses a run that its own experiment has dropped."""
+    other = finished.runs / "other"
+    other.mkdir()
+    record = files.read_json(finished.experiment / "experiment.json") | {"name": "other"}
+    record["runs"] = [record["runs"][0] | {"reused_from": f"tiny/{superseded.name}"}]
+    files.write_json(other / "experiment.json", record)
+    return other
+
+
+TRACES = [".layout.lock", ".leases/a.lock", ".stacks/a/stack.json", "reference_points.json", "shipper-mlflow.log"]
+
+
+@case_table("trace", TRACES, default=2)
+def test_nothing_is_removed_if_the_record_of_an_experiment_without_runs_is_missing(
+    finished: Study, superseded: Path, reusing: Path, clean: Clean, trace: str
+) -> None:
+    assert clean("--yes").stdout == "nothing to remove\n"
+    (reusing / trace).parent.mkdir(parents=True, exist_ok=True)
+    (reusing / trace).touch()
+    (reusing / "experiment.json").rename(finished.folder / "lost.json")
+    error = clean("--yes", code=2).stderr
+    assert error.startswith("h2h: cannot read 'runs/other/experiment.json': no such file; nothing is removed, ")
+    assert (superseded / "run.json").exists()
+    shutil.rmtree(reusing)
+    assert "removed 1 folder" in clean("--yes").stdout
+
+
+def test_nothing_is_removed_if_an_experiment_is_on_a_disk_that_is_not_mounted(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
+    (finished.runs / "other").symlink_to(finished.folder / "not-mounted")
+    assert "cannot read 'runs/other': the target of the link does not exist" in clean("--yes", code=2).stderr
+    assert (superseded / "run.json").exists()
+
+
+def test_a_run_that_a_copy_of_an_experiment_reuses_is_kept(superseded: Path, reusing: Path, clean: Clean) -> None:
+    reusing.rename(reusing.with_name("copy"))
+    assert clean("--yes").stdout == "nothing to remove\n"
+    assert (superseded / "run.json").exists()
+
+
+def test_folders_of_others_in_the_runs_folder_do_not_stop_cleaning(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
+    (finished.runs / "notes").mkdir()
+    (finished.runs / "notes" / "results.json").write_text("mine")
+    assert "removed 1 folder" in clean("--yes").stdout
+    assert (finished.runs / "notes" / "results.json").read_text() == "mine"
+
+
 def test_reproductions_are_removed(finished: Study, clean: Clean) -> None:
     folder = finished.experiment / ".reproduced" / "a run"
     shutil.copytree(finished.experiment, folder, ignore=shutil.ignore_patterns(".*"))
@@ -215,13 +272,81 @@ def test_export_replaces_only_its_own_files(finished: Study) -> None:
     command, model = ("export", finished.directories()[0].name, "model"), finished.folder / "model"
     model.mkdir()
     (model / "README.md").write_text("mine")
-    assert "is not a file of h2h export" in finished.h2h(*command, "--force", code=2).stderr
+    assert (
+        "'model/README.md' was not written by headtohead; move it away"
+        in finished.h2h(*command, "--force", code=2).stderr
+    )
     assert [path.name for path in model.iterdir()] == ["README.md"]
     (model / "README.md").rename(model / "notes.md")
     assert "is not empty" in finished.h2h(*command, code=2).stderr
     for _ in range(2):
         finished.h2h(*command, "--force")
     assert (model / "notes.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json"])
+def test_export_never_replaces_a_file_that_was_edited(finished: Study, name: str) -> None:
+    command, edited = ("export", finished.directories()[0].name, "model", "--force"), finished.folder / "model" / name
+    finished.h2h(*command)
+    with edited.open("a") as file:
+        file.write("my notes")
+    before = contents(edited.parent)
+    error = finished.h2h(*command, code=2).stderr
+    assert (
+        error == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
+    )
+    assert contents(edited.parent) == before
+    edited.rename(edited.with_name("notes"))
+    finished.h2h(*command)
+    assert (edited.parent / "notes").read_text().endswith("my notes")
+
+
+@pytest.mark.parametrize("name", ["report.md", "results.csv"])
+def test_a_report_never_replaces_a_file_that_was_edited(finished: Study, name: str) -> None:
+    finished.h2h("report", "tiny")
+    edited = finished.folder / "reports" / "tiny" / name
+    with edited.open("a") as file:
+        file.write("my notes")
+    before = contents(edited.parent)
+    message = (
+        f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
+    )
+    changed = ("--set", "train.steps=61", "--name", "label")
+    assert finished.h2h("report", "tiny", code=2).stderr.startswith(message)
+    assert finished.run(code=2).stderr.startswith(message)
+    assert contents(edited.parent) == before
+    shutil.copytree(edited.parent, edited.parent.with_name("tiny-label"))
+    assert finished.run(*changed, code=2).stderr.startswith(message.replace("tiny", "tiny-label"))
+    assert not list(finished.runs.glob("tiny-label/*/run.json")), "nothing is trained before the message"
+    finished.h2h("report", "tiny", "--reports", "elsewhere")
+    edited.unlink()
+    finished.h2h("report", "tiny")
+
+
+def test_a_report_of_a_fresh_clone_is_replaced_and_a_folder_of_others_is_not(finished: Study) -> None:
+    finished.h2h("report", "tiny")
+    folder = finished.folder / "reports" / "tiny"
+    (folder / ".headtohead.jsonl").unlink()  # git ignores it
+    (folder / "report.md").write_text("the report of another machine")
+    finished.h2h("report", "tiny")
+    assert (folder / "report.md").read_text() != "the report of another machine"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "results.csv").write_text("mine")
+    assert "was not written by headtohead" in finished.h2h("report", "tiny", code=2).stderr
+    assert contents(folder) == {"results.csv": b"mine"}
+
+
+def test_a_file_that_two_processes_write_at_once_belongs_to_headtohead(tmp_path: Path) -> None:
+    """Both list their content first, so whichever content stays is listed."""
+    write(tmp_path, {"a": b"first"}, "")
+    write(tmp_path, {"a": b"second"}, "")
+    (tmp_path / "a").write_bytes(b"first")
+    assert foreign(tmp_path, ["a"]) == []
+    (tmp_path / "a").write_bytes(b"third")
+    assert foreign(tmp_path, ["a"]) == ["a"]
+    remove_owned(tmp_path, ["a"])
+    assert (tmp_path / "a").read_bytes() == b"third"
 
 
 def test_a_manifest_never_names_files_outside_its_folder_or_behind_links(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ RUN = ("run", "study.yaml", "--no-tracking", "--workers", "2")
 
 
 DONE = "report: reports/study/index.html"
+UNWRITABLE = "cannot write to 'runs/study' (Read-only file system)"
 SAME = "then run the same command; finished runs are kept"
 Case = tuple[str, str, tuple[str, ...], int, str, dict[str, int], str]
 """Kind, name, command, exit code, the text that it prints, limits of the process, and a read-only folder.
@@ -38,7 +39,8 @@ The runs are finished before, unless the process has limits and the command succ
 CASES: tuple[Case, ...] = (
     ("limit", "400-mb", RUN, 2, f"free memory or raise ulimit -v, {SAME}", {"AS": 400 * 2**20}, ""),
     ("folder", "read-only-status", ("status", "study.yaml"), 0, "2 DONE", {}, "runs"),
-    ("folder", "read-only-run", RUN, 2, "cannot write to 'runs/study' (Read-only file system)", {}, "runs"),
+    ("folder", "read-only-run", RUN, 0, DONE, {}, "runs"),
+    ("folder", "read-only-more", (*RUN, "--seeds", "3"), 2, f"{UNWRITABLE}; free disk space", {}, "runs"),
     ("limit", "64-open-files", RUN, 0, DONE, {"NOFILE": 64}, ""),
 )
 

@@ -58,7 +58,7 @@ judge scores.csv --baseline a; ui --no-browser --port PORT
 EVERY_COMMAND = """
 import sys
 from pathlib import Path
-from headtohead.cli import __main__ as program
+from headtohead.cli import program
 
 one_command = program.main
 
@@ -71,7 +71,7 @@ def every_command(prog_name):
             print(f"ended: {command.split()[0]} {ended.code or 0}", Path("executed.log").exists())
 
 program.main = every_command
-program.entry()
+program.run_program()
 """
 """The console script, but with several commands in one process; each imports what it needs when it runs."""
 

@@ -41,6 +41,23 @@ def test_everything_is_installed_from_the_constraints(tmp_path: Path, goal: str)
     assert all(" -c constraints.txt " in line for line in installs)
 
 
+def test_the_demo_writes_only_files_that_git_ignores(tmp_path: Path) -> None:
+    command = next(line for line in make(tmp_path, "--dry-run", "demo").stdout.splitlines() if "/h2h run " in line)
+    options = command.partition("/h2h run ")[2].split()
+    root = Path(options[options.index("--reports") + 1]) if "--reports" in options else Path("reports")
+    assert "--runs" not in options
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    written = (
+        root / "quickstart" / "report.md",
+        root / "quickstart" / "figures" / "scores.svg",
+        Path("runs/a/run.json"),
+    )
+    for path in (*written, Path("mlflow.db"), Path("mlflow.db.lock"), Path("mlruns-artifacts/a")):
+        ignored = subprocess.run(["git", "check-ignore", "--quiet", path], cwd=tmp_path, check=False)
+        assert ignored.returncode == 0, path
+
+
 def test_ci_runs_the_whole_check_on_every_tested_python() -> None:
     (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"].values()
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]

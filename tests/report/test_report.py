@@ -204,7 +204,7 @@ def test_markdown_tables_are_whole_and_links_are_files(report):
 @pytest.mark.slow
 def test_a_report_written_twice_has_the_same_bytes_and_no_old_figures(report, again):
     folder, output = again
-    for path in report.folder.rglob("*.*"):
+    for path in report.folder.rglob("[!.]*.*"):
         assert path.read_bytes() == (folder / path.relative_to(report.folder)).read_bytes()
     assert not (folder / "figures" / "old.svg").exists()
     assert output.splitlines()[: len(report.lines)] == list(report.lines)

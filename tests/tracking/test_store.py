@@ -23,7 +23,7 @@ for number in range(4):
     child = os.fork()
     if child == 0:
         store = open_store(sys.argv[1], create=True)
-        store.experiment("shared")
+        store.experiment("shared", "a study")
         os._exit(0)
     children.append(child)
 codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
@@ -48,7 +48,7 @@ def test_four_processes_can_create_the_same_store_at_once(tmp_path: Path) -> Non
 
 def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, store_uri: str) -> None:
     store = open_store(store_uri, create=False)
-    identifier = store.experiment("a study")
+    identifier = store.experiment("a study", "id")
     location = store.client.get_experiment(identifier).artifact_location
     assert location == (tmp_path / "mlruns-artifacts/a study").as_uri()
 
@@ -57,10 +57,10 @@ def test_an_experiment_that_another_process_creates_at_the_same_time_is_used(
     store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(store_uri, create=False)
-    identifier, find = store.client.create_experiment("shared"), store.client.get_experiment_by_name
+    identifier, find = store.experiment("shared", "id"), store.client.get_experiment_by_name
     answers = [None, find("shared")]
     monkeypatch.setattr(store.client, "get_experiment_by_name", lambda name: answers.pop(0))
-    assert store.experiment("shared") == identifier
+    assert store.experiment("shared", "id") == identifier
 
 
 @pytest.mark.parametrize("revision", ["ffffffffffff", "451aebb31d03"])
@@ -91,15 +91,15 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     store = open_store(store_uri, create=False)
-    store.client.delete_experiment(store.experiment("gone"))
+    store.client.delete_experiment(store.experiment("gone", "id"))
     with pytest.raises(HeadToHeadError, match="restore it with: ") as caught:
-        store.experiment("gone")
+        store.experiment("gone", "id")
     command = str(caught.value).partition("restore it with: ")[2]
     environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
     done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert store.experiment("gone")
+    assert store.experiment("gone", "id")
 
 
 def _path(uri: str) -> Path:

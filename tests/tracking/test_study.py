@@ -244,6 +244,29 @@ def test_another_project_with_an_experiment_of_this_name_is_refused_but_not_a_co
     assert "set H2H_MLFLOW_FOLDER" in failure
 
 
+@pytest.mark.parametrize("name", ["quickstart", "headtohead studies"])
+def test_an_experiment_that_others_created_is_never_changed(
+    make_experiment: MakeExperiment, store_uri: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_experiment(axes={"positional": ["rotary"]})
+    client = MlflowClient(store_uri)
+    theirs = client.create_experiment(name, (folder.parent.parent / "theirs").as_uri(), {"team": "vision"})
+    run_id = client.create_run(theirs).info.run_id
+    before = client.get_experiment(theirs)
+    (failure,) = ship(folder, store_uri).failures
+    assert failure == (
+        f"MLflow experiment '{name}' in {store_uri} was not created by headtohead; set H2H_MLFLOW_FOLDER to a name for "
+        "this project, which is put before the names of experiments, or MLFLOW_TRACKING_URI to another store"
+    )
+    after = client.get_experiment(theirs)
+    assert (after.tags, after.last_update_time) == (before.tags, before.last_update_time)
+    assert [run.info.run_id for run in client.search_runs([theirs])] == [run_id]
+    monkeypatch.setenv("H2H_MLFLOW_FOLDER", "mine")
+    assert ship(folder, store_uri).complete
+    assert ship(folder, store_uri.replace("mlflow.db", "other.db")).complete
+    assert [run.info.run_id for run in client.search_runs([theirs])] == [run_id]
+
+
 def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:

@@ -1,69 +1,18 @@
-"""Entry point of ``h2h`` and ``python -m headtohead.cli``."""
+"""Entry point of ``h2h`` and ``python -m headtohead.cli``.
 
-from __future__ import annotations
+The imports of the command line take a tenth of a second. This module, and the packages that Python imports before it,
+import almost nothing, so that a Ctrl-C during those imports ends the command in one line.
+"""
 
-import atexit
-import logging
-import os
-import signal
-import sys
-import threading
-
-from headtohead import children, logs
-from headtohead.cli import main
-from headtohead.cli.output import echo
-from headtohead.errors import describe
-
-INTERNAL_ERROR = 70
-"""Exit code of an unexpected error (EX_SOFTWARE of sysexits.h); no command returns it otherwise."""
+from headtohead.cli.interruption import start
 
 
 def entry() -> None:
-    """Run a command and exit without the interpreter's clean-up.
+    """Run a command and exit."""
+    start()
+    from headtohead.cli.program import run_program
 
-    The clean-up of torch and other large packages takes a second per command, and the operating system frees
-    their memory anyway. Exit handlers still run and streams are flushed. If non-daemon threads are running, the
-    interpreter exits normally and waits for them.
-    """
-    code: object = 0
-    sys.unraisablehook = _repeat_interrupt
-    os.environ.update(children.SAFE_PATH)  # for processes that libraries start
-    # matplotlib warns if the home folder cannot be written, and then uses a temporary folder.
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
-    try:
-        main(prog_name="h2h")
-    except SystemExit as error:
-        code = error.code
-    except Exception as error:
-        code = INTERNAL_ERROR
-        file = logs.traceback_file(error)
-        where = f"the traceback is in '{file}'" if file else "--log-file FILE keeps the traceback"
-        echo(f"h2h: internal error: {describe(error)}; {where}", err=True)
-    main_thread = threading.main_thread()
-    running = any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
-    if running or not isinstance(code, int):
-        sys.exit(code)  # type: ignore[arg-type]
-    atexit._run_exitfuncs()
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
-            stream.flush()
-    except BrokenPipeError:
-        pass
-    except OSError:
-        sys.exit(code)
-    os._exit(code)
-
-
-def _repeat_interrupt(discarded: sys.UnraisableHookArgs) -> None:
-    """Interrupt the main thread again if Python has discarded a Ctrl-C, which a finaliser cannot raise."""
-    if not isinstance(discarded.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(discarded)
-        return
-    # In another thread, since an interruption of this hook would be discarded too.
-    main_thread = threading.main_thread().ident
-    timer = threading.Timer(0.05, lambda: signal.pthread_kill(main_thread or 0, signal.SIGINT))
-    timer.daemon = True
-    timer.start()
+    run_program()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headtohead.cli import SuggestingGroup
+from headtohead.cli.group import SuggestingGroup
 from headtohead.cli.options import load_plugins, plugin_option, set_option
 from headtohead.cli.output import echo
 from headtohead.escaping import single_line

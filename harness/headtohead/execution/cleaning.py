@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,17 +15,22 @@ from headtohead.errors import HeadToHeadError
 from headtohead.files import unreadable
 from headtohead.storage import states
 from headtohead.storage.existing import run_directories
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, experiment_folders
+from headtohead.storage.experiment import EXPERIMENT, CopyError, ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock, observe
 from headtohead.storage.paths import inside
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, STATUS, RunRecord
-from headtohead.storage.run_files import delete_run_files, run_files
+from headtohead.storage.run_files import delete_run_files, is_experiment, run_files
 
 Kind = Literal["archived", "superseded", "failed", "reproduced", "cache"]
 REMOVED_STATES = states.FAILURES | {states.KILLED}
 PREPARED = "prepared"
 """Folder of the cache that is rebuilt when it is needed."""
+
+NEEDED = "nothing is removed, since it could name any run; restore it, or move its folder away"
+"""Advice for a missing record."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,19 +53,13 @@ def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     and needs it. Experiments behind symbolic links and copies of experiments are not cleaned.
 
     Raises:
-        HeadToHeadError: If a record is missing or damaged, since its runs could be needed.
+        HeadToHeadError: If a record is missing or damaged, since it could name any run.
     """
-    folders = sorted(path for path in runs_root.glob("*") if path.is_dir() and not path.name.startswith("."))
-    for folder in folders:
-        if any(folder.glob(f"*/{RUN}")):
-            _require(folder / EXPERIMENT)
-    experiments = [ExperimentDirectory.read(folder) for folder in experiment_folders(runs_root)]
-    needed = {run.path(experiment.path) for experiment in experiments for run in experiment.record.runs}
-    warm = (variant.config.init_from for experiment in experiments for variant in experiment.record.variants)
-    needed |= {inside(runs_root, init_from.run) for init_from in warm if init_from}
+    experiments = _experiments(runs_root)
+    needed = _needed_runs(runs_root, experiments)
     for experiment in experiments:
         folder = experiment.path
-        if folder.is_symlink():
+        if folder.is_symlink() or folder.name != experiment.name:
             continue
         yield from _hidden("archived", folder, ".archived", "moved by --fresh, --stale or --repair")
         yield from _hidden("reproduced", folder, ".reproduced", "trained by h2h reproduce")
@@ -104,10 +104,42 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                     delete_run_files(leftover.path)
 
 
+def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
+    """Return all experiments of a runs folder by name, with copies of experiments and those behind symbolic links.
+
+    Raises:
+        HeadToHeadError: If the record of an experiment is missing or damaged.
+    """
+    experiments = []
+    for folder in sorted(runs_root.glob("[!.]*")):
+        if folder.is_symlink() and not folder.exists():  # on a disk that is not mounted
+            raise HeadToHeadError(unreadable(folder, "the target of the link does not exist", NEEDED))
+        if not folder.is_dir() or not is_experiment(folder):
+            continue
+        _require(folder / EXPERIMENT)
+        experiment = ExperimentDirectory.read_any(folder)
+        try:
+            experiment.refuse_copy()
+        except CopyError as error:
+            log.warning(error)
+        experiments.append(experiment)
+    return experiments
+
+
+def _needed_runs(runs_root: Path, experiments: Sequence[ExperimentDirectory]) -> set[Path]:
+    """Return the directories of all runs that experiments plan, reuse or start from."""
+    needed = {run.path(experiment.path) for experiment in experiments for run in experiment.record.runs}
+    for experiment in experiments:
+        for variant in experiment.record.variants:
+            if variant.config.init_from:
+                needed.add(inside(runs_root, variant.config.init_from.run))
+    return needed
+
+
 def _require(record: Path) -> None:
     """Raise HeadToHeadError if a record is missing."""
     if not record.is_file():
-        raise HeadToHeadError(unreadable(record, "no such file"))
+        raise HeadToHeadError(unreadable(record, "no such file", NEEDED))
 
 
 def _hidden(kind: Kind, experiment: Path, name: str, reason: str) -> Iterator[Leftover]:

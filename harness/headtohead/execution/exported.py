@@ -8,7 +8,9 @@ other file.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
@@ -25,9 +27,14 @@ from headtohead.storage.record import Record, Sha256, read_record, required_reco
 from headtohead.storage.run import RunRecord
 
 WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
+LOADED = (WEIGHTS, CONFIG, VOCABULARIES)
+"""The files that `load` reads; an imported checkpoint may have no vocabularies."""
+
 TOKENIZERS: dict[Side, str] = {"source": "tokenizer.source.json", "target": "tokenizer.target.json"}
 MANIFEST = "manifest.json"
 FILES = (WEIGHTS, CONFIG, VOCABULARIES, CARD, *TOKENIZERS.values(), MANIFEST)
+MOVE_AWAY = "move it away, or choose another folder"
+AGAIN = "export the run again to another folder"
 
 
 class ExportRecord(Record):
@@ -57,18 +64,14 @@ def check_target(folder: Path, *, force: bool) -> None:
     """Check that a model can be written to a folder.
 
     Raises:
-        HeadToHeadError: If it is a file, a folder with files of the same names that headtohead did not write, or
-            without ``force`` a folder with any files.
+        HeadToHeadError: If it is a file, a folder with files of the same names that headtohead did not write or that
+            were changed since, or without ``force`` a folder with any files.
     """
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise HeadToHeadError(f"folder '{folder}' is not empty; choose another, or --force to replace the model in it")
-    foreign = ownership.foreign(folder, FILES)
-    if foreign:
-        raise HeadToHeadError(
-            f"'{folder / foreign[0]}' is not a file of h2h export; choose another folder, or move it away"
-        )
+    ownership.refuse_foreign(folder, FILES, MOVE_AWAY)
 
 
 def write_exported(
@@ -92,17 +95,16 @@ def write_exported(
         tokenisers = words.tokenisers
         texts[VOCABULARIES] = _json(ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"]))
         texts |= {TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)}
-    content = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, {"format": "pt"})
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    # The largest file is written first: a full disk leaves the earlier model.
+    contents = {WEIGHTS: save(tensors, {"format": "pt"})}
+    contents |= {name: text.encode() for name, text in texts.items()}
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    contents[MANIFEST] = _json(ManifestRecord(files=hashes)).encode()
     with files.writing(folder, "free space, or choose another folder"):
-        ownership.claim(folder, [WEIGHTS, *texts, MANIFEST])
-        files.replace(folder / WEIGHTS, lambda path: path.write_bytes(content))
-        for name, text in texts.items():
-            files.write_text(folder / name, text)
-        hashes = {name: files.sha256(folder / name) for name in (WEIGHTS, *texts)}
-        files.write_text(folder / MANIFEST, _json(ManifestRecord(files=hashes)))
-        # Old files are deleted last, and the largest file is written first: a full disk leaves the earlier model.
-        ownership.remove(folder, ownership.owned(folder) - {WEIGHTS, *texts, MANIFEST})
-    return [folder / name for name in (WEIGHTS, *texts, MANIFEST)]
+        ownership.write(folder, contents, MOVE_AWAY)
+        ownership.remove(folder, ownership.owned(folder) - contents.keys())
+    return [folder / name for name in contents]
 
 
 def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
@@ -111,20 +113,23 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
     Every file is compared with its sha256, except the card, which may be edited.
 
     Raises:
-        HeadToHeadError: If a file is damaged or missing.
+        HeadToHeadError: If a file is damaged, missing, or read by `load` without a sha256 in the manifest.
     """
-    manifest = required_record(ManifestRecord, folder / MANIFEST, "export the run again")
-    for name in manifest.files.keys() - {CARD}:
+    hashes = required_record(ManifestRecord, folder / MANIFEST, AGAIN).files
+    unlisted = [name for name in LOADED if name not in hashes and os.path.lexists(folder / name)]
+    if unlisted:
+        raise HeadToHeadError(f"{MANIFEST} has no sha256 of '{folder / unlisted[0]}'; {AGAIN}")
+    for name in hashes.keys() - {CARD}:
         path = folder / name
         if not path.is_file():
-            raise HeadToHeadError(f"'{path}' is missing; export the run again")
-        if files.sha256(path) != manifest.files[name]:
-            raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; export the run again")
-    run = required_record(ExportRecord, folder / CONFIG, "export the run again").run
+            raise HeadToHeadError(f"'{path}' is missing; {AGAIN}")
+        if files.sha256(path) != hashes[name]:
+            raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; {AGAIN}")
+    run = required_record(ExportRecord, folder / CONFIG, AGAIN).run
     sides = read_record(ExportedVocabularies, folder / VOCABULARIES, files.LARGE_BYTES)
     if sides is None:
         if run.imported is None:
-            raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; export the run again")
+            raise HeadToHeadError(f"'{folder}' has no {VOCABULARIES}; {AGAIN}")
         return run, None
     tokenisers: dict[Side, Tokeniser] = {"source": sides.source, "target": sides.target}
     return run, PreparedData(tokenisers, {}, dict(run.data), run.data["data_hash"])

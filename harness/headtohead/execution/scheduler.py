@@ -27,7 +27,7 @@ from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
-from headtohead.storage.experiment import EXPERIMENT, ProbeSentence
+from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside
@@ -96,11 +96,16 @@ def pending(plan: Plan) -> list[PlannedRun]:
 def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
     """Train every pending run of a plan.
 
+    Without a pending run and with the plan that the experiment's folder has, nothing is written, so that a finished
+    study can be on a read-only disk.
+
     Raises:
         HeadToHeadError: If the runs folder cannot be written or the disk is full. Finished runs are kept, and the same
             command resumes.
     """
     experiment = plan.directory
+    if not pending(plan) and _is_recorded(plan):
+        return Outcome(final_states(plan))
     with _disk_errors(experiment):
         experiment.mkdir(parents=True, exist_ok=True)
         files.remove_leftovers(experiment)
@@ -121,6 +126,17 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         hooks.on_experiment_end(experiment=experiment)
     outcome.states = final_states(plan)
     return outcome
+
+
+def _is_recorded(plan: Plan) -> bool:
+    """Return whether the record of the experiment is that of the plan, apart from who wrote it and when."""
+    try:
+        recorded = ExperimentDirectory.read(plan.directory).record.to_json()
+    except HeadToHeadError:  # missing or damaged, so it is written
+        return False
+    origin = {"created", "command", "versions"}
+    planned = plan.record().to_json()
+    return all(recorded[name] == value for name, value in planned.items() if name not in origin)
 
 
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headtohead.escaping import json_text
+from headtohead.report.folder import ANSWER_FORMAT
 from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.statistics.verdicts import Judgement
 
@@ -37,7 +38,7 @@ def answer_file(report: Report) -> str:
     status = analysis.looks
     reason = "at_most" if status and status.undecided else "not_ranked" if status and status.untested else "decided"
     answer = {
-        "format": "headtohead-answer/2",
+        "format": f"{ANSWER_FORMAT}2",
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,

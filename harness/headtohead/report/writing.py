@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import get_terminal_size
@@ -17,8 +17,8 @@ from headtohead.analysis.contrasts import sides
 from headtohead.analysis.study import Analysis
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
-from headtohead.files import remove_leftovers, replace, write_text, writing
-from headtohead.ownership import claim, owned, remove
+from headtohead.files import remove_leftovers, writing
+from headtohead.ownership import owned, remove, write
 from headtohead.report.answer_file import answer_file
 from headtohead.report.attention import attention_figure
 from headtohead.report.content import Report
@@ -26,11 +26,12 @@ from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure, sweep_figure
 from headtohead.report.figures.rows import forest_figure, strip_figure
+from headtohead.report.folder import ADVICE, ANSWER, MARKDOWN, PAGE, TABLE, report_folder
+from headtohead.report.folder import FIGURES as FIGURES_FOLDER
 from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
 from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
-from headtohead.storage.paths import inside
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "contrasts": forest_figure,
@@ -63,22 +64,22 @@ class ReportPaths(os.PathLike[str]):
     @property
     def html(self) -> Path:
         """The page."""
-        return self.folder / "index.html"
+        return self.folder / PAGE
 
     @property
     def markdown(self) -> Path:
         """The report as Markdown."""
-        return self.folder / "report.md"
+        return self.folder / MARKDOWN
 
     @property
     def csv(self) -> Path:
         """The table of the runs."""
-        return self.folder / "results.csv"
+        return self.folder / TABLE
 
     @property
     def json(self) -> Path:
         """The answer for programs."""
-        return self.folder / "answer.json"
+        return self.folder / ANSWER
 
     def __fspath__(self) -> str:
         return str(self.html)
@@ -115,37 +116,40 @@ def read_report(experiment_dir: Path, *, allow_partial: bool = False, file: Path
 
 
 def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
-    """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``."""
-    folder = inside(reports_root, report.record.name, tree=True)
+    """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``.
+
+    Raises:
+        HeadToHeadError: If the folder cannot be written, or has a file that headtohead did not write or that was
+            changed since; then nothing is written.
+    """
+    folder = report_folder(reports_root, report.record.name)
     cautions = tuple(remark.text for remark in report.cautions)
     paths = ReportPaths(folder, report.answer, report.differences, cautions)
     with writing(folder, "choose another folder with --reports"):
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     figures = draw(report)
     svgs = {name: style.to_svg(figure, salt=name) for name, figure in figures.items()}
-    files = {f"figures/{name}.svg": svg.encode() for name, svg in svgs.items()}
+    contents = {f"{FIGURES_FOLDER}/{name}.svg": svg.encode() for name, svg in svgs.items()}
     for form in figure_formats:
-        files |= {f"figures/{name}.{form}": style.to_bytes(figure, form, name) for name, figure in figures.items()}
+        for name, figure in figures.items():
+            contents[f"{FIGURES_FOLDER}/{name}.{form}"] = style.to_bytes(figure, form, name)
     sections = report_sections(report, svgs)
+    contents[TABLE] = _table(report.analysis).encode()
+    contents[ANSWER] = answer_file(report).encode()
+    contents[MARKDOWN] = markdown(report, sections, svgs).encode()
+    contents[PAGE] = page(report, sections, svgs).encode()
     with writing(folder, "choose another folder with --reports"):
         remove_leftovers(folder)
-        remove(folder, {name for name in owned(folder) if Path(name).stem not in figures})
-        claim(folder, files)
-        (folder / "figures").mkdir(exist_ok=True)
-        for name, content in files.items():
-            replace(folder / name, lambda path, content=content: path.write_bytes(content))
-        write_text(paths.csv, _table(report.analysis))
-        write_text(paths.json, answer_file(report))
-        write_text(paths.markdown, markdown(report, sections, svgs))
-        write_text(paths.html, page(report, sections, svgs))
-        write_checksums(folder, [*files, paths.csv.name, paths.json.name, paths.markdown.name])
+        contents[CHECKSUMS] = checksums(contents).encode()
+        write(folder, contents, ADVICE)
+        remove(folder, {name for name in owned(folder) - contents.keys() if Path(name).stem not in figures})
     return paths
 
 
-def write_checksums(folder: Path, names: Iterable[str]) -> None:
-    """Record the sha256 of files of a report, so that an edit of a generated file is found."""
-    lines = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in sorted(names)]
-    write_text(folder / CHECKSUMS, "".join(lines))
+def checksums(contents: Mapping[str, bytes]) -> str:
+    """Return the text of ``SHA256SUMS`` of the files of a report, by which an edit of a generated file is found."""
+    names = sorted(contents.keys() - {CHECKSUMS, PAGE})
+    return "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in names)
 
 
 def draw(report: Report) -> dict[str, Figure]:

@@ -382,12 +382,22 @@ class ExperimentDirectory:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read the record of an experiment's folder, which has the name of the experiment."""
+        experiment = cls.read_any(path)
+        experiment.refuse_copy()
+        return experiment
+
+    @classmethod
+    def read_any(cls, path: Path) -> Self:
+        """Read the record of an experiment's folder, which can be a copy under another name."""
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
-        record = required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES)
-        if (folder := os.path.basename(os.path.abspath(path))) != record.name:
-            advice = f"move it out of the runs folder, and rename it to '{record.name}' to read it"
-            raise CopyError(f"'{folder}' is a copy of experiment '{record.name}'; {advice}")
-        return cls(path, record)
+        return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
+
+    def refuse_copy(self) -> None:
+        """Raise a `CopyError` if the folder has another name than the experiment."""
+        folder = os.path.basename(os.path.abspath(self.path))
+        if folder != self.name:
+            advice = f"move it out of the runs folder, and rename it to '{self.name}' to read it"
+            raise CopyError(f"'{folder}' is a copy of experiment '{self.name}'; {advice}")
 
     @property
     def name(self) -> str:

@@ -26,6 +26,22 @@ PATTERNS = (
 )
 """Patterns of the ends of paths; docs/reference/run-directory.md describes the files."""
 
+TRACES = (
+    *(EXPERIMENT, REFERENCE_POINTS, ".layout.lock", ".leases", ".stacks", ".loggers", ".archived", ".reproduced"),
+    *("shipper-*.log", f"*/{RUN}"),
+)
+"""Patterns of paths that only the folder of an experiment has, even if its record is missing."""
+
+
+def is_experiment(folder: Path) -> bool:
+    """Return whether a folder is that of an experiment, whose record can be missing.
+
+    Raises:
+        OSError: If the folder cannot be listed.
+    """
+    os.listdir(folder)  # `glob` ignores errors
+    return any(path for pattern in TRACES for path in folder.glob(pattern))
+
 
 def run_files(folder: Path) -> list[Path]:
     """Return the files below a run directory, an experiment or a stack that headtohead wrote; the records are last.

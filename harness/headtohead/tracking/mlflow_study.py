@@ -28,7 +28,15 @@ from headtohead.tracking import run_page
 from headtohead.tracking.attention_pages import attention_pages
 from headtohead.tracking.comparisons import log_comparisons
 from headtohead.tracking.mlflow_logger import Destination, MlflowLogger
-from headtohead.tracking.store import Store, load_mlflow, locked, mlflow_experiment, open_store, store_errors
+from headtohead.tracking.store import (
+    INDEX_OWNER,
+    Store,
+    load_mlflow,
+    locked,
+    mlflow_experiment,
+    open_store,
+    store_errors,
+)
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 from headtohead.tracking.study_page import StudyPage
 from headtohead.tracking.view import index_view, link, untested, views
@@ -100,12 +108,13 @@ class MlflowStudy(StudyLogger):
 
     def _open(self, store: Store) -> None:
         """Find or create experiment and summary run, and write the question and the views before the first run ends."""
-        own, index = (store.experiment(mlflow_experiment(name)) for name in (self.study.name, INDEX))
-        to = Destination(store, own, index=index)
         identity = self._file(".id")  # copied with the folder of the study
         if not identity.exists():
             write_text(identity, uuid4().hex)
-        store.claim(own, read_text(identity), self.study.path.resolve().parent.parent / DATABASE)
+        database = self.study.path.resolve().parent.parent / DATABASE
+        own = store.experiment(mlflow_experiment(self.study.name), read_text(identity), database)
+        index = store.experiment(mlflow_experiment(INDEX), INDEX_OWNER)
+        to = Destination(store, own, index=index)
         planned = {run.run_hash: run_page.plan_tags(self.study, run) for run in self.study.runs()}
         for run in store.runs(to.experiment_id):
             tags = run.data.tags

@@ -8,6 +8,7 @@ and ``h2h sync`` logs the rest.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import pickle
@@ -30,7 +31,7 @@ from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
 from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
 from headtohead.tracking.store import DeniedError
-from headtohead.tracking.study import InUseError, locked
+from headtohead.tracking.study import InUseError, locked, logger_file
 
 QUIET_SECONDS = 2.0
 """Waiting time after which a message is logged."""
@@ -77,7 +78,7 @@ class ShipperProcess:
                 self._ended(until - time.monotonic())
         if self.process.poll() == 0:
             return None
-        last = files.last_line(self.experiment / f"shipper-{self.logger}.log")
+        last = files.last_line(log_file(self.experiment, self.logger))
         reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
         if self.process.poll() is None:
             reason = reason if " WARNING " in last else "stopped early"
@@ -94,11 +95,17 @@ class ShipperProcess:
         return self.process.poll() is not None
 
 
+def log_file(experiment: Path, logger: str) -> Path:
+    """Return the log of a shipper: in the experiment's folder, or in the cache if that folder is read-only."""
+    name = f"shipper-{logger}.log"
+    return inside(experiment, name) if os.access(experiment, os.W_OK) else logger_file(experiment, name)
+
+
 def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
     """Start a shipper of an experiment's folder; return None if the folder cannot be written."""
     try:
         experiment.mkdir(parents=True, exist_ok=True)
-        file = inside(experiment, f"shipper-{logger}.log").open("ab")
+        file = log_file(experiment, logger).open("ab")
     except OSError:
         # The scheduler writes the same folder next and reports the error.
         return None
@@ -139,13 +146,17 @@ def follow(shipper: Shipper, ended: threading.Event) -> bool:
 
 
 def _finish(shipper: Shipper) -> bool:
-    """Make the last pass, after an error of the tracker again for as long as the parent waits."""
+    """Make the last pass, after an error of the tracker again for as long as the parent waits.
+
+    A read-only disk does not become writable meanwhile.
+    """
     until, pause = time.monotonic() + shipping_seconds(), POLL_SECONDS
     while True:
         try:
             return shipper.finish()
         except HeadToHeadError as error:
-            if isinstance(error, DeniedError) or time.monotonic() + pause > until:
+            is_read_only = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EROFS
+            if isinstance(error, DeniedError) or is_read_only or time.monotonic() + pause > until:
                 raise
             log.warning("%s; next attempt in %.0f s", error, pause)
         time.sleep(pause)
@@ -153,9 +164,9 @@ def _finish(shipper: Shipper) -> bool:
 
 
 def main(folder_name: str, logger: str, reports_name: str) -> int:
-    """Run the shipper of an experiment's folder; its log is ``shipper-<logger>.log`` there."""
+    """Run the shipper of an experiment's folder; its log is `log_file`."""
     folder, reports = Path(folder_name), Path(reports_name)
-    handler = logging.FileHandler(inside(folder, f"shipper-{logger}.log"), encoding="utf-8")
+    handler = logging.FileHandler(log_file(folder, logger), encoding="utf-8")
     handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -28,7 +28,7 @@ from headtohead.errors import HeadToHeadError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
 
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 SETTINGS = {
@@ -45,6 +45,9 @@ SETTINGS = {
 }
 ARTIFACTS = "mlruns-artifacts"
 ID_TAG = "h2h.study_id"
+"""Tag of every MLflow experiment of headtohead: the id of its study, or `INDEX_OWNER`."""
+
+INDEX_OWNER = "index"
 LOCK_SECONDS = 300.0
 
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
@@ -55,7 +58,7 @@ PAGE = 250
 
 
 class DeniedError(HeadToHeadError):
-    """A server refuses the user, or another project has the experiment, so that a further attempt is useless."""
+    """A server refuses the user, or the experiment belongs to others, so that a further attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -66,37 +69,56 @@ class Store:
     client: MlflowClient
     database: Path | None
 
-    def experiment(self, name: str) -> str:
-        """Return the id of the MLflow experiment of that name; create it if it is missing."""
-        from mlflow.exceptions import MlflowException
+    def experiment(self, name: str, owner: str, database: Path | None = None) -> str:
+        """Return the id of an MLflow experiment; create it with the tag of its owner if it is missing.
 
-        experiment = self.client.get_experiment_by_name(name)
-        if experiment is None:
-            folder = self.database and self.database.parent / ARTIFACTS / name.replace("/", "-")
-            location = folder.as_uri() if folder else None
-            try:
-                return str(self.client.create_experiment(name, artifact_location=location))
-            except MlflowException:  # another process may have created it in the meantime
-                experiment = self.client.get_experiment_by_name(name)
-                if experiment is None:
-                    raise
+        Args:
+            name: The name of the MLflow experiment.
+            owner: The id of the study to which the MLflow experiment belongs, or `INDEX_OWNER`.
+            database: The database of the study's project. Its experiments belong to the study of their name, even if
+                the runs folder with the id of the study was deleted.
+
+        Raises:
+            DeniedError: If the MLflow experiment exists and was not created by headtohead, or has another owner.
+            HeadToHeadError: If the MLflow experiment is deleted.
+        """
+        experiment = self._find_or_create(name, owner)
+        found = experiment.tags.get(ID_TAG)
+        if found is None:
+            raise self._denied(name, "was not created by headtohead")
+        if found != owner and self.database != database:
+            raise self._denied(name, "has the runs of another project")
         if experiment.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; restore it with: "
                 f"{URI_VARIABLE}='{readable(self.uri)}' mlflow experiments restore -x {experiment.experiment_id}"
             )
+        if found != owner:
+            self.client.set_experiment_tag(experiment.experiment_id, ID_TAG, owner)
         return str(experiment.experiment_id)
 
-    def claim(self, experiment_id: str, study_id: str, database: Path) -> None:
-        """Tag an MLflow experiment with the id of a study; raise DeniedError if it has that of another study."""
-        experiment = self.client.get_experiment(experiment_id)
-        # The database of the study's project belongs to it, even if its runs folder was deleted.
-        if experiment.tags.get(ID_TAG, study_id) != study_id and self.database != database:
-            raise DeniedError(
-                f"MLflow experiment '{experiment.name}' in {readable(self.uri)} has the runs of another project; set "
-                "H2H_MLFLOW_FOLDER to a name for this project, or run this experiment with --name LABEL"
-            )
-        self.client.set_experiment_tag(experiment_id, ID_TAG, study_id)
+    def _find_or_create(self, name: str, owner: str) -> Experiment:
+        """Return the MLflow experiment of a name; a new one has the tag of its owner from the start."""
+        from mlflow.exceptions import MlflowException
+
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is not None:
+            return experiment
+        folder = self.database and self.database.parent / ARTIFACTS / name.replace("/", "-")
+        location = folder.as_uri() if folder else None
+        try:
+            return self.client.get_experiment(self.client.create_experiment(name, location, {ID_TAG: owner}))
+        except MlflowException:  # another process may have created it in the meantime
+            experiment = self.client.get_experiment_by_name(name)
+            if experiment is None:
+                raise
+            return experiment
+
+    def _denied(self, name: str, reason: str) -> DeniedError:
+        return DeniedError(
+            f"MLflow experiment '{name}' in {readable(self.uri)} {reason}; set H2H_MLFLOW_FOLDER to a name for this "
+            f"project, which is put before the names of experiments, or {URI_VARIABLE} to another store"
+        )
 
     def runs(self, experiment_id: str, query: str = "", *, newest_first: bool = False) -> Iterator[Run]:
         """Yield all active runs of an MLflow experiment in the order of their starts, page by page.

@@ -202,7 +202,7 @@ class StudyLogger:
             shutil.rmtree(folder)
 
     def _file(self, ending: str) -> Path:
-        return _file(self.study.path, self.name + ending)
+        return logger_file(self.study.path, self.name + ending)
 
 
 class InUseError(HeadToHeadError):
@@ -212,10 +212,10 @@ class InUseError(HeadToHeadError):
 def locked(study: Path, name: str, seconds: float = 0.0) -> AbstractContextManager[None]:
     """Hold the right to log a study to a tracker, for which this process waits some seconds, else an InUseError."""
     error = InUseError(f"another process logs '{study.name}' to {name}; wait until it ends")
-    return files.locked(_file(study, f"{name}.lock"), seconds, error)
+    return files.locked(logger_file(study, f"{name}.lock"), seconds, error)
 
 
-def _file(study: Path, name: str) -> Path:
+def logger_file(study: Path, name: str) -> Path:
     """Return a file of a logger in the folder of a study, or in the cache if that folder is read-only."""
     if os.access(study, os.W_OK):
         path = inside(study, FOLDER, name)

@@ -1,0 +1,48 @@
+"""The folder of a report: the names of its files, and which of them may be replaced."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from headtohead import files, ownership
+from headtohead.errors import HeadToHeadError
+from headtohead.storage.paths import inside
+
+PAGE = "index.html"
+MARKDOWN = "report.md"
+ANSWER = "answer.json"
+TABLE = "results.csv"
+FILES = (PAGE, MARKDOWN, ANSWER, TABLE)
+FIGURES = "figures"
+
+ANSWER_FORMAT = "headtohead-answer/"
+"""Beginning of the ``format`` of `ANSWER`."""
+
+ADVICE = "move it away, or choose another folder with --reports"
+
+
+def report_folder(reports_root: Path, name: str) -> Path:
+    """Return the folder of an experiment's report.
+
+    Raises:
+        HeadToHeadError: If a file in it was changed after headtohead wrote it, or was not written by headtohead.
+    """
+    folder = inside(reports_root, name, tree=True)
+    if not folder.exists():
+        return folder
+    with files.writing(folder, "choose another folder with --reports"):
+        if ANSWER not in ownership.owned(folder) and _is_answer(folder / ANSWER):
+            # A report without its manifest, such as that of a fresh clone.
+            figures = (path.relative_to(folder).as_posix() for path in folder.glob(f"{FIGURES}/*"))
+            ownership.adopt(folder, [*FILES, *figures])
+        ownership.refuse_foreign(folder, {*FILES, *ownership.owned(folder)}, ADVICE)
+    return folder
+
+
+def _is_answer(path: Path) -> bool:
+    """Return whether a file is the answer of a report."""
+    with suppress(FileNotFoundError, HeadToHeadError):
+        answer = files.read_json(path)
+        return isinstance(answer, dict) and str(answer.get("format")).startswith(ANSWER_FORMAT)
+    return False

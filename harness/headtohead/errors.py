@@ -33,6 +33,9 @@ The patterns are compiled at import, because without memory they cannot be.
 MAX_NAMES = 40
 """Maximum number of known names that an error lists."""
 
+MAX_CANDIDATES = 50
+"""Maximum number of similar names whose edits are counted for a suggestion."""
+
 MAX_FILES = 10_000
 """Maximum number of files that are compared with a missing file."""
 
@@ -83,7 +86,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name with the most characters in common, else an empty text.
+    """Return ``"; did you mean 'x'?"`` for the known name that `_closest` returns, else an empty text.
 
     It is for names that users choose, such as those of experiments and runs.
     """
@@ -92,12 +95,48 @@ def similar(name: str, known: Iterable[str]) -> str:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name with the most characters in common, or an empty text if none is similar."""
+    """Return the known name that is most similar, or an empty text if none is similar.
+
+    Names with a single typing error come first, then those with the most characters in common; a name of equal
+    rank needs fewer edits. Case is ignored.
+    """
+    typed = name.lower()
     by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    # An equal prefix such as "test/" does not make two names similar.
-    last = [each.rpartition("/")[2] for each in (name.lower(), *close)]
-    return by_lower[close[0]] if close and difflib.get_close_matches(last[0], last[1:], cutoff=0.5) else ""
+    candidates = difflib.get_close_matches(typed, by_lower, n=MAX_CANDIDATES, cutoff=0.6)
+
+    def rank(candidate: str) -> tuple[bool, float, int, str]:
+        edits = edit_distance(typed, candidate)
+        in_common = difflib.SequenceMatcher(None, candidate, typed).ratio()
+        return edits > 1, -in_common, edits, candidate
+
+    for candidate in sorted(candidates, key=rank):
+        # An equal prefix such as "test/" does not make two names similar.
+        last_part = candidate.rpartition("/")[2]
+        if difflib.get_close_matches(typed.rpartition("/")[2], [last_part], cutoff=0.5):
+            return by_lower[candidate]
+    return ""
+
+
+def edit_distance(first: str, second: str) -> int:
+    """Return the number of edits between two texts: a character inserted, deleted or replaced, or two neighbours swapped.
+
+    No character is edited twice: the optimal string alignment of Damerau 1964, doi:10.1145/363958.363994.
+
+    >>> edit_distance("bsae", "base"), edit_distance("bsae", "same")
+    (1, 2)
+    """
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, left in enumerate(first, 1):
+        earlier, before = before, row
+        row = [i]
+        for j, right in enumerate(second, 1):
+            replaced = before[j - 1] + (left != right)
+            row.append(min(replaced, before[j] + 1, row[j - 1] + 1))
+            is_swapped = i > 1 and j > 1 and left == second[j - 2] and right == first[i - 2]
+            if is_swapped:
+                row[j] = min(row[j], earlier[j - 2] + 1)
+    return row[-1]
 
 
 def similar_file(path: Path, *endings: str) -> str:

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,8 @@ from headtohead.report.answer import differences
 from headtohead.report.content import Report
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_files
-from headtohead.schema.run_config import DECAYS_TO_ZERO, TrainConfig
+from headtohead.schema.run_config import TrainConfig
+from headtohead.schema.schedules import SCHEDULES, schedules_with
 from made import case_table
 from made.fake_study import with_losses
 
@@ -140,10 +141,10 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     assert ("about 140 steps" in line) == named
 
 
-def test_the_constant_names_exactly_the_schedules_that_end_at_zero() -> None:
-    schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
-    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in schedules}
-    assert {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)} == set(DECAYS_TO_ZERO)
+def test_exactly_the_schedules_with_a_final_rate_end_at_zero_by_default() -> None:
+    ends = {name: learning_rate(TrainConfig(steps=100, schedule=name, warmup_steps=0), 100, 100) for name in SCHEDULES}
+    zero = {name for name, rate in ends.items() if math.isclose(rate, 0, abs_tol=1e-12)}
+    assert zero == set(schedules_with("final_lr"))
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import score_mismatch
-from headtohead.schema.run_config import DECAYS_TO_ZERO
+from headtohead.schema.schedules import schedules_with
 from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -101,7 +101,7 @@ class Convergence:
     @property
     def decaying(self) -> tuple[str, ...]:
         """The schedules that decay to zero."""
-        return tuple(schedule for schedule in self.schedules if schedule in DECAYS_TO_ZERO)
+        return tuple(schedule for schedule in self.schedules if schedule in schedules_with("final_lr"))
 
     @property
     def still_learning(self) -> tuple[str, ...]:

@@ -118,9 +118,10 @@ def _closest(name: str, known: Iterable[str]) -> str:
 
 
 def edit_distance(first: str, second: str) -> int:
-    """Return the number of edits between two texts: a character inserted, deleted or replaced, or two neighbours swapped.
+    """Return the number of edits between two texts.
 
-    No character is edited twice: the optimal string alignment of Damerau 1964, doi:10.1145/363958.363994.
+    An edit inserts, deletes or replaces a character, or swaps two neighbours. No character is edited twice: the optimal
+    string alignment of Damerau 1964, doi:10.1145/363958.363994.
 
     >>> edit_distance("bsae", "base"), edit_distance("bsae", "same")
     (1, 2)

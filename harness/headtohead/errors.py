@@ -25,9 +25,9 @@ _OUT_OF_MEMORY = re.compile(
 _MORE_MEMORY = "free memory or raise ulimit -v"
 
 _LIMITS = {
+    # Further errors of the loader and of native code without memory.
     _MORE_MEMORY: re.compile(
-        r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-        r"annot allocate memory|SystemError: error return without exception set"  # C code without memory
+        r"failed to map segment|annot allocate memory|SystemError: error return without exception set"
     ),
     "raise ulimit -n": re.compile(r"Too many open files"),
     "raise ulimit -u, or ulimit -v for the memory of a thread": re.compile(

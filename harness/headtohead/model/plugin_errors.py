@@ -7,8 +7,14 @@ from contextlib import contextmanager
 
 from headtohead.config.entries import entries_of
 from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
+
+
+def model_plugins(config: RunConfig) -> dict[str, Registered]:
+    """Return the entries of a model that are not built in, by label."""
+    used = [current().find(family, entry.name) for family, entry in entries_of(config) if family != "dataset"]
+    return {entry.label: entry for entry in used if not entry.is_built_in}
 
 
 @contextmanager
@@ -25,8 +31,7 @@ def plugin_errors(config: RunConfig, subject: str = "a model") -> Iterator[None]
     Raises:
         HeadToHeadError: If the code of a plugin raises an error.
     """
-    used = [current().find(family, entry.name) for family, entry in entries_of(config)]
-    plugins = {entry.label: entry for entry in used if not entry.is_built_in}
+    plugins = model_plugins(config)
     try:
         yield
     except Exception as error:

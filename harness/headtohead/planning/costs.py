@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.model import counting
 from headtohead.model.builder import build_components
-from headtohead.model.plugin_errors import plugin_errors
+from headtohead.model.plugin_errors import model_plugins, plugin_errors
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 from headtohead.storage.metrics import counted
@@ -33,7 +31,7 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     with plugin_errors(config):
-        if any(not current().find(family, entry.name).is_built_in for family, entry in entries_of(config)):
+        if model_plugins(config):
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)
         labels = data.splits["train"].labels

@@ -87,7 +87,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         listed_settings, *others = tuning.settings.values()
         tried = "; ".join(setting.name for setting in listed_settings if all(setting in own for own in others))
         seeds = counted(len(tuning.plan.design.seeds), "seed")
-        yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {_tuning_progress(tuning)}"
+        runs = f"{len(tuning.plan.runs)} runs: {_tuning_progress(tuning)}"
+        yield f"tune: every variant with {tried}; {seeds} each, {runs}"
         if tuning.coarse:
             enough = "4 values (or auto), tune_seeds: 2 and no tune_epochs are enough"
             yield f"tune may miss the best setting: {tuning.coarse}; {enough}"

@@ -110,11 +110,11 @@ def make_plan(
     ready()
     if loaded.file.tune is None:
         return planner.plan(loaded, design, looks)
-    recorded = {} if fresh else recorded_trials(runs_root / loaded.name)
+    trials = {} if fresh else recorded_trials(runs_root / loaded.name)
     settings = dict.fromkeys((variant.slug for variant in design.variants), settings_of(loaded, design, registry))
     for widening in range(MAX_WIDENINGS + 1):
         tried = planner.plan(*sweep(loaded, design, settings))
-        tuned = tuned_variants(design, settings, tried, recorded)
+        tuned = tuned_variants(design, settings, tried, trials)
         wider = {slug: widened(found, tuned.get(slug)) for slug, found in settings.items()}
         if wider == settings or widening == MAX_WIDENINGS:
             break

@@ -15,10 +15,19 @@ from headtohead.synonyms import hint, synonyms
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
 
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED|"
+    r"Storage size calculation overflowed",  # a tensor of more than 2**63 bytes
+    re.IGNORECASE,
+)
+"""Messages of out-of-memory errors that torch raises as plain RuntimeError."""
+
+_MORE_MEMORY = "free memory or raise ulimit -v"
+
 _LIMITS = {
-    "free memory or raise ulimit -v": re.compile(
-        r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-        r"annot allocate memory|SystemError: error return without exception set"  # C code without memory
+    # Further errors of the loader and of native code without memory.
+    _MORE_MEMORY: re.compile(
+        r"failed to map segment|annot allocate memory|SystemError: error return without exception set"
     ),
     "raise ulimit -n": re.compile(r"Too many open files"),
     "raise ulimit -u, or ulimit -v for the memory of a thread": re.compile(
@@ -32,6 +41,9 @@ The patterns are compiled at import, because without memory they cannot be.
 
 MAX_NAMES = 40
 """Maximum number of known names that an error lists."""
+
+MAX_CANDIDATES = 50
+"""Maximum number of similar names whose edits are counted for a suggestion."""
 
 MAX_FILES = 10_000
 """Maximum number of files that are compared with a missing file."""
@@ -87,7 +99,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name with the most characters in common, else an empty text.
+    """Return ``"; did you mean 'x'?"`` for the known name that `_closest` returns, else an empty text.
 
     It is for names that users choose, such as those of experiments and runs.
     """
@@ -96,12 +108,49 @@ def similar(name: str, known: Iterable[str]) -> str:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name with the most characters in common, or an empty text if none is similar."""
+    """Return the known name that is most similar, or an empty text if none is similar.
+
+    Names with a single typing error come first, then those with the most characters in common; a name of equal
+    rank needs fewer edits. Case is ignored.
+    """
+    typed = name.lower()
     by_lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    # An equal prefix such as "test/" does not make two names similar.
-    last = [each.rpartition("/")[2] for each in (name.lower(), *close)]
-    return by_lower[close[0]] if close and difflib.get_close_matches(last[0], last[1:], cutoff=0.5) else ""
+    candidates = difflib.get_close_matches(typed, by_lower, n=MAX_CANDIDATES, cutoff=0.6)
+
+    def rank(candidate: str) -> tuple[bool, float, int, str]:
+        edits = edit_distance(typed, candidate)
+        in_common = difflib.SequenceMatcher(None, candidate, typed).ratio()
+        return edits > 1, -in_common, edits, candidate
+
+    for candidate in sorted(candidates, key=rank):
+        # An equal prefix such as "test/" does not make two names similar.
+        last_part = candidate.rpartition("/")[2]
+        if difflib.get_close_matches(typed.rpartition("/")[2], [last_part], cutoff=0.5):
+            return by_lower[candidate]
+    return ""
+
+
+def edit_distance(first: str, second: str) -> int:
+    """Return the number of edits between two texts.
+
+    An edit inserts, deletes or replaces a character, or swaps two neighbours. No character is edited twice: the optimal
+    string alignment of Damerau 1964, doi:10.1145/363958.363994.
+
+    >>> edit_distance("bsae", "base"), edit_distance("bsae", "same")
+    (1, 2)
+    """
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, left in enumerate(first, 1):
+        earlier, before = before, row
+        row = [i]
+        for j, right in enumerate(second, 1):
+            replaced = before[j - 1] + (left != right)
+            row.append(min(replaced, before[j] + 1, row[j - 1] + 1))
+            is_swapped = i > 1 and j > 1 and left == second[j - 2] and right == first[i - 2]
+            if is_swapped:
+                row[j] = min(row[j], earlier[j - 2] + 1)
+    return row[-1]
 
 
 def similar_file(path: Path, *endings: str) -> str:
@@ -189,9 +238,25 @@ def disk_errno(error: BaseException) -> int | None:
     return number if number in _FULL | _UNWRITABLE else None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that a GPU or the host is out of memory.
+
+    The type `torch.OutOfMemoryError` is recognised by its name, because this module does not load torch.
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, MemoryError):
+        return True
+    if not isinstance(error, RuntimeError):
+        return False
+    return type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
 def machine_limit(error: BaseException | None) -> str | None:
     """Return what to raise if an error or one of its causes is a limit of memory, open files or processes."""
     while error is not None:
+        if is_out_of_memory(error):
+            return _MORE_MEMORY
         text = f"{type(error).__name__}: {error}"
         for remedy, pattern in _LIMITS.items():
             if pattern.search(text):

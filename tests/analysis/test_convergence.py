@@ -4,19 +4,20 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.study import Analysis
-from headtohead.planning.schedule import ENDING, decays_to_an_end, learning_rate
+from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.report.answer import differences
 from headtohead.report.content import Report
 from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import TrainConfig
+from headtohead.schema.schedules import SCHEDULES, schedules_with
 from made import case_table
 from made.fake_study import with_losses
 
@@ -148,11 +149,12 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     assert ("about 140 steps" in line) == named
 
 
-def test_the_constant_names_exactly_the_schedules_that_reach_the_final_rate_at_the_last_step() -> None:
-    schedules = get_args(TrainConfig.model_fields["schedule"].annotation)
-    trains = [TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002) for name in schedules]
+def test_exactly_the_schedules_with_a_final_rate_reach_it_at_the_last_step() -> None:
+    trains = [TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002) for name in SCHEDULES]
     ends = [train.schedule for train in trains if learning_rate(train, 100, 100) == pytest.approx(0.002)]
-    assert set(ends) == set(ENDING) == {train.schedule for train in trains if decays_to_an_end(train)}
+    assert (
+        set(ends) == set(schedules_with("final_lr")) == {train.schedule for train in trains if decays_to_an_end(train)}
+    )
     assert not decays_to_an_end(TrainConfig(steps=100, schedule="cosine", lr=0.01, final_lr=0.01))
 
 

@@ -112,6 +112,31 @@ def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(
     assert [panel.get_title("left") for panel in panels] == [variant.title for variant in shown]
 
 
+LONG = [f"copy(split=length, longest=10, test_lengths=1,15, size={size}000)" for size in range(5)]
+
+
+@pytest.mark.parametrize("axes", [{"positional": ["rotary", "alibi"], "attention": LONG}, {"attention": LONG}], ids=len)
+def test_legends_of_long_names_are_inside_their_figure(analysed, axes):
+    """Matplotlib warns if a legend leaves no room for its axes, and warnings are errors."""
+    analysis = analysed(axes=axes, seeds=(1, 2), one_at_a_time=len(axes) == 1)
+    drawn = [figure for draw in (interaction_figure, curves_figure, buckets_figure) if (figure := draw(analysis))]
+    assert len(drawn) == 1 + len(axes)
+    for figure in drawn:
+        style.to_svg(figure, "salt")
+        legends = [axes.get_legend() for axes in figure.axes] + figure.legends
+        extents = [legend.get_window_extent() for legend in legends if legend]
+        assert extents
+        assert all(figure.bbox.x0 <= extent.x0 and extent.x1 <= figure.bbox.x1 for extent in extents)
+
+
+def test_intervals_of_an_interaction_end_at_the_bound_of_the_metric(analysed):
+    analysis = analysed(axes=AXES, seeds=(1, 2), score=lambda axes, seed: 0.01 * seed)
+    (panel,) = interaction_figure(analysis).axes
+    lows = [low for bars in panel.containers for ((_, low), _) in bars.lines[2][0].get_segments()]
+    assert lows == [0.0] * 4
+
+
+AXES = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"]}
 CUBE = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
 
 

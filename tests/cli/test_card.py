@@ -5,9 +5,14 @@ from pathlib import Path
 import pytest
 
 from headtohead import api
+from headtohead.analysis.study import Analysis
 from headtohead.cli import card
 from headtohead.plugins.registry import current
 from headtohead.plugins.template import write_package
+from headtohead.report.content import Report
+from headtohead.report.figures.rows import strip_figure
+from headtohead.report.variants import variant_section
+from headtohead.storage.frames import load_frames
 from made import plugin_file
 
 SLOPE = plugin_file(
@@ -81,6 +86,28 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     assert "Holm's correction over 6 contrasts" in page
     assert "FLOPs per token" in page
     assert "\nquestion: Is the positional 'my-idea' better" in page
+    analysis = Analysis(load_frames(Path("runs/card-my-idea")), "test/exact_match")
+    assert_texts_are_judged_on_loss(Report(analysis))
+
+
+def assert_texts_are_judged_on_loss(report: Report) -> None:
+    """A text has no exact match, and its contrasts are about the loss."""
+    frames, section = report.analysis.frames, variant_section(report)
+    texts = [slug for slug, variant in frames.by_slug.items() if variant.config.data.dataset == "text"]
+    assert (len(texts), report.analysis.unranked) == (4, {})
+    assert set(report.analysis.ranked) == frames.by_slug.keys() - set(texts)
+    losses = {report.title(slug): frames.summary(slug, "test/loss").mean for slug in texts}
+    rows = [row for row in section.frame.to_dict("records") if row["variant"].split("\n")[0] in losses]
+    assert [float(row["exact match"].split()[0]) for row in rows] == pytest.approx(sorted(losses.values()), abs=6e-3)
+    for row in rows:
+        assert row["variant"].endswith("\njudged on test loss")
+        assert row["exact match"].endswith("\ntest loss")
+        assert (row["seeds"], row["against baseline"], row["verdict"]) == ("2", "–", "–")
+    notes = [text.get_text() for text in strip_figure(report.analysis).axes[0].texts]
+    assert sum(note.startswith("test loss ") for note in notes) == 4
+    assert "not ranked" not in notes
+    reasons = {contrast.reason for contrast in report.analysis.families.variants.contrasts if contrast.left in texts}
+    assert reasons == {"judged on test loss"}
 
 
 def test_a_plugin_that_violates_an_invariant_is_refused_before_training(h2h) -> None:

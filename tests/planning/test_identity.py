@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from typing import Annotated
 
 import pytest
@@ -143,6 +145,34 @@ def test_a_default_feed_forward_or_norm_is_not_in_the_hash(hash_of, family, defa
     decoder = {"model.architecture": "decoder-only"}
     assert hash_of(**decoder, **{family: {"encoder": other}}) == hash_of(**decoder, **{family: default})
     assert hash_of(**decoder, **{family: {"decoder": other}}) == hash_of(**decoder, **{family: other})
+
+
+PLANTED = """
+from headtohead.schema import schedules
+
+def linear(moment, final_lr):
+    return final_lr + (moment.lr - final_lr) * (1 - moment.step / moment.steps)
+
+schedules.SCHEDULES["linear"] = linear
+
+from headtohead.config.builder import resolve
+from headtohead.config.identity import run_hash
+from headtohead.planning.schedule import learning_rate
+from headtohead.plugins.registry import load_registry
+
+for fields in ({}, {"final_lr": 1e-4}, {"decay_fraction": 0.5}):
+    train = {"steps": 100, "warmup_steps": 0, "lr": 1e-3, "schedule": "linear"} | fields
+    config = resolve({"train": train}, load_registry())
+    print(run_hash(config, 1, "f" * 64), learning_rate(config.train, 100, 100), learning_rate(config.train, 50, 100))
+"""
+
+
+def test_runs_of_a_new_schedule_differ_in_exactly_the_fields_that_it_depends_on():
+    done = subprocess.run([sys.executable, "-c", PLANTED], capture_output=True, text=True, check=True)
+    default, final_lr, decay_fraction = (line.split() for line in done.stdout.splitlines())
+    assert final_lr[0] != default[0] == decay_fraction[0]
+    rates = [[float(rate) for rate in rates] for _, *rates in (default, final_lr)]
+    assert rates == [pytest.approx([0, 5e-4]), pytest.approx([1e-4, 5.5e-4])]
 
 
 def test_options_of_a_plugin_can_be_excluded_from_the_hash():

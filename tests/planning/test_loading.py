@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from headtohead.config.loading import load_file, load_text
 from headtohead.config.yaml_text import dump
 from headtohead.errors import HeadToHeadError
 from made import refused
+
+NO_VALUE = "has no value; type one (null for none), or remove the field"
 
 
 def test_a_file_without_yaml_is_refused_with_its_location(load):
@@ -47,6 +50,32 @@ def test_an_override_is_parsed_as_yaml(load):
     loaded = load("question: q", "train.lr=1e-4", "model.norm=post", "train.betas=[0.9, 0.99]")
     assert [override.value for override in loaded.overrides] == [1e-4, "post", [0.9, 0.99]]
     assert loaded.overrides[0].path == ("train", "lr")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("tune:", "x.yaml:2: tune"),
+        ("tune:\n#  train.lr: [1.0e-3, 2.0e-3]", "x.yaml:2: tune"),
+        ("margin: # later", "x.yaml:2: margin"),
+        ("base: {train: {clip_norm: }}", "x.yaml:2: base.train.clip_norm"),
+        ("seeds: [1, 2,\n  ]\nprobes:\n- ", "x.yaml:5: probes[0]"),
+    ],
+)
+def test_a_field_without_a_value_is_refused(load, text, where):
+    assert refused(load, f"question: q\n{text}") == f"{where}: {NO_VALUE}"
+
+
+def test_null_is_a_value(load):
+    loaded = load("question: q\ntune: null\nmargin: ~\nbase: {train.clip_norm: null}", "train.clip_norm=null")
+    assert (loaded.file.tune, loaded.file.margin, loaded.file.base) == (None, None, {"train.clip_norm": None})
+    assert loaded.overrides[0].value is None
+
+
+def test_an_override_without_a_value_is_refused(load):
+    expected = "--set train.clip_norm=: expected path=value, such as model.d_model=64"
+    assert refused(load, "question: q", "train.clip_norm=") == expected
+    assert refused(load, "question: q", "model={d_ff: }") == f"--set model={{d_ff: }}: d_ff: {NO_VALUE}"
 
 
 def test_strings_that_look_like_numbers_remain_strings_from_python():

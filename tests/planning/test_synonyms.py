@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headtohead.cli import data, main, summaries
 from headtohead.config.builder import resolve
 from headtohead.config.loading import load_text
 from headtohead.config.validation_errors import configuration_fields
 from headtohead.data.metrics import TRANSLATION
-from headtohead.errors import MAX_NAMES, nearest, similar, similar_file
+from headtohead.errors import MAX_NAMES, edit_distance, nearest, similar, similar_file
 from headtohead.schema.metric import measured
 from headtohead.schema.roles import ROLES
 from headtohead.synonyms import _OTHER_NAMES
@@ -129,6 +131,9 @@ MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
         ("valid/xyz", ["valid/bleu"], "; known: valid/bleu"),  # an equal prefix makes no names similar
         ("abc", ["abx", "c", "abx"], "; did you mean 'abx'?"),
         ("abcd", ["abxy"], "; known: abxy"),
+        ("bsae", ["base", "same"], "; did you mean 'base'?"),  # swapped letters; as many in common with both
+        ("dropout_emb", ["dropout_ffn", "dropout_embedding"], "; did you mean 'dropout_embedding'?"),
+        ("test/blue", ["test/bleu", "test/loss"], "; did you mean 'test/bleu'?"),
         ("a", ["c", "b", "c"], "; known: b, c"),
         ("method", ["type", "factor"], "; known: factor, type"),  # an option of a component, also a name of wandb
         ("a", [], ""),
@@ -137,6 +142,25 @@ MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
 )
 def test_an_unknown_name_has_a_synonym_a_hint_a_similar_name_or_the_known_names(name, known, hint):
     assert nearest(name, known) == hint
+
+
+def naive_edits(first: str, second: str) -> int:
+    """The edits by recursion: the last characters are inserted, deleted, replaced, kept or swapped."""
+    if not first or not second:
+        return len(first) + len(second)
+    edits = [
+        naive_edits(first[:-1], second) + 1,
+        naive_edits(first, second[:-1]) + 1,
+        naive_edits(first[:-1], second[:-1]) + (first[-1] != second[-1]),
+    ]
+    if len(first) > 1 and first[-2:] == second[-2:][::-1] and len(second) > 1:
+        edits.append(naive_edits(first[:-2], second[:-2]) + 1)
+    return min(edits)
+
+
+@given(st.text("abc", max_size=5), st.text("abc", max_size=5))
+def test_edits_are_counted_as_by_recursion(first, second):
+    assert edit_distance(first, second) == naive_edits(first, second)
 
 
 def test_names_of_runs_and_experiments_have_no_synonyms():

@@ -33,6 +33,8 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
         return BestVariants(reason="variants are incomplete")
     if scores.unranked:
         return BestVariants(reason="not all variants are ranked")
+    if scores.judged_on:
+        return BestVariants(reason="the scores of some variants are those of another metric")
     if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
         return BestVariants(reason="the scores of the variants are not comparable")
     if scores.collapsed:

@@ -11,7 +11,7 @@ tests find the expected equality, so that all agreements are correct at the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -45,7 +45,7 @@ from headtohead.storage.contrasts import (
     InteractionContrast,
 )
 from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, decimals_of, higher_is_better, show
+from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 
 NOTES = {
     "single": "one seed: no test",
@@ -316,6 +316,12 @@ def sides(contrast: Contrast) -> list[tuple[Side, Side]]:
     return [(Side(declared.variant, metric, declared.lengths), Side(declared.against, other, lengths))]
 
 
+def _unscored(scores: Scores, slugs: Iterable[str], problem: str) -> str:
+    """Return why a contrast of variants without a score has no test."""
+    metrics = dict.fromkeys(readable(scores.judged_on[slug]) for slug in slugs if slug in scores.judged_on)
+    return f"judged on {listed([*metrics])}" if metrics else f"not ranked: {problem}"
+
+
 def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     """Return the contrast with its paired test, or with the reason why there is none.
 
@@ -342,7 +348,7 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     mismatches = (score_mismatch(frames, left.slug, right.slug, contrast.metric) for left, right in pairs)
     reason = contrast.reason or next(filter(None, mismatches), None)
     if (problems and not scores.allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
-        reason = reason or (f"not ranked: {problem}" if problem else without)
+        reason = reason or (_unscored(scores, problems, problem) if problems else without)
     if reason:
         return replace(contrast, reason=reason, agreement=Agreement("undecided", NO_VERDICT) if expect else None)
     scale = max(abs(value) for by_seed in healthy.values() for value in by_seed.values())

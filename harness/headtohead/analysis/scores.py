@@ -19,6 +19,7 @@ from headtohead.statistics.block_model import BlockModel, combined, pooled
 from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary, summarise
 from headtohead.storage import states
+from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
 
@@ -169,11 +170,28 @@ class Scores:
         }
 
     @cached_property
+    def judged_on(self) -> Mapping[str, str]:
+        """The metric of the declared contrasts of each variant whose task lacks ``metric``, such as a text."""
+        found: dict[str, str] = {}
+        for contrast in self.frames.record.contrasts:
+            if not isinstance(contrast, DeclaredContrast):
+                continue
+            metric = contrast.metric or self.metric
+            sides = {contrast.variant: metric, contrast.against: contrast.against_metric or metric}
+            for slug, own_metric in sides.items():
+                has_scores = missing_seeds(self.frames, slug, own_metric) is None
+                if has_scores and not self.summaries[slug].n:
+                    found.setdefault(slug, own_metric)
+        return found
+
+    @cached_property
     def unranked(self) -> Mapping[str, str]:
-        """The variants without a reported mean, with the reason."""
-        if self.allow_partial:
-            return {slug: reason for slug, reason in self.missing_seeds.items() if not self.summaries[slug].n}
-        return self.missing_seeds
+        """The variants without a reported mean in any metric, with the reason."""
+        return {
+            slug: reason
+            for slug, reason in self.missing_seeds.items()
+            if slug not in self.judged_on and not (self.allow_partial and self.summaries[slug].n)
+        }
 
     @cached_property
     def incomplete(self) -> Mapping[str, str]:
@@ -190,17 +208,20 @@ class Scores:
         order = list(dict.fromkeys(groups.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
-            mean = self.summaries[slug].mean
+            metric = self.judged_on.get(slug, self.metric)
+            mean = self.frames.summary(slug, metric).mean
             is_last = slug in self.missing_seeds and not self.allow_partial
-            value = 0.0 if math.isnan(mean) else -self.sign * mean
+            value = -mean if higher_is_better(metric) else mean
+            value = 0.0 if math.isnan(mean) else value
             return order.index(groups[slug]), is_last, math.isnan(mean), value
 
         return tuple(sorted(variants, key=sort_key))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
-        """The variants with a reported mean, best first."""
-        return tuple(slug for slug in self.order if slug not in self.unranked)
+        """The variants with a reported mean in ``metric``, best first."""
+        without_mean = self.unranked.keys() | self.judged_on.keys()
+        return tuple(slug for slug in self.order if slug not in without_mean)
 
     def leading(self, most: int, among: Collection[str] | None = None) -> list[str]:
         """Return the best variants ``among`` some, by default among all: at most this many, the baseline included.

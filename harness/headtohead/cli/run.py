@@ -20,13 +20,10 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
     """Return the launcher's options by name."""
     options: dict[str, Any] = {}
     for text in texts:
-        from headtohead.config.yaml_text import parse
-        from headtohead.errors import HeadToHeadError
+        from headtohead.config.yaml_text import parse_assignment
 
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise HeadToHeadError(f"--launcher-option {text}: expected NAME=VALUE, such as partition=gpu")
-        options[name.strip()], _ = parse(value, f"--launcher-option {text}")
+        name, value = parse_assignment(text, "--launcher-option", "NAME=VALUE, such as partition=gpu")
+        options[name] = value
     return options
 
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from headtohead.config.builder import FAMILIES
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
+from headtohead.schema.schedules import unused_fields
 from headtohead.schema.sections import NotHashed
 
 
@@ -22,19 +23,16 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     """Return the hashed fields of a run configuration with parsed options, and the hash of its data.
 
     Fields of an encoder and of cross-attention are left out where the model has none, and fields of training without
-    effect: the end of a schedule that has none, and the parameters of a weight decay of 0. Other fields without effect
-    are kept, so variants that differ in them alone are trained separately.
+    effect: those of other schedules, and the parameters of a weight decay of 0. Other fields without effect are kept,
+    so variants that differ in them alone are trained separately.
     """
     fields, unused = identity_fields(config), {*ROLES} - {*config.roles}
     for family in fields.keys() & FAMILIES:
         fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
     if "encoder" in unused:
         del fields["model"]["encoder_layers"]
-    train, without_effect = fields["train"], set[str]()
-    if train["schedule"] not in ("cosine", "wsd"):
-        without_effect |= {"final_lr"}
-    if train["schedule"] != "wsd":
-        without_effect |= {"decay_fraction"}
+    train = fields["train"]
+    without_effect = set(unused_fields(train["schedule"]))
     if not train["weight_decay"]:
         without_effect |= {"decay"}
     fields["train"] = {name: value for name, value in train.items() if name not in without_effect}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead import files
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.config.validation_errors import checked
-from headtohead.config.yaml_text import parse
+from headtohead.config.yaml_text import parse, parse_assignment
 from headtohead.errors import HeadToHeadError, similar_file
 from headtohead.schema.experiment_file import AUTO_FACTORS, ExperimentFile, SequentialSeeds
 
@@ -228,13 +228,6 @@ def _read(path: Path) -> str:
 
 def read_override(text: str) -> Override:
     """Parse ``path=value`` of ``--set``."""
-    label = f"--set {text}"
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
-    try:
-        parsed, _ = parse(value, label)
-    except HeadToHeadError as error:  # an option has no line numbers
-        raise HeadToHeadError(label + re.sub(r"^:\d+", "", str(error).removeprefix(label))) from error
-    location = SourceLocation(Source(label, folder=Path.cwd()))
-    return Override(tuple(name.strip().split(".")), parsed, location, text)
+    name, value = parse_assignment(text, "--set", "path=value, such as model.d_model=64")
+    location = SourceLocation(Source(f"--set {text}", folder=Path.cwd()))
+    return Override(tuple(name.split(".")), value, location, text)

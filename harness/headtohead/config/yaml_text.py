@@ -1,6 +1,7 @@
 """YAML to plain values with the line of every field.
 
-The scalars are those of YAML 1.2: ``1e-3`` is a number, ``no`` is text and there are no dates.
+The scalars are those of YAML 1.2: ``1e-3`` is a number, ``no`` is text and there are no dates. A field without a value
+is an error: YAML reads it as null, which is a valid value of some fields, such as ``tune``.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
     """Return the plain value and the line of each field in it.
 
     Raises:
-        HeadToHeadError: For a syntax error, a key given twice, a key that is not text, a tag, a number that is not
-            finite, or a text above the limits of this module.
+        HeadToHeadError: For a syntax error, a key given twice, a key that is not text, a field without a value, a tag,
+            a number that is not finite, or a text above the limits of this module.
     """
     if len(text) > MAX_BYTES:
         raise HeadToHeadError(f"{label}: {len(text):,} bytes, more than the limit of {MAX_BYTES:,}")
@@ -102,6 +103,23 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
         before = text[: error.start].encode() if is_encoding else text.encode()[: error.position]  # type: ignore[union-attr]
         line = len(before.split(b"\n"))
         raise HeadToHeadError(f"{label}:{line}: not valid YAML: a character that is not allowed") from error
+
+
+def parse_assignment(text: str, option: str, example: str) -> tuple[str, Any]:
+    """Return the name and the value of ``name=value``, the text of a command-line option.
+
+    Raises:
+        HeadToHeadError: If the name or the value is missing, or the value is not valid YAML.
+    """
+    label = f"{option} {text}"
+    name, _, value = text.partition("=")
+    if not name.strip() or not value.strip():
+        raise HeadToHeadError(f"{label}: expected {example}")
+    try:
+        parsed, _ = parse(value, label)
+    except HeadToHeadError as error:  # an option has no line numbers
+        raise HeadToHeadError(label + re.sub(r"^:\d+", "", str(error).removeprefix(label))) from error
+    return name.strip(), parsed
 
 
 _TOO_MANY = f"more than {MAX_NODES:,} values and keys or {MAX_BYTES:,} characters, aliases expanded"
@@ -147,6 +165,8 @@ class _Nodes:
     def scalar(self, kind: str, text: str, path: FieldPath) -> str | float | bool | None:
         if kind == "str":
             return text
+        if kind == "null" and text == "" and path:
+            raise self.error(path, "has no value; type one (null for none), or remove the field")
         if kind in ("null", "bool"):
             return None if kind == "null" else text.lower() == "true"
         if len(text) <= 400:

@@ -25,6 +25,13 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 WIDTH = 4.9
 """Width of a figure in inches: at its drawn size it fits a phone, where its smallest text has 9 pixels."""
 
+CHARACTER_WIDTH = 0.073
+"""Mean width of a character of 9 points in inches, that of DejaVu Sans; fonts of browsers are narrower."""
+LEGEND_LINE_WIDTH = 0.55
+"""Width of the line of a legend with its distances, in inches."""
+LEGEND_ROW_HEIGHT = 0.19
+"""Height of a row of a legend in inches."""
+
 _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
     r'FillBetweenPolyCollection|LineCollection)_\d+"'
@@ -136,6 +143,24 @@ def bare_left(axes: Axes) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
+
+
+def legend_names(names: Sequence[str], width: float = WIDTH, most: int = 3) -> tuple[list[str], int]:
+    """Return the names of a legend of ``width`` inches, and its number of columns, at most ``most``.
+
+    There are as many columns as the longest name allows. Names that do not fit into one column are shortened. A legend
+    that is wider than its axes would leave no room for them.
+    """
+    longest = max(map(len, names))
+    columns = most
+    while columns > 1 and longest > _room(width / columns):
+        columns -= 1
+    return shortened(names, _room(width / columns)), columns
+
+
+def _room(column_width: float) -> int:
+    """Return how many characters of 9 points fit into a column of a legend, beside its line."""
+    return int((column_width - LEGEND_LINE_WIDTH) / CHARACTER_WIDTH)
 
 
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:

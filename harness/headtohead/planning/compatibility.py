@@ -123,7 +123,7 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
             try:
                 geometry = geometry_of(style, entry.options, config.model)
             except HeadToHeadError as error:
-                return str(error)
+                return str(error) or f"{entry.name} attention refuses the sizes of the model"
             entry = encodings.at(layer)
             encoding = registry.positional(entry.name)
             mechanisms = encoding.mechanisms_of(entry.options)
@@ -152,25 +152,36 @@ def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], regist
             # A plugin may keep what it reads here, so that the construction of its components would read nothing.
             with only_declared_reads(registered.entry, chosen.options):
                 reason = _incompatibility_of(registered, chosen.options, Setting(config, role, longest))
-            if reason:
+            if reason is not None:
                 return reason
     return None
 
 
 def _incompatibility_of(registered: Registered, options: Options, setting: Setting) -> str | None:
     """Return why an entry cannot be used in a setting, or None if it can."""
-    try:
-        reason = registered.entry.incompatible_with(options, setting)
-        if not (reason is None or isinstance(reason, str)):
-            raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
-    except HeadToHeadError as error:
-        return str(error)
-    except Exception as error:
-        raise HeadToHeadError(
-            f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "
-            f"'{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
-        ) from error
+    reason = _stated_incompatibility(registered, options, setting)
     if reason is None and issubclass(registered.entry, Component):
         bound = find_bound(registered.entry, options, registered.family, setting.role)
         reason = bound.reason(setting.config, setting.longest) if bound else None
     return reason
+
+
+def _stated_incompatibility(registered: Registered, options: Options, setting: Setting) -> str | None:
+    """Return the result of an entry's ``incompatible_with``: a reason, which is not empty, or None.
+
+    Raises:
+        HeadToHeadError: If the method raises another error, or returns anything else.
+    """
+    where = (
+        f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "
+        f"'{registered.name}'"
+    )
+    try:
+        reason = registered.entry.incompatible_with(options, setting)
+    except HeadToHeadError as error:
+        reason = str(error)
+    except Exception as error:
+        raise HeadToHeadError(f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
+    if reason is None or (isinstance(reason, str) and reason.strip()):
+        return reason
+    raise HeadToHeadError(f"{where} returned {reason!r}; return a reason, or None if the entry is compatible")

@@ -8,7 +8,7 @@ from headtohead.report.content import Report
 from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, difference, replaced
 from headtohead.report.setup import setup_line
-from headtohead.report.variants import primary_score, variant_note
+from headtohead.report.variants import primary_score, reported_summary, variant_note, verdict_cell
 from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage.metrics import higher_is_better, show, show_count, show_p
 
@@ -21,15 +21,14 @@ def score_table(report: Report) -> str:
     for slug in analysis.order:
         variant, contrast = analysis.frames.by_slug[slug], contrasts.get(slug)
         paired, judgement = (contrast.paired, contrast.judgement) if contrast else (None, None)
-        verdict = "baseline" if slug == analysis.frames.baseline else contrast.verdict if contrast else ""
         shown.append(
             {
                 "variant": variant.title,
-                "seeds": str(analysis.summaries[slug].n),
+                "seeds": str(reported_summary(report, slug).n),
                 report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
                 "difference": difference(paired, analysis.metric, contrast.scale if contrast else 0),
                 "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
-                "verdict": verdict or "–",
+                "verdict": verdict_cell(report, slug, contrast) or "–",
                 "parameters": show_count(variant.counts.total),
             }
         )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
 from headtohead.report.section import Section, contrast_table, difference, replaced, score, table
-from headtohead.statistics.paired_tests import paired
+from headtohead.statistics.paired_tests import Summary, paired
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
 
@@ -42,13 +43,13 @@ def variant_section(report: Report) -> Section:
         stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
         against = {
             "against baseline": difference(contrast.paired, analysis.metric, contrast.scale) if contrast else "–",
-            "verdict": "baseline" if slug == frames.baseline else contrast.verdict if contrast else "–",
+            "verdict": verdict_cell(report, slug, contrast),
         }
         rows.append(
             {
                 "variant": "\n".join(filter(None, [variant.title, *notes])),
                 report.metric: primary_score(report, slug),
-                "seeds": str(analysis.summaries[slug].n),
+                "seeds": str(reported_summary(report, slug).n),
                 **({} if is_single else against),
                 "parameters": show_count(variant.counts.total) + widened,
                 "FLOPs per token": show_count(variant.counts.flops_per_token),
@@ -182,9 +183,20 @@ def pitfall_section(report: Report) -> Section | None:
     return Section("Pitfalls", text, frame=table(rows)) if rows else None
 
 
+def verdict_cell(report: Report, slug: str, contrast: Contrast | None) -> str:
+    """Return the verdict on a variant in the primary metric, or a dash if it is not judged on it."""
+    if slug == report.analysis.frames.baseline:
+        return "baseline"
+    if contrast is None or slug in report.analysis.judged_on:
+        return "–"
+    return contrast.verdict
+
+
 def variant_note(report: Report, slug: str) -> str:
-    """Return why a variant is not ranked or only partially, or the variant that it is equal to; else empty."""
+    """Return why a variant has no rank or a partial one, or the variant that it is equal to; else an empty text."""
     analysis = report.analysis
+    if metric := analysis.judged_on.get(slug):
+        return f"judged on {readable(metric)}"
     if unranked := analysis.unranked.get(slug, ""):
         return f"not ranked: {unranked}"
     equal = analysis.frames.by_slug[slug].equal_to
@@ -192,8 +204,22 @@ def variant_note(report: Report, slug: str) -> str:
 
 
 def primary_score(report: Report, slug: str) -> str:
-    """Return a variant's primary score with its interval, or a dash if the variant is not ranked."""
-    return "–" if slug in report.analysis.unranked else score(report.analysis.summaries[slug], report.analysis.metric)
+    """Return a variant's primary score with its interval, or a dash if the variant is not ranked.
+
+    It is the score in the metric that the variant is judged on, with its name if that is not the primary metric.
+    """
+    analysis = report.analysis
+    if slug in analysis.unranked:
+        return "–"
+    metric = analysis.judged_on.get(slug, analysis.metric)
+    text = score(reported_summary(report, slug), metric)
+    return text if metric == analysis.metric else f"{text}\n{readable(metric)}"
+
+
+def reported_summary(report: Report, slug: str) -> Summary:
+    """Return mean and interval of a variant in the metric that it is judged on."""
+    analysis = report.analysis
+    return analysis.frames.summary(slug, analysis.judged_on.get(slug, analysis.metric))
 
 
 def reported(report: Report, slug: str, metric: str) -> str:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
+from headtohead.schema.schedules import SCHEDULES, schedules_with
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -296,6 +297,13 @@ class EarlyStopping(ConfigSection):
     patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
 
 
+if TYPE_CHECKING:
+    ScheduleName = str
+else:
+    ScheduleName = Literal[tuple(SCHEDULES)]
+"""A value of ``train.schedule``."""
+
+
 class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
@@ -337,16 +345,23 @@ class TrainConfig(OmittingSection):
         description="parameters with weight decay; all: except those that a component excludes, as gated-delta its "
         "decay rates; matrices: also without biases, gains of norms and other vectors, as in nanoGPT",
     )
-    schedule: Annotated[Literal["constant", "inverse-sqrt", "cosine", "wsd"], VariesInStack()] = Field(
+    schedule: Annotated[ScheduleName, VariesInStack()] = Field(
         "cosine",
         description="learning rate after warm-up; cosine: to `final_lr` at the last step; wsd: constant, then linear "
         "to `final_lr` over the last `decay_fraction` of the steps",
     )
     decay_fraction: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.2, gt=0, le=1, description="with schedule: wsd, the part of the steps in which the learning rate decays"
+        0.2,
+        gt=0,
+        le=1,
+        description=f"with schedule: {' or '.join(schedules_with('decay_fraction'))}, the part of the steps in which "
+        "the learning rate decays",
     )
     final_lr: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.0, ge=0, le=10**6, description="learning rate of the last step with schedule cosine or wsd"
+        0.0,
+        ge=0,
+        le=10**6,
+        description=f"learning rate of the last step with schedule {' or '.join(schedules_with('final_lr'))}",
     )
     warmup_steps: Annotated[int | None, VariesInStack()] = Field(
         None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"

@@ -72,7 +72,9 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
                 axes.set_xscale("log")
             axes.set_xticks(values, [text(value) for value in values])
             axes.minorticks_off()
-        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
+        handles, labels = grid[0].get_legend_handles_labels()
+        labels, columns = style.legend_names(labels, most=2)
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns)
         figure.supxlabel(found.field, fontsize=9)
         figure.supylabel(readable(found.metric), fontsize=9)
     return figure
@@ -174,7 +176,8 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             for name in names
         ]
         legend = palette.legend(slugs)
-        options: dict[str, Any] = {"ncols": min(len(legend), 3 if palette.colour_axis else 1)}
+        labels, ncols = style.legend_names([*legend], most=min(len(legend), 3) if palette.colour_axis else 1)
+        options: dict[str, Any] = {"ncols": ncols}
         options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 9}
     else:
         columns, height, size = 3, 1.5, 9
@@ -185,6 +188,7 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             for slug, title in zip(slugs, titles, strict=True)
         ]
         legend, options = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}, {"ncols": 2}
+        labels = [*legend]
     rows = math.ceil(len(panels) / columns)
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 0.7 + height * rows), layout="constrained")
@@ -199,5 +203,5 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
                 axes.fill_between(found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0)
                 axes.plot(found[x], found["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
         handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in legend.values()]
-        figure.legend(handles, style.shortened(list(legend)), loc="outside upper left", **options)
+        figure.legend(handles, labels, loc="outside upper left", **options)
     return figure

@@ -11,7 +11,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
 from headtohead.report.section import contrast_name
-from headtohead.storage.metrics import show, stored, with_unit
+from headtohead.storage.metrics import readable, show, stored, with_unit
 from headtohead.storage.palette import Palette
 
 MAX_ROWS = 48
@@ -59,11 +59,15 @@ def strip_figure(analysis: Analysis) -> Figure:
     rows, ranked = [], analysis.ranked
     for slug in analysis.leading(MAX_ROWS):
         summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked
+        note = show(summary.mean, metric) if is_ranked and summary.n else "not ranked"
+        if judged_metric := analysis.judged_on.get(slug):
+            mean = analysis.frames.summary(slug, judged_metric).mean
+            note = f"{readable(judged_metric)} {show(mean, judged_metric)}"
         scores = sorted(analysis.frames.scores(slug, metric).items())
         rows.append(
             Row(
                 title,
-                show(summary.mean, metric) if is_ranked and summary.n else "not ranked",
+                note,
                 *((summary.mean, summary.low, summary.high) if is_ranked else (math.nan, math.nan, math.nan)),
                 tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores),
                 palette.colour(slug),

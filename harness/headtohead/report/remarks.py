@@ -156,7 +156,7 @@ def _copies(analysis: Analysis) -> list[str]:
     for name, rows in losses.groupby("run", observed=True):
         run = frames.runs.loc[name]
         curve = dict(zip(rows["step"].tolist(), rows["value"].tolist(), strict=True))
-        curves[Run(titles[run["variant"]], str(run["seed"]))] = curve
+        curves[Run(titles[str(run["variant"])], str(run["seed"]))] = curve
     found = copy_warnings(
         scores,
         curves,

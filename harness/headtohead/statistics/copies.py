@@ -369,7 +369,7 @@ def _equal_scores(scores: Mapping[str, Scores], baseline: str, is_paired: bool, 
     level = MAX_CHANCE / max(1, len(scores))
     found = []
     for variant, by_seed in scores.items():
-        if variant in known:
+        if variant in known or len({*by_seed.values()}) == len(by_seed):
             continue
         others = [side for name, side in itertools.islice(scores.items(), MAX_OTHERS) if name != variant]
         equal = repeated_scores(by_seed, others)
@@ -384,6 +384,8 @@ def _equal_scores(scores: Mapping[str, Scores], baseline: str, is_paired: bool, 
 
 def _shared(first: Scores, second: Scores, is_paired: bool) -> list[EqualScores]:
     """Return the equal scores of two variants: under the same seeds, and under other seeds."""
+    if {*first.values()}.isdisjoint(second.values()):
+        return []
     if not is_paired:
         return [equal for equal in [shared_scores(first, second)] if equal]
     if _agree(first, second):

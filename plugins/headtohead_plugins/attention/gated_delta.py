@@ -72,7 +72,7 @@ class GatedDelta(Attention):
         geometry, d_model = self.context.geometry, self.context.d_model
         heads, width, std = geometry.heads, geometry.value_width, d_model**-0.5
         self.project_in = self.parameter(d_model, heads * (3 * width + 2), std=std)
-        # The authors' code excludes both from weight decay.
+        # The authors' code marks both as parameters without weight decay.
         self.rate = self.parameter(heads, init=log_rate, weight_decay=False)
         self.step = self.parameter(heads, init=log_step, weight_decay=False)
         self.gate = self.parameter(d_model, heads * width, std=std)

@@ -15,10 +15,19 @@ from headtohead.synonyms import hint, synonyms
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
 
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED|"
+    r"Storage size calculation overflowed",  # a tensor of more than 2**63 bytes
+    re.IGNORECASE,
+)
+"""Messages of out-of-memory errors that torch raises as plain RuntimeError."""
+
+_MORE_MEMORY = "free memory or raise ulimit -v"
+
 _LIMITS = {
-    "free memory or raise ulimit -v": re.compile(
-        r"MemoryError|[Oo]ut of memory|not enough memory|failed to map segment|"
-        r"annot allocate memory|SystemError: error return without exception set"  # C code without memory
+    # Further errors of the loader and of native code without memory.
+    _MORE_MEMORY: re.compile(
+        r"failed to map segment|annot allocate memory|SystemError: error return without exception set"
     ),
     "raise ulimit -n": re.compile(r"Too many open files"),
     "raise ulimit -u, or ulimit -v for the memory of a thread": re.compile(
@@ -225,9 +234,25 @@ def disk_errno(error: BaseException) -> int | None:
     return number if number in _FULL | _UNWRITABLE else None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error means that a GPU or the host is out of memory.
+
+    The type `torch.OutOfMemoryError` is recognised by its name, because this module does not load torch.
+    """
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, MemoryError):
+        return True
+    if not isinstance(error, RuntimeError):
+        return False
+    return type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(error)) is not None
+
+
 def machine_limit(error: BaseException | None) -> str | None:
     """Return what to raise if an error or one of its causes is a limit of memory, open files or processes."""
     while error is not None:
+        if is_out_of_memory(error):
+            return _MORE_MEMORY
         text = f"{type(error).__name__}: {error}"
         for remedy, pattern in _LIMITS.items():
             if pattern.search(text):

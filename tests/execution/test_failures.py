@@ -3,6 +3,8 @@
 import json
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 
@@ -11,6 +13,7 @@ import pytest
 from headtohead import files
 from headtohead.execution import scheduler
 from headtohead.execution.progress import Watcher
+from headtohead.execution.repair import move_damaged_runs
 from headtohead.plugin import LocalLauncher
 from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Lease
@@ -36,6 +39,52 @@ def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(st
     assert "training" not in study.run(code=1).stderr
     study.run("--retry")
     assert study.results() == undisturbed.results()
+
+
+KILLED_RETRY = """
+import os, sys
+from pathlib import Path
+
+unlink = Path.unlink
+
+def killed_after_run_json(path, **options):
+    unlink(path, **options)
+    if path.name == "run.json":
+        os._exit(137)
+
+Path.unlink = killed_after_run_json
+from headtohead.cli.__main__ import entry
+entry()
+"""
+"""The command, killed when --retry has removed the record of a run and none is written anew."""
+
+
+def test_a_killed_retry_leaves_a_planned_run_that_repair_does_not_count(study: Study, undisturbed: Study) -> None:
+    study.write(plugin=FAILING_SEED)
+    study.run(code=1)
+    failed = study.directories()[0]
+    study.write()
+    command = [sys.executable, "-c", KILLED_RETRY, "run", str(study.file), "--no-tracking", "--retry"]
+    killed = subprocess.run(command, cwd=study.folder, env=study.environment, capture_output=True, text=True)
+    assert killed.returncode == 137, killed.stderr
+    assert (files.read_json(failed / "status.json")["state"], (failed / "run.json").exists()) == ("PLANNED", False)
+    done = study.run("--repair")
+    assert "none of 1 finished runs is damaged" in done.stdout
+    assert "without a result" not in done.stdout
+    assert not (study.experiment / ".archived").exists()
+    assert study.results() == undisturbed.results()
+
+
+def test_a_damaged_record_of_a_failed_run_is_no_damaged_result(study: Study) -> None:
+    study.write(plugin=FAILING_SEED)
+    study.run(code=1)
+    failed = study.directories()[0]
+    (failed / "run.json").write_text("{")
+    lines: list[str] = []
+    move_damaged_runs(study.experiment, lines.append)
+    assert lines[0] == "none of 1 finished runs is damaged"
+    assert lines[1].startswith(f"damaged records of 1 run without a result: {failed.name} (cannot read")
+    assert not failed.exists()
 
 
 @pytest.mark.slow

@@ -84,6 +84,29 @@ def test_a_worker_refuses_data_that_are_not_those_of_the_plan(study: Study) -> N
     assert not list(study.experiment.glob("*/results.json"))
 
 
+@case_table(
+    ("error", "expected"),
+    [
+        (
+            'RuntimeError("the size of tensor a (3) must match the size of tensor b (4)")',
+            "with positional/near fails: RuntimeError: the size of tensor a (3) must match the size of tensor b (4) "
+            "(near.py:",
+        ),
+        ("MemoryError", "does not fit into the memory of this machine; if its sizes are wrong, restore the file"),
+    ],
+    default=1,
+)
+def test_errors_while_a_stored_model_is_built_have_their_own_causes(study: Study, error: str, expected: str) -> None:
+    study.write(design=[])
+    study.run(file=Path("near.yaml"))
+    (run,) = study.directories()
+    hook = f"def build(self):\n    raise {error}"
+    (study.folder / "near.py").write_text(plugin_file(hook, name="near"))
+    plugins = ("--plugin", "near.py", "--plugin", "more/letters.py")
+    done = study.h2h("generate", str(run), "a b c d", *plugins, code=2)
+    assert f"the model of '{run / 'run.json'}' {expected}" in error_line(done)
+
+
 @pytest.mark.slow
 def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> None:
     file = Path("near.yaml")  # relative, as are the recorded names of plugins

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headtohead import files
+from headtohead.execution.repair import move_damaged_runs
 from headtohead.storage.run import RUN_FILES
 from made import case_table
 from made.fake_study import edit
@@ -180,6 +181,25 @@ def test_a_damaged_reused_run_is_trained_in_the_experiment_that_reuses_it(study:
     assert "training in 'other' instead, the other experiments are not changed" in done.stdout
     assert modified(first) == damaged
     assert [run.name for run in other.directories()] == [first.name]
+
+
+def test_a_refused_path_of_a_reused_run_does_not_end_the_check_of_the_others(study: Any, tmp_path: Path) -> None:
+    """The first reused run is a symbolic link, the second has a damaged file."""
+    other = study.runs / "other"
+    other.mkdir()
+    planned = files.read_json(study.experiment / "experiment.json")
+    reused = [run | {"reused_from": f"small/{run['directory']}"} for run in planned["runs"]]
+    files.write_json(other / "experiment.json", planned | {"name": "other", "runs": reused})
+    linked, damaged, *_ = (study.experiment / run["directory"] for run in planned["runs"])
+    linked.rename(tmp_path / "moved")
+    linked.symlink_to(tmp_path / "moved")
+    flip(damaged / "checkpoint.safetensors", damaged)
+    lines: list[str] = []
+    assert move_damaged_runs(other, lines.append) == {f"small/{linked.name}", f"small/{damaged.name}"}
+    assert lines[0] == "none of 0 finished runs is damaged"
+    assert "2 reused runs of other experiments damaged: " in lines[1]
+    assert "is a symbolic link, which is not allowed" in lines[1]
+    assert "checkpoint.safetensors is damaged" in lines[1]
 
 
 @pytest.mark.slow

@@ -186,6 +186,29 @@ def test_the_error_of_a_failing_plugin_names_its_distribution():
     )
 
 
+@pytest.mark.parametrize("result", ["", " ", 0, False])
+def test_an_incompatibility_without_a_reason_is_refused(result):
+    """Read as compatible, it would also skip the check of the maximum length, which this entry exceeds."""
+
+    class Short(Positional):
+        """A table of two positions."""
+
+        @classmethod
+        def limit(cls, options):
+            return 2
+
+        @classmethod
+        def incompatible_with(cls, options, setting):
+            return result
+
+    registry = load_registry(objects=[plugin_of(positional={"short": Short})])
+    config = resolve({"train": {"epochs": 1}, "positional": "short"}, registry)
+    assert refused(find_incompatibility, config, {"source": 9, "target": 9}, registry).endswith(
+        f"incompatible_with of positional 'short' returned {result!r}; return a reason, or None if the entry is "
+        "compatible"
+    )
+
+
 def test_the_null_pair_is_trained_once(plan):
     found = plan("design: [{product: {masking.decoder: [padding-causal, causal]}}]", seeds=2)
     assert [run.variant for run in found.runs] == ["masking.decoder-padding-causal"] * 2

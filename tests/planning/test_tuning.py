@@ -1,10 +1,12 @@
 """A sweep before the experiment: its settings, its errors, and its choice."""
 
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
 
+from headtohead import files
 from headtohead.planning.overview import overview
 from made import case_table, refused
 
@@ -195,6 +197,33 @@ def test_an_added_variant_leaves_the_further_values_of_others_in_the_sweep(plan,
     assert {run.run_hash for run in first.tuning.plan.runs} < {run.run_hash for run in second.plan.runs}
     assert {run.variant.partition("-")[0] for run in second.plan.remaining} == {"none"}
     assert not second.is_done
+
+
+def test_deleted_tuning_runs_leave_the_recorded_choice(plan, finished, record):
+    """The best rate of alibi is beyond the listed rates."""
+    text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
+    before, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
+    for run in before.runs:
+        record(before, run)
+    files.write_json(before.directory / "experiment.json", before.record().to_json())
+    sweep = before.tuning.plan
+    deleted = next(run for run in sweep.runs if run.variant == "alibi-lr-0.001")
+    shutil.rmtree(deleted.path(sweep.directory))
+    found = plan(text, seeds=1)
+    assert [run.run_hash for run in found.runs] == [run.run_hash for run in before.runs]
+    assert {run.state for run in found.runs} == {"DONE"}
+    assert (found.tuning.variants, found.tuning.is_done) == (before.tuning.variants, False)
+    assert [run.run_hash for run in found.tuning.plan.remaining] == [deleted.run_hash]
+    assert any(
+        "1 run missing, chosen by the losses of the last plan; h2h run trains" in line for line in overview(found).lines
+    )
+    shutil.rmtree(sweep.directory)
+    without_sweep = plan(text, seeds=1)
+    assert {run.state for run in without_sweep.runs} == {"DONE"}
+    assert len(without_sweep.tuning.without_result) == len(sweep.runs) == 16
+    # Of other runs, the record has no trial.
+    for other in (plan(text, "model.d_ff=32", seeds=1), plan(text, seeds=1, fresh=True)):
+        assert (other.tuning.is_chosen, other.tuning.is_done) == (False, False)
 
 
 @pytest.mark.parametrize(

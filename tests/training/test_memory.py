@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from headtohead.training.memory import is_out_of_memory
+from headtohead.errors import is_out_of_memory, machine_limit
 
 MEMORY = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
@@ -32,9 +32,16 @@ OTHER = [
 @pytest.mark.parametrize("error", [*MEMORY, *OTHER])
 def test_exactly_the_out_of_memory_errors_are_recognised(error: Exception) -> None:
     assert is_out_of_memory(error) == (error in MEMORY)
+    assert machine_limit(error) == ("free memory or raise ulimit -v" if error in MEMORY else None)
 
 
 def test_a_real_out_of_memory_error_on_a_cpu_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50)
+    assert is_out_of_memory(caught.value)
+
+
+def test_a_tensor_whose_bytes_cannot_be_counted_is_out_of_memory():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**40, 2**40, device="meta")
     assert is_out_of_memory(caught.value)

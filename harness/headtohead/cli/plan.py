@@ -50,7 +50,7 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
             echo("", f"h2h run refuses this: {refused}")
         elif dropped:
             echo("", f"note: {dropped}")
-    if all(run.is_done for run in plan.runs):
+    if all(run.is_done for run in plan.runs) and (plan.tuning is None or plan.tuning.is_done):
         answer.store()
 
 

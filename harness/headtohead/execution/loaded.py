@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from torch import Tensor
 from headtohead.config.entries import parsed_options
 from headtohead.config.project import runs_folder
 from headtohead.data import SPECIALS, PreparedData, Side, cache_root, prepare_recorded
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, is_out_of_memory
 from headtohead.execution.exported import CONFIG, WEIGHTS, read_exported
 from headtohead.model.decoding import Ends, translate_each
+from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
@@ -325,27 +327,43 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
     else:
         assert words is not None
         sizes = len(words.source_vocabulary), len(words.target_vocabulary)
-    tensors = checkpoint.load_weights(weights, _expected_weights(config, sizes, path))
-    model = Transformer(config, [1], *sizes)
-    if config.train.precision == "float64":
-        model.double()
-    if dtype is not None:
-        model.to(dtype)
+    with _model_errors(config, path / RUN):
+        expected = _expected_weights(config, sizes)
+    tensors = checkpoint.load_weights(weights, expected)
+    with _model_errors(config, path / RUN):
+        model = Transformer(config, [1], *sizes)
+        if config.train.precision == "float64":
+            model.double()
+        if dtype is not None:
+            model.to(dtype)
     model.load_member(0, tensors)
     return kind(path, config, model.eval(), words, record)
 
 
-def _expected_weights(config: RunConfig, sizes: tuple[int, int], path: Path) -> dict[str, Tensor]:
-    """Return the weights of a run by name on the device ``meta``, which allocates no memory."""
+@contextmanager
+def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
+    """Name the record in errors of building its model: too little memory, and errors of plugins."""
+    subject = f"the model of '{record}'"
     try:
-        model = Transformer(config, None, *sizes)
-        tensors = [*model.parameters(), *model.buffers()]
-        fits = sum(tensor.numel() * tensor.element_size() for tensor in tensors) <= machine_memory()
-    except RuntimeError:  # a tensor of more than 2**63 bytes
-        fits = False
-    if not fits:
+        with plugin_errors(config, subject):
+            yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
         raise HeadToHeadError(
-            f"the model of '{path / RUN}' does not fit into the memory of this machine; if its sizes are wrong, "
-            "restore the file, or move its folder away"
-        )
+            f"{subject} does not fit into the memory of this machine; if its sizes are wrong, restore the file, or "
+            "move its folder away"
+        ) from error
+
+
+def _expected_weights(config: RunConfig, sizes: tuple[int, int]) -> dict[str, Tensor]:
+    """Return the weights of a run by name on the device ``meta``, which allocates no memory.
+
+    Raises:
+        MemoryError: If the weights are larger than the memory of this machine.
+    """
+    model = Transformer(config, None, *sizes)
+    tensors = [*model.parameters(), *model.buffers()]
+    if sum(tensor.numel() * tensor.element_size() for tensor in tensors) > machine_memory():
+        raise MemoryError
     return {name: weights[0] for name, weights in model.state_dict().items()}

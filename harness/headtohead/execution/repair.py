@@ -4,8 +4,7 @@ incomplete runs of changed plugins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.leases import Lease, layout_lock
 from headtohead.storage.metrics import counted
 from headtohead.storage.paths import inside
-from headtohead.storage.run import HEADS, RUN, STATUS
+from headtohead.storage.record import read_record
+from headtohead.storage.run import HEADS, RUN, STATUS, RunRecord, stored_status
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import STACKS, stack_folders
 
@@ -73,8 +73,9 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
 def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str]:
     """Verify all files of an experiment's finished runs, and move the damaged runs to ``.archived``.
 
-    The resume points of their stacks are removed, so that the runs are trained from the first step. A damaged
-    ``heads.json``, which is not a result of training, is removed. Other experiments are not changed.
+    The resume points of their stacks are removed, so that the runs are trained from the first step. A run
+    without a result is moved if its record is unreadable. A damaged ``heads.json``, which is not a result of
+    training, is removed. Other experiments are not changed.
 
     Returns:
         The damaged runs of other experiments that the experiment reuses, as ``<experiment>/<directory>``.
@@ -82,39 +83,65 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
     Raises:
         HeadToHeadError: If another process writes a damaged run; then nothing is moved.
     """
-    paths = sorted(experiment.glob(f"[!.]*/{STATUS}"))
     damaged: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     finished = 0
-    for run in (RunDirectory(inside(experiment, path.parent.name)) for path in paths):
-        damage, name = _damage(run), run.path.name
-        finished += damage is not None or run.state in states.RESULTS
+    for status in sorted(experiment.glob(f"[!.]*/{STATUS}")):
+        run = RunDirectory(inside(experiment, status.parent.name))
+        name = run.path.name
+        is_finished = _is_finished(run)
+        finished += is_finished
+        damage = _damage(run)
         if damage == HEADS:
             with leased(run.path) as writer:
                 writer.remove_result(HEADS)
             log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
-        elif damage is not None:
+        elif damage is not None and is_finished:
             damaged[name] = damage
+        elif damage is not None:
+            unreadable[name] = damage
+    if damaged or unreadable:
+        _archive(experiment, [experiment / name for name in (*damaged, *unreadable)])
     if damaged:
-        _archive(experiment, [experiment / name for name in damaged])
-        names = listed([f"{name} ({damage})" for name, damage in damaged.items()], MAX_NAMES)
-        log(f"{len(damaged)} of {finished} finished runs damaged: {names}; retraining")
+        log(f"{len(damaged)} of {finished} finished runs damaged: {_named(damaged)}; retraining")
     else:
         log(f"none of {finished} finished runs is damaged")
-    reused: dict[str, str] = {}
-    with suppress(HeadToHeadError):  # an unreadable plan is rewritten
-        directory = ExperimentDirectory.read(experiment)
-        for planned in directory.record.runs:
-            if planned.reused_from and (path := planned.path(directory.path)).exists():
-                damage = _damage(RunDirectory(path))
-                if damage not in (None, HEADS):
-                    reused[planned.reused_from] = damage
+    if unreadable:
+        number = counted(len(unreadable), "run")
+        log(f"damaged records of {number} without a result: {_named(unreadable)}; retraining")
+    reused = _damaged_reused_runs(experiment)
     if reused:
-        names = listed([f"{name} ({damage})" for name, damage in reused.items()], MAX_NAMES)
         log(
-            f"{len(reused)} reused runs of other experiments damaged: {names}; training in "
+            f"{len(reused)} reused runs of other experiments damaged: {_named(reused)}; training in "
             f"'{experiment.name}' instead, the other experiments are not changed"
         )
     return set(reused)
+
+
+def _damaged_reused_runs(experiment: Path) -> dict[str, str]:
+    """Return the damage of each damaged run of other experiments that the plan reuses, by ``reused_from``."""
+    try:
+        directory = ExperimentDirectory.read(experiment)
+    except HeadToHeadError:  # an unreadable plan is rewritten
+        return {}
+    damaged: dict[str, str] = {}
+    for planned in directory.record.runs:
+        if planned.reused_from is None:
+            continue
+        try:
+            path = planned.path(directory.path)
+        except HeadToHeadError as error:  # a symbolic link, or a path outside the runs folder
+            damaged[planned.reused_from] = str(error)
+            continue
+        damage = _damage(RunDirectory(path)) if path.exists() else None
+        if damage not in (None, HEADS):
+            damaged[planned.reused_from] = damage
+    return damaged
+
+
+def _named(damages: Mapping[str, str]) -> str:
+    """Return the names of damaged runs, each with its damage."""
+    return listed([f"{name} ({damage})" for name, damage in damages.items()], MAX_NAMES)
 
 
 def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
@@ -147,17 +174,26 @@ def _archive(experiment: Path, runs: Collection[Path], *, stacks: bool = False) 
                 path.rename(archive / path.name)
 
 
+def _is_finished(run: RunDirectory) -> bool:
+    """Return whether a run has a result; a run with an unreadable status may have one."""
+    try:
+        return stored_status(run.path).state in states.RESULTS
+    except HeadToHeadError:
+        return True
+
+
 def _damage(run: RunDirectory) -> str | None:
     """Return the first damaged or missing file of a run, or the error of an unreadable record.
 
-    Returns ``HEADS`` if only this file is damaged, and None if no file is.
+    Returns ``HEADS`` if only this file is damaged, and None if no file is. A run without a result may have no
+    ``run.json``, which is removed before the run is planned anew.
     """
     try:
         damages = run.damaged_files()
         if set(damages) == {HEADS}:
             return HEADS
         if not damages:
-            run.record  # noqa: B018
+            read_record(RunRecord, run.path / RUN)
         return next((f"{file} {damage}" for file, damage in damages.items()), None)
     except HeadToHeadError as error:
         return str(error)

@@ -20,7 +20,7 @@ import torch
 from headtohead import files
 from headtohead.config.entries import parsed_options
 from headtohead.data import prepare_recorded
-from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
@@ -34,7 +34,7 @@ from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
-from headtohead.training.memory import is_device_error, is_out_of_memory, keep_freed_memory, machine_load
+from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
 from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
 
 PROGRESS_SECONDS = 0.5

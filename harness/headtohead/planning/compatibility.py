@@ -9,8 +9,8 @@ from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.plugins.component import Component
-from headtohead.plugins.entry import Setting
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.entry import Options, Setting
+from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -122,7 +122,7 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
             try:
                 geometry = geometry_of(style, entry.options, config.model)
             except HeadToHeadError as error:
-                return str(error)
+                return str(error) or f"{entry.name} attention refuses the sizes of the model"
             entry = encodings.at(layer)
             encoding = registry.positional(entry.name)
             mechanisms = encoding.mechanisms_of(entry.options)
@@ -148,20 +148,31 @@ def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], regist
     for family in FAMILIES:
         for role, chosen in ((role, each) for role, all in config.entries(family).items() for each in all.pattern):
             options, registered = chosen.options, registry.find(family, chosen.name)
-            try:
-                reason = registered.entry.incompatible_with(options, Setting(config, role, longest))
-                if not (reason is None or isinstance(reason, str)):
-                    raise TypeError(f"it returned {reason!r}; return a text, or None if the entry is compatible")
-            except HeadToHeadError as error:
-                reason = str(error)
-            except Exception as error:
-                raise HeadToHeadError(
-                    f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {family} "
-                    f"'{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
-                ) from error
+            reason = _stated_incompatibility(registered, options, Setting(config, role, longest))
             if reason is None and issubclass(registered.entry, Component):
                 bound = find_bound(registered.entry, options, family, role)
                 reason = bound.reason(config, longest) if bound else None
-            if reason:
+            if reason is not None:
                 return reason
     return None
+
+
+def _stated_incompatibility(registered: Registered, options: Options, setting: Setting) -> str | None:
+    """Return the result of an entry's ``incompatible_with``: a reason, which is not empty, or None.
+
+    Raises:
+        HeadToHeadError: If the method raises another error, or returns anything else.
+    """
+    where = (
+        f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of {registered.family} "
+        f"'{registered.name}'"
+    )
+    try:
+        reason = registered.entry.incompatible_with(options, setting)
+    except HeadToHeadError as error:
+        reason = str(error)
+    except Exception as error:
+        raise HeadToHeadError(f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
+    if reason is None or (isinstance(reason, str) and reason.strip()):
+        return reason
+    raise HeadToHeadError(f"{where} returned {reason!r}; return a reason, or None if the entry is compatible")

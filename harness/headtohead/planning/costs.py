@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headtohead.config.entries import entries_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import IGNORE_INDEX
-from headtohead.errors import HeadToHeadError, is_disk_error, machine_limit
 from headtohead.model import counting
 from headtohead.model.builder import build_components
+from headtohead.model.plugin_errors import model_plugins, plugin_errors
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 from headtohead.storage.metrics import counted
@@ -31,25 +29,14 @@ TOLERANCE = 0.01
 
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
-    used = [current().find(family, entry.name) for family, entry in entries_of(config)]
-    own = {entry.label: entry for entry in used if not entry.is_built_in}
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    try:
-        if own:
+    with plugin_errors(config):
+        if model_plugins(config):
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)
         labels = data.splits["train"].labels
         mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
         return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
-    except Exception as error:
-        if not own or is_disk_error(error, of_plugin=True) or machine_limit(error):
-            raise
-        reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
-        traceback = "" if isinstance(error, HeadToHeadError) else " (h2h -v prints the traceback)"
-        raise HeadToHeadError(
-            f"a model with {' and '.join(sorted(own))} fails: {reason}; correct the plugin, and test it with "
-            f"'{current().check_command(own[min(own)])}'{traceback}"
-        ) from error
 
 
 def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord, weights: int | None = None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.config.labels import listed, text
 from headtohead.planning.between import END, START
-from headtohead.planning.plan import Plan, PlannedVariant
+from headtohead.planning.plan import Plan, PlannedVariant, Tuning
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.schema.run_config import NOTHING_HELD_OUT
@@ -87,9 +87,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         listed_settings, *others = tuning.settings.values()
         tried = "; ".join(setting.name for setting in listed_settings if all(setting in own for own in others))
         seeds = counted(len(tuning.plan.design.seeds), "seed")
-        remaining = f"{len(tuning.plan.remaining)} runs remaining, more if a best value is at the edge"
-        done = "done" if tuning.is_done else remaining
-        yield f"tune: every variant with {tried}; {seeds} each, {len(tuning.plan.runs)} runs: {done}"
+        runs = f"{len(tuning.plan.runs)} runs: {_tuning_progress(tuning)}"
+        yield f"tune: every variant with {tried}; {seeds} each, {runs}"
         if tuning.coarse:
             enough = "4 values (or auto), tune_seeds: 2 and no tune_epochs are enough"
             yield f"tune may miss the best setting: {tuning.coarse}; {enough}"
@@ -102,7 +101,7 @@ def _lines(plan: Plan) -> Iterator[str]:
             f"{100 * ALPHA:.2g} % over all looks; at most {len(trained) * last} runs"
         )
     remaining = f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
-    if tuning and not tuning.is_done:
+    if tuning and not tuning.is_chosen:
         remaining = "the tuning chooses their settings"
     elif not plan.remaining:
         option = " without --retry" if any(run.state in states.FAILURES for run in plan.runs) else ""
@@ -123,6 +122,16 @@ def _lines(plan: Plan) -> Iterator[str]:
         seconds, most = plan.estimate.seconds, plan.estimate.most_seconds
         later = f" for this look, {duration(most)} for all looks" if most > seconds else ""
         yield f"time: {duration(seconds)}{later} ({plan.estimate.basis})"
+
+
+def _tuning_progress(tuning: Tuning) -> str:
+    """Return how many runs of a sweep remain, and whether its settings are known without them."""
+    if tuning.is_done:
+        return "done"
+    if tuning.is_chosen:
+        number = counted(len(tuning.without_result), "run")
+        return f"{number} missing, chosen by the losses of the last plan; h2h run trains the missing runs first"
+    return f"{counted(len(tuning.plan.remaining), 'run')} remaining, more if a best value is at the edge"
 
 
 def _tuned(plan: Plan) -> Iterator[str]:

@@ -152,7 +152,7 @@ class TuningSetting:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sweep of ``tune``: its settings by variant, its plan, and its result once every run has a result."""
+    """The sweep of ``tune``: its settings by variant, its plan, and the choices once every setting has a trial."""
 
     settings: Mapping[str, tuple[TuningSetting, ...]]
     plan: Plan
@@ -174,17 +174,27 @@ class Tuning:
         return ", ".join(reasons)
 
     @property
-    def is_done(self) -> bool:
-        """Whether the settings of all variants are chosen."""
+    def is_chosen(self) -> bool:
+        """Whether the settings of all variants are chosen, from runs or from the trials of the recorded plan."""
         return bool(self.variants)
+
+    @property
+    def without_result(self) -> list[PlannedRun]:
+        """The runs of the sweep without a result."""
+        return [run for run in self.plan.runs if not run.is_done]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the settings of all variants are chosen, and every run of the sweep has a result."""
+        return self.is_chosen and not self.without_result
 
     def chosen(self, slug: str) -> TuningSetting:
         """Return the best setting of a variant."""
         return next(setting for setting in self.settings[slug] if setting.values == self.variants[slug].chosen)
 
     def apply(self, design: Design) -> Design:
-        """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
-        if not self.is_done:
+        """Return the design with the chosen settings; unchanged before they are chosen."""
+        if not self.is_chosen:
             return design
         variants = tuple(
             replace(variant, config=self.chosen(variant.slug).apply(variant.config)) for variant in design.variants

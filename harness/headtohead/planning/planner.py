@@ -33,7 +33,15 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padd
 from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
 from headtohead.planning.power import Power
 from headtohead.planning.schedule import evaluation_interval, planned_steps
-from headtohead.planning.tuning import MAX_WIDENINGS, settings_of, sweep, tuned_variants, tuning_seeds, widened
+from headtohead.planning.tuning import (
+    MAX_WIDENINGS,
+    recorded_trials,
+    settings_of,
+    sweep,
+    tuned_variants,
+    tuning_seeds,
+    widened,
+)
 from headtohead.planning.variants import Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
@@ -102,10 +110,11 @@ def make_plan(
     ready()
     if loaded.file.tune is None:
         return planner.plan(loaded, design, looks)
+    trials = {} if fresh else recorded_trials(runs_root / loaded.name)
     settings = dict.fromkeys((variant.slug for variant in design.variants), settings_of(loaded, design, registry))
     for widening in range(MAX_WIDENINGS + 1):
         tried = planner.plan(*sweep(loaded, design, settings))
-        tuned = tuned_variants(design, settings, tried)
+        tuned = tuned_variants(design, settings, tried, trials)
         wider = {slug: widened(found, tuned.get(slug)) for slug, found in settings.items()}
         if wider == settings or widening == MAX_WIDENINGS:
             break

@@ -84,7 +84,7 @@ def dropped_note(plan: Plan) -> str | None:
 def _protected(plan: Plan, tuned: Collection[str] = ()) -> Iterator[bool]:
     """Yield, for each recorded run that is finished or running, whether the plan contains it.
 
-    While tuning is incomplete, run hashes are not final, and runs are compared by variant and seed. Of a sweep of the
+    Before settings are chosen, run hashes are not final, and runs are compared by variant and seed. Of a sweep of the
     fields ``tuned``, the plan lacks further values until all listed values have results, as with ``--fresh``. They are
     contained if the listed values of their variant are recorded.
     """
@@ -94,7 +94,7 @@ def _protected(plan: Plan, tuned: Collection[str] = ()) -> Iterator[bool]:
 
     if not (plan.directory / EXPERIMENT).exists():
         return
-    is_final = plan.tuning is None or plan.tuning.is_done
+    is_final = plan.tuning is None or plan.tuning.is_chosen
     planned = {run.run_hash if is_final else (run.variant, run.seed) for run in plan.runs}
     experiment = ExperimentDirectory.read(plan.directory)
     known = {run.run_hash for run in experiment.record.runs}

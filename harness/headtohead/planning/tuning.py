@@ -12,8 +12,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from headtohead.config.builder import assignment_order
@@ -21,15 +22,16 @@ from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.config.validation_errors import find_field
+from headtohead.errors import HeadToHeadError
 from headtohead.planning.between import END, START
 from headtohead.planning.design import Axes, Design
-from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
+from headtohead.planning.plan import TUNING_METRIC, Plan, PlannedRun, TuningSetting
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, Metrics
 from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, changed
 from headtohead.storage import states
-from headtohead.storage.experiment import TrialRecord, TunedVariant
+from headtohead.storage.experiment import ExperimentDirectory, TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
 
 MAX_WIDENINGS = 3
@@ -101,7 +103,8 @@ def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> 
     for path in tuned.at_the_edge:
         # A field of a shorthand that is tuned too keeps its own value.
         inner = set().union(*(fields for fields in map(_fields_of, best.values) if fields < _fields_of(path)))
-        numbers = sorted(_numbers(path, settings), reverse=best.values[path] == max(_numbers(path, settings)))
+        tried_numbers = _numbers(path, [setting.values for setting in settings])
+        numbers = sorted(tried_numbers, reverse=best.values[path] == max(tried_numbers))
         edge, neighbour = numbers[:2]
         further = float(f"{edge * edge / neighbour if neighbour else 2 * edge:.6g}")
         changes = {section: dict(fields) for section, fields in best.changes.items()}
@@ -162,45 +165,77 @@ def sweep(
     )
 
 
+RecordedTrials = Mapping[tuple[str, ...], TrialRecord]
+"""Trials of an earlier plan by the hashes of their runs."""
+
+
+def recorded_trials(experiment: Path) -> RecordedTrials:
+    """Return the trials in the record of an experiment; none without a record, or if it is damaged."""
+    try:
+        tuning = ExperimentDirectory.read(experiment).record.tuning
+    except HeadToHeadError:
+        return {}
+    variants = tuning.variants.values() if tuning else ()
+    return {trial.runs: trial for variant in variants for trial in variant.tried}
+
+
 def tuned_variants(
-    design: Design, settings: Mapping[str, Sequence[TuningSetting]], plan: Plan
+    design: Design, settings: Mapping[str, Sequence[TuningSetting]], plan: Plan, recorded: RecordedTrials
 ) -> dict[str, TunedVariant]:
-    """Return the best and all tried settings of each variant whose runs of the sweep all have a result.
+    """Return the best and all tried settings of each variant whose settings all have a trial.
 
     Of equal settings, the first is the best. A setting with a diverged run has no mean and is chosen last.
+
+    Args:
+        design: The design of the experiment.
+        settings: The settings by variant.
+        plan: The plan of the sweep.
+        recorded: The trials of settings whose runs were deleted.
     """
-    open_slugs = {run.variant for run in plan.runs if run.state not in states.RESULTS}
-    losses: dict[str, list[float]] = {}
-    for run in plan.runs:
-        path = run.path(plan.directory)
-        results = RunDirectory(path).results if run.state == states.DONE else None
-        loss = results.metrics.get(TUNING_METRIC) if results else None
-        losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
     tuned = {}
     for variant in design.variants:
-        tried = []
         own = settings[variant.slug]
-        records = [plan.by_slug[f"{variant.slug}-{setting.slug}"].record for setting in own]
-        slugs = [record.equal_to or record.slug for record in records]
-        if not open_slugs.isdisjoint(slugs):
-            continue
-        for setting, slug in zip(own, slugs, strict=True):
-            values = losses[slug]
-            finite = all(map(math.isfinite, values))
-            mean = statistics.fmean(values) if finite else None
-            sd = statistics.stdev(values) if finite and len(values) > 1 else None
-            tried.append(TrialRecord(values=setting.values, mean=mean, sd=sd))
-        best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
-        edges = []
-        for field, value in best.values.items():
-            numbers = _numbers(field, own)
-            if value and len(numbers) > 1 and value in (min(numbers), max(numbers)):  # no value follows 0
-                edges.append(field)
-        tuned[variant.slug] = TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tuple(tried))
+        found = [_trial(plan, f"{variant.slug}-{setting.slug}", setting, recorded) for setting in own]
+        tried = tuple(trial for trial in found if trial is not None)
+        if len(tried) == len(own):
+            tuned[variant.slug] = _choice(tried)
     return tuned
 
 
-def _numbers(path: str, settings: Sequence[TuningSetting]) -> set[float]:
+def _trial(plan: Plan, slug: str, setting: TuningSetting, recorded: RecordedTrials) -> TrialRecord | None:
+    """Return the trial of a setting from its runs, else the recorded trial of the same runs, else None."""
+    runs = plan.runs_of(slug)
+    hashes = tuple(run.run_hash for run in runs)
+    if not all(run.is_done for run in runs):
+        trial = recorded.get(hashes)
+        # The notation of equal values may have changed.
+        return trial.model_copy(update={"values": setting.values}) if trial else None
+    losses = [_loss(plan, run) for run in runs]
+    finite = [loss for loss in losses if loss is not None and math.isfinite(loss)]
+    if len(finite) < len(losses):
+        return TrialRecord(values=setting.values, runs=hashes, mean=None, sd=None)
+    sd = statistics.stdev(finite) if len(finite) > 1 else None
+    return TrialRecord(values=setting.values, runs=hashes, mean=statistics.fmean(finite), sd=sd)
+
+
+def _loss(plan: Plan, run: PlannedRun) -> float | None:
+    """Return the validation loss of a run with a result; None if it diverged."""
+    results = RunDirectory(run.path(plan.directory)).results if run.state == states.DONE else None
+    return results.metrics.get(TUNING_METRIC) if results else None
+
+
+def _choice(tried: tuple[TrialRecord, ...]) -> TunedVariant:
+    """Return the setting with the lowest loss, and the fields in which it is at the edge of the sweep."""
+    best = min(tried, key=lambda trial: math.inf if trial.mean is None else trial.mean)
+    edges = []
+    for field, value in best.values.items():
+        numbers = _numbers(field, [trial.values for trial in tried])
+        if value and len(numbers) > 1 and value in (min(numbers), max(numbers)):  # no value follows 0
+            edges.append(field)
+    return TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tried)
+
+
+def _numbers(path: str, values: Iterable[Mapping[str, Any]]) -> set[float]:
     """Return the numbers of a sweep among the values of a field."""
-    values = (setting.values[path] for setting in settings)
-    return {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+    found = (setting[path] for setting in values)
+    return {value for value in found if isinstance(value, int | float) and not isinstance(value, bool)}

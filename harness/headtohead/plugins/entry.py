@@ -72,7 +72,7 @@ class Entry:
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Return why the entry cannot be used in ``setting``, or None if it can.
+        """Return why the entry cannot be used in ``setting``, or None if it can. An empty text is refused.
 
         Called for every variant and role during planning. A plan excludes an incompatible variant
         and prints the reason, so the reason should name the setting to change.

@@ -165,9 +165,10 @@ class ExcludedRecord(Record):
 
 
 class TrialRecord(Record):
-    """A setting of a sweep; ``mean`` is None if a run diverged."""
+    """A setting of a sweep; ``runs`` are the hashes of its runs, and ``mean`` is None if one of them diverged."""
 
     values: Mapping[str, JsonValue]
+    runs: tuple[str, ...] = ()
     mean: Number | None
     sd: Number | None
 

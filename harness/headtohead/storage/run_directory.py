@@ -146,7 +146,8 @@ class RunDirectory:
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""
         status = stored_status(self.path)
-        names = {*status.files, RESULTS} if status.state == states.DONE else set(status.files)
+        required = {states.DONE: {RUN, RESULTS}, states.DIVERGED: {RUN}}.get(status.state, set())
+        names = required | status.files.keys()
         damages = {name: self._damage(name, status.files) for name in sorted(names)}
         return {name: damage for name, damage in damages.items() if damage is not None}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import errno
-import re
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -13,22 +11,12 @@ from importlib import import_module
 import psutil
 import torch
 
+from headtohead.errors import is_out_of_memory
+
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 MAX_THRESHOLD = 2**30
 """Blocks of up to this many bytes are allocated from the heap."""
-
-OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE)
-"""Messages of out-of-memory errors that torch raises as plain RuntimeError."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error means that a GPU or the host is out of memory."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def is_device_error(error: BaseException) -> bool:

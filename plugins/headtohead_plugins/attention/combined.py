@@ -56,7 +56,8 @@ class Combined(Attention):
             own = {hook for base in style.__mro__[: style.__mro__.index(Attention)] for hook in vars(base)}
             if other := [hook for hook in Attention.hooks if hook in own and hook not in CHAINED]:
                 return f"combined requires styles that define only {', '.join(CHAINED)}; {name} defines {other[0]}"
-            if reason := style.incompatible_with(style.Options(), setting):
+            reason = style.incompatible_with(style.Options(), setting)
+            if reason is not None:
                 return reason
         return None
 

@@ -73,9 +73,9 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
 def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str]:
     """Verify all files of an experiment's finished runs, and move the damaged runs to ``.archived``.
 
-    The resume points of their stacks are removed, so that the runs are trained from the first step. An unfinished run
-    with an unreadable record is moved too. A damaged ``heads.json``, which is not a result of training, is removed.
-    Other experiments are not changed.
+    The resume points of their stacks are removed, so that the runs are trained from the first step. A run
+    without a result is moved if its record is unreadable. A damaged ``heads.json``, which is not a result of
+    training, is removed. Other experiments are not changed.
 
     Returns:
         The damaged runs of other experiments that the experiment reuses, as ``<experiment>/<directory>``.
@@ -185,8 +185,8 @@ def _is_finished(run: RunDirectory) -> bool:
 def _damage(run: RunDirectory) -> str | None:
     """Return the first damaged or missing file of a run, or the error of an unreadable record.
 
-    Returns ``HEADS`` if only this file is damaged, and None if no file is. An unfinished run may have no ``run.json``:
-    it is removed before the run is planned anew.
+    Returns ``HEADS`` if only this file is damaged, and None if no file is. A run without a result may have no
+    ``run.json``, which is removed before the run is planned anew.
     """
     try:
         damages = run.damaged_files()

@@ -33,6 +33,7 @@ class Verdict:
         cause: Setting with a known violation of this invariant, None where the violation is unexpected.
         counterexample: Member, sentence and position of a violation, with the measured value.
         error: The error that the entry raised, with its location; then the state is "violated".
+        is_undeclared: Whether the variant only has a property that it does not declare, which makes no score wrong.
     """
 
     state: State
@@ -41,6 +42,7 @@ class Verdict:
     cause: str | None = None
     counterexample: str | None = None
     error: str | None = None
+    is_undeclared: bool = False
 
     @property
     def outcome(self) -> str:
@@ -100,7 +102,8 @@ def outside(reason: str, measured: Measured, predicted: str, bound: float = VISI
     number = float(torch.as_tensor(measured, dtype=torch.float64).max())
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
-    return violated(f"{reason}; expected, but not measured: {predicted}", number)
+    verdict = violated(f"{reason}; expected, but not measured: {predicted}", number)
+    return replace(verdict, is_undeclared=True)
 
 
 def does_not_apply(reason: str) -> Verdict:

@@ -126,7 +126,7 @@ def check_small(config: RunConfig, stack: PlannedStack, cache: Path, log: Callab
     for entry in entries:
         require_override(entry)
     for name, verdict in small_verdicts(config, longest).items():
-        if verdict.outcome == "violated":
+        if verdict.outcome == "violated" and not verdict.is_undeclared:
             raise HeadToHeadError(violation_text(entries, name, verdict, "at small sizes"))
     passed.write({"entries": names_of(entries)})
 
@@ -143,7 +143,8 @@ def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, V
         for invariant in INVARIANTS:
             chosen = deep if invariant.name in AT_STUDY_DEPTH else subject
             verdicts[invariant.name] = evaluate(invariant, chosen)
-            if verdicts[invariant.name].outcome == "violated":
+            verdict = verdicts[invariant.name]
+            if verdict.outcome == "violated" and not verdict.is_undeclared:
                 break
     return verdicts
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from recompute_text import Page, agrees, baseline_spread, unescaped
 
 from headtohead.escaping import json_text
+from headtohead.report.folder import CHECKSUMS
 from headtohead.report.remarks import pooled_text, spread_text
-from headtohead.report.writing import CHECKSUMS, checksums
+from headtohead.report.writing import checksums
 
 SPREAD = re.compile(
     r"(The baseline, .+,|The variant) has a mean .+ of (\S+), with a standard deviation of (\S+) over seeds"

@@ -49,7 +49,7 @@ SECTIONS = {
     "Registration": {"headtohead": "register registered", "headtohead.plugin": "hookimpl Options Setting"},
     "Components": {
         "headtohead.plugin": "Positional Attention HeadOptions MaskPattern find_geometry Masking FeedForward Norm "
-        "BuildContext Geometry PerMemberRNG sorted_subset sums_between"
+        "BuildContext Geometry Fixed PerMemberRNG sorted_subset sums_between"
     },
     "Datasets and recipes": {"headtohead.plugin": "Dataset Corpus Pair TextUnit Recipe cache_root"},
     "Launchers and loggers": {

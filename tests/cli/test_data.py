@@ -97,14 +97,14 @@ def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_p
     shown = stats("text", "--set", "file=train.txt", "--set", "valid_file=valid.txt")
     assert shown["example"] == text[:65]
     assert shown["target"].startswith("tokens per block: mean 64.")
-    windows = 999 - 64 + 1  # of the validation part; its last character is only a label
-    in_training, in_test = 500 - 64 + 1, 249 - 64 + 1
+    tokens = 999  # of the validation part; its last character is only a label
+    in_training, in_test = 500, 249
     assert shown["leak"].split("; ") == [
         "0.0 % of the test text is in training",
-        f"{100 * in_training / windows:.1f} % of the validation text is in training, so the validation loss measures "
-        "memorisation",
-        f"{100 * in_test / windows:.1f} % of the validation text is in the test set, so checkpoints are selected on "
-        "test examples",
+        f"{100 * in_training / tokens:.1f} % of the validation text is in training, so the validation loss measures "
+        "memorisation too",
+        f"{100 * in_test / tokens:.1f} % of the validation text is in the test set, so checkpoints are selected on "
+        "test examples too",
     ]
 
 

@@ -14,6 +14,8 @@ import torch
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.plugin import Options, Positional
+from headtohead.plugins.reads import declared_paths
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, check, tiny_config
 from made import separate_registry, unexpected
@@ -37,7 +39,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, CONTRACT, PYTHON_USE, STYLE, NETWORK = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE, STYLE, NETWORK, READS = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
 (EXPECTED_OUTPUT,) = blocks("text")
@@ -95,6 +97,17 @@ def test_the_feed_forward_network_of_the_page_acts_on_each_token_alone() -> None
     verdicts = check(tiny_config(feed_forward="leaky"))
     assert unexpected(verdicts) == {}
     assert "holds" in {verdict.state for key, verdict in verdicts.items() if "tokens-alone" in str(key)}
+
+
+def test_the_sample_of_declared_reads_names_a_file_an_option_and_a_variable() -> None:
+    class TableOptions(Options):
+        table: str = "table.json"
+
+    namespace: dict[str, Any] = {"Positional": Positional, "__name__": __name__}
+    exec(READS, namespace)
+    paths = declared_paths(namespace["Scaled"], TableOptions())
+    folder = Path(__file__).parent
+    assert paths == {"scale.json": folder / "scale.json", "table.json": folder / "table.json", "$SLOPE": None}
 
 
 @pytest.fixture(scope="module")

@@ -302,7 +302,7 @@ def test_changed_code_and_versions_are_stated(small):
     edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
     found = remarks(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
-    assert found[0].text.startswith("STALE: the source of positional none changed")
+    assert found[0].text.startswith("STALE: positional 'none' changed")
     assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]
 
 

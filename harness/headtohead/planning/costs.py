@@ -17,6 +17,7 @@ from headtohead.model.builder import build_components
 from headtohead.model.plugin_errors import model_plugins, plugin_errors
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 from headtohead.storage.metrics import counted

@@ -13,7 +13,9 @@ PAGE = "index.html"
 MARKDOWN = "report.md"
 ANSWER = "answer.json"
 TABLE = "results.csv"
-FILES = (PAGE, MARKDOWN, ANSWER, TABLE)
+CHECKSUMS = "SHA256SUMS"
+"""File with the sha256 of every other file of a report except its page; ``sha256sum -c SHA256SUMS`` tests them."""
+FILES = (PAGE, MARKDOWN, ANSWER, TABLE, CHECKSUMS)
 FIGURES = "figures"
 
 ANSWER_FORMAT = "headtohead-answer/"

@@ -26,7 +26,7 @@ from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.lines import buckets_figure, curves_figure, sweep_figure
 from headtohead.report.figures.rows import forest_figure, strip_figure
-from headtohead.report.folder import ADVICE, ANSWER, MARKDOWN, PAGE, TABLE, report_folder
+from headtohead.report.folder import ADVICE, ANSWER, CHECKSUMS, MARKDOWN, PAGE, TABLE, report_folder
 from headtohead.report.folder import FIGURES as FIGURES_FOLDER
 from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
@@ -42,9 +42,6 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "sweep": sweep_figure,
     "heads": heads_figure,
 }
-
-CHECKSUMS = "SHA256SUMS"
-"""File with the sha256 of every other file of a report except its page; ``sha256sum -c SHA256SUMS`` tests them."""
 
 
 @dataclass(frozen=True)

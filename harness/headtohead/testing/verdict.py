@@ -112,9 +112,12 @@ def does_not_apply(reason: str) -> Verdict:
 
 
 def worst(*verdicts: Verdict) -> Verdict:
-    """Return the first violation, else the first verdict that holds, else the first verdict."""
+    """Return the first violation, else the first verdict that holds, else the first verdict.
+
+    A property that is only undeclared is the least of the violations.
+    """
     order = ("violated", "holds", "does not apply")
-    return min(verdicts, key=lambda verdict: order.index(verdict.state))
+    return min(verdicts, key=lambda verdict: (order.index(verdict.state), verdict.is_undeclared))
 
 
 def _bounded(measured: Measured, quantity: str, axes: Sequence[str], bound: float, largest: bool) -> Verdict:

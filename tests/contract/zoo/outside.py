@@ -464,7 +464,7 @@ add(
     family="positional",
 )  # fmt: skip
 add(
-    "positions-from-shapes", "an encoding counts the tokens of its arguments", "joint-shift",
+    "positions-from-shapes", "an encoding counts the tokens of its arguments", "cached-decoding",
     """
     def build(self):
         self.slope = self.parameter(self.context.geometry.heads, mean=0.1, std=0.01)

@@ -72,7 +72,10 @@ UNLIKE = [
 
 STACKS: dict[str, list[dict[str, Any]]] = {
     "without dropout": [{}, {"train": {"lr": RATES[2]}}, {"positional": "alibi"}],
-    "with dropout": [{"model": {"dropout": 0.1}}, {"model": {"dropout": 0.2, "mask_value": "-1e9"}}],
+    "with dropout": [
+        {"model": {"dropout": 0.1}},
+        {"model": {"dropout": 0.2, "mask_value": "-1e9"}},
+    ],
     "learned biases": [{"positional": "t5-relative", "model": {"dropout": 0.1}}] * 2,
     "tied": [{"model": {"tie_embeddings": "output"}, "train": {"label_smoothing": 0.1}}] * 2,
     "unlike": UNLIKE,
@@ -81,7 +84,9 @@ STACKS: dict[str, list[dict[str, Any]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts")
+    parser.add_argument(
+        "--part", type=int, choices=(1, 2, 3), action="append", help="default: all parts"
+    )
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -131,7 +136,12 @@ def kernels(device: torch.device) -> Iterator[str]:
         rng.set_step(4)
         site, x = Dropout(rng, 2, 0.3), values.to(where).requires_grad_()
         out = (site(x), site.transposed(x))
-        results.append([*(y.detach().cpu() for y in out), torch.autograd.grad(out[0].sum() + out[1].sum(), x)[0].cpu()])
+        results.append(
+            [
+                *(y.detach().cpu() for y in out),
+                torch.autograd.grad(out[0].sum() + out[1].sum(), x)[0].cpu(),
+            ]
+        )
     same = all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     yield f"- dropout, forward, transposed and backward, bit for bit: {verdict(same)}"
     q, k, v = (torch.randn(4, 2, 5, 8, device=device, requires_grad=True) for _ in range(3))
@@ -139,7 +149,9 @@ def kernels(device: torch.device) -> Iterator[str]:
     mask[1, :, 2] = -torch.inf
     heads = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     gradients = torch.autograd.grad(heads.sum(), (q, k, v))
-    right = not heads[1, :, 2].any() and all(bool(gradient.isfinite().all()) for gradient in gradients)
+    right = not heads[1, :, 2].any() and all(
+        bool(gradient.isfinite().all()) for gradient in gradients
+    )
     yield f"- a query that attends to no key has output 0 and finite gradients: {verdict(right)}"
 
 
@@ -148,7 +160,9 @@ def steps(device: torch.device, backends: Sequence[str]) -> Iterator[str]:
     large = replace(LARGE, rows=8, source_words=800, target_words=803)
     for size in (NOTEBOOK, ODD, large) if device.type == "cuda" else (NOTEBOOK, ODD):
         for name, overrides in STACKS.items():
-            reference = trained(size, torch.device("cpu"), overrides, {"precision": "float64", "backend": "eager"})
+            reference = trained(
+                size, torch.device("cpu"), overrides, {"precision": "float64", "backend": "eager"}
+            )
             for precision in PRECISIONS:
                 if device.type == "cpu" and precision in ("tf32", "bfloat16"):
                     continue
@@ -186,7 +200,10 @@ def entries(device: torch.device) -> Iterator[str]:
     families = ("positional", "attention", "masking", "feed_forward", "norm")
     choices = [{family: name} for family in families for name in current().entries[family]]
     choices += [{"train": {"optimizer": "muon"}}, {"train": {"schedule": "wsd", "z_loss": 1e-4}}]
-    jobs = [(str(device), *job) for job in itertools.product(("encoder-decoder", "decoder-only"), choices)]
+    jobs = [
+        (str(device), *job)
+        for job in itertools.product(("encoder-decoder", "decoder-only"), choices)
+    ]
     with multiprocessing.get_context("spawn").Pool(8) as pool:
         found = pool.starmap(entry, jobs, chunksize=1)
     yield from (line for lines, _, _ in found for line in lines)
@@ -204,7 +221,10 @@ def entry(name: str, architecture: str, own: dict[str, Any]) -> tuple[list[str],
     if find_incompatibility(config, {}, current()) is not None:
         return [], 0, 0
     reference = tiny_training(config, torch.device("cpu"), {})
-    for precision, backend in (("float64", "eager"), *((name, "auto") for name in PRECISIONS if name != "tf32")):
+    for precision, backend in (
+        ("float64", "eager"),
+        *((name, "auto") for name in PRECISIONS if name != "tf32"),
+    ):
         if device.type == "cpu" and (precision == "bfloat16" or backend == "auto"):
             continue
         fallbacks: list[str] = []
@@ -218,16 +238,23 @@ def entry(name: str, architecture: str, own: dict[str, Any]) -> tuple[list[str],
             right, differences = False, f"{type(error).__name__}: {error}"
         number += 1
         if not right or fallbacks:
-            lines.append(f"- {architecture}, {own}, {precision}, {backend}: WRONG: {differences}; {fallbacks}")
+            lines.append(
+                f"- {architecture}, {own}, {precision}, {backend}: WRONG: {differences}; {fallbacks}"
+            )
     return lines, number, replayed
 
 
 def tiny_training(
-    config: RunConfig, device: torch.device, train: dict[str, Any], on_fall_back: Callable[[str], None] = print
+    config: RunConfig,
+    device: torch.device,
+    train: dict[str, Any],
+    on_fall_back: Callable[[str], None] = print,
 ) -> StackTraining:
     """Return a stack of two runs of a small configuration after ``STEPS`` steps."""
     config = changed(config, train=train)
-    training = StackTraining(config, [1, 2], Subject(config).data, device, on_fall_back=on_fall_back)
+    training = StackTraining(
+        config, [1, 2], Subject(config).data, device, on_fall_back=on_fall_back
+    )
     for batch in itertools.islice(training._batches(), STEPS):
         training._step(batch)
     return training
@@ -242,7 +269,9 @@ def trained(
 ) -> StackTraining:
     """Return a stack after ``STEPS`` steps."""
     train = {"lr": RATES[1], **train}
-    training = stack_training(size, len(overrides), device, overrides, train=train, on_fall_back=on_fall_back)
+    training = stack_training(
+        size, len(overrides), device, overrides, train=train, on_fall_back=on_fall_back
+    )
     step = step_of(training, size)
     for _ in range(STEPS):
         step()
@@ -260,7 +289,9 @@ def translations(device: torch.device) -> Iterator[str]:
                 split, rows = training.splits["train"], torch.arange(ODD.rows).expand(2, -1)
                 batch = split.batch(rows.to(where), ODD.source_time, ODD.target_time)
                 model = training.model.eval()
-                found = translate(model, batch.source, batch.source_lengths, 25, beam, Ends(sos=1, eos=2, fill=0))
+                found = translate(
+                    model, batch.source, batch.source_lengths, 25, beam, Ends(sos=1, eos=2, fill=0)
+                )
             ids.append(functional.pad(found, (0, 25 - found.shape[-1])).cpu())
         name = "greedy decoding" if beam is None else "beam search"
         yield f"- {name} in float64: {verdict(torch.equal(*ids))}"
@@ -280,7 +311,10 @@ def product_rate(device: torch.device, precision: str, side: int) -> float:
 def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
     """Yield the table of runs per second by members."""
     precisions = ("float32",) if small else ("float32", "tf32", "bfloat16")
-    rates = {precision: product_rate(device, precision, 256 if small else 8192) for precision in precisions}
+    rates = {
+        precision: product_rate(device, precision, 256 if small else 8192)
+        for precision in precisions
+    }
     yield ""
     yield f"Measured product: {', '.join(f'{name} {rate / 1e12:.1f}' for name, rate in rates.items())} TFLOP/s"
     yield ""
@@ -293,7 +327,9 @@ def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
         for precision in precisions:
             eager = alone = 0.0
             single = [(1, "plain modules")] * (precision == "float32") + [(1, "eager")]
-            for members, kind in dict.fromkeys([*single, *((members, backend) for members in numbers)]):
+            for members, kind in dict.fromkeys(
+                [*single, *((members, backend) for members in numbers)]
+            ):
                 seconds = step_seconds(size, members, device, precision, kind)
                 if seconds is None:
                     yield f"| {size.name} | {precision} | {members} | out of memory | | | | | {kind} |"
@@ -311,17 +347,25 @@ def curve(device: torch.device, backend: str, small: bool) -> Iterator[str]:
 def flops(size: Size) -> float:
     """Return the FLOPs of a training step of a run."""
     training = stack_training(size, 1, torch.device("meta"))
-    counts = count(training.config, size.source_words, size.target_words, size.source_time, size.target_time)
+    counts = count(
+        training.config, size.source_words, size.target_words, size.source_time, size.target_time
+    )
     return 3 * counts.flops_per_token * size.target_time * size.rows
 
 
-def step_seconds(size: Size, members: int, device: torch.device, precision: str, backend: str) -> float | None:
+def step_seconds(
+    size: Size, members: int, device: torch.device, precision: str, backend: str
+) -> float | None:
     """Return the seconds of a step of a stack, or None if it does not fit into memory."""
     train = {"precision": precision, "backend": backend}
     seconds = None
     try:
         plain = backend == "plain modules"
-        step = plain_step(size, device) if plain else step_of(stack_training(size, members, device, train=train), size)
+        step = (
+            plain_step(size, device)
+            if plain
+            else step_of(stack_training(size, members, device, train=train), size)
+        )
         seconds = timed(step, device, 20)
     except Exception as error:
         if not is_out_of_memory(error):

@@ -40,7 +40,9 @@ class Attention(nn.Module):
         return self.attend(self.queries(x), *self.keys_values(memory).chunk(2, dim=-1), mask)
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = (x.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for x in (queries, keys, values))
+        q, k, v = (
+            x.view(*x.shape[:2], self.heads, -1).transpose(1, 2) for x in (queries, keys, values)
+        )
         out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.output(out.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -60,7 +62,9 @@ class Layer(nn.Module):
         super().__init__()
         d = size.d_model
         self.attention, self.cross = SelfAttention(size), Attention(size) if cross else None
-        maps = OrderedDict(inner=nn.Linear(d, size.d_ff), relu=nn.ReLU(), outer=nn.Linear(size.d_ff, d))
+        maps = OrderedDict(
+            inner=nn.Linear(d, size.d_ff), relu=nn.ReLU(), outer=nn.Linear(size.d_ff, d)
+        )
         self.feed_forward = nn.Sequential(maps)
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(d), nn.LayerNorm(d)
         self.cross_norm = nn.LayerNorm(d) if cross else None
@@ -113,7 +117,12 @@ class PlainTraining:
         torch.manual_seed(1)
         self.model = PlainTransformer(size).to(device)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True
+            self.model.parameters(),
+            lr=1e-3,
+            betas=(0.9, 0.98),
+            eps=1e-9,
+            weight_decay=0.0,
+            fused=True,
         )
         self.loss = nn.CrossEntropyLoss(ignore_index=0)
 

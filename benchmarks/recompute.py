@@ -42,7 +42,9 @@ def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[st
     is_first = ~table.T.duplicated()  # variants with the same scores count once
     v, limit = sorted(table.var()[is_first]), math.inf
     for k in reversed(range(max(2, math.ceil(len(v) / 2)), len(v))):
-        if np.mean(v[:k]) > 1e-20 and stats.f.sf(v[k] / np.mean(v[:k]), n - 1, k * (n - 1)) <= 0.07 / len(v):
+        if np.mean(v[:k]) > 1e-20 and stats.f.sf(
+            v[k] / np.mean(v[:k]), n - 1, k * (n - 1)
+        ) <= 0.07 / len(v):
             limit = v[k]
     if table.var()[[*weights]].max() >= limit:
         return found
@@ -55,12 +57,18 @@ def moderated_test(table: pd.DataFrame, weights: Mapping[str, float]) -> dict[st
     excess = logs.var(ddof=1) - special.polygamma(1, (n - 1) / 2) if len(logs) > 1 else 0.0
     prior = 10.0
     if excess > 0:
-        prior = min(10.0, 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6))
+        prior = min(
+            10.0, 2 * optimize.brentq(lambda y: special.polygamma(1, y) - excess, 1e-6, 1e6)
+        )
     common = sum(weight**2 for weight in weights.values()) * squares.sum() / degrees
     total = prior + n - 1
     error = math.sqrt((prior * common + (n - 1) * own) / total / n)
     left = max(n - 1, min(total, degrees))
-    return found | {"error": error, "degrees": left, "p": 2 * stats.t.sf(abs(found["difference"]) / error, left)}
+    return found | {
+        "error": error,
+        "degrees": left,
+        "p": 2 * stats.t.sf(abs(found["difference"]) / error, left),
+    }
 
 
 def paired_test(differences: Any) -> dict[str, Any]:
@@ -70,12 +78,24 @@ def paired_test(differences: Any) -> dict[str, Any]:
     flips = [abs(np.dot(signs, differences)) for signs in itertools.product((-1, 1), repeat=n)]
     found: dict[str, Any] = {
         "difference": mean,
-        "sign_flip_p": np.mean([flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]),
+        "sign_flip_p": np.mean(
+            [flip >= abs(differences.sum()) * (1 - 1e-9) - 1e-15 for flip in flips]
+        ),
     }
     if np.ptp(differences) < 1e-12:
-        return found | {"error": 0.0, "degrees": n - 1, "p": found["sign_flip_p"], "paired_p": found["sign_flip_p"]}
+        return found | {
+            "error": 0.0,
+            "degrees": n - 1,
+            "p": found["sign_flip_p"],
+            "paired_p": found["sign_flip_p"],
+        }
     paired_p = stats.ttest_1samp(differences, 0).pvalue
-    return found | {"error": math.sqrt(own / n), "degrees": n - 1, "p": paired_p, "paired_p": paired_p}
+    return found | {
+        "error": math.sqrt(own / n),
+        "degrees": n - 1,
+        "p": paired_p,
+        "paired_p": paired_p,
+    }
 
 
 def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
@@ -94,7 +114,10 @@ def stepwise(p_values: Sequence[float]) -> list[tuple[float, float]]:
 def weights_of(contrast: Mapping[str, Any], sign: int = 1) -> dict[tuple[str, Any], float]:
     """Return the weight of each score of a difference, or with ``sign`` -1 of the one with exchanged sides."""
     own = contrast["metric"], tuple(contrast.get("lengths") or ())
-    other = contrast.get("against_metric") or own[0], tuple(contrast.get("against_lengths") or own[1])
+    other = (
+        contrast.get("against_metric") or own[0],
+        tuple(contrast.get("against_lengths") or own[1]),
+    )
     settings = len(contrast["pairs"]) // (2 if contrast["family"] == "interactions" else 1)
     weights: dict[tuple[str, Any], float] = {}
     for left, right in contrast["pairs"]:
@@ -105,8 +128,16 @@ def weights_of(contrast: Mapping[str, Any], sign: int = 1) -> dict[tuple[str, An
 
 def exchanged(numbers: Mapping[str, Any]) -> dict[str, Any]:
     """Return the numbers of the difference with exchanged sides."""
-    ends = {"difference": "difference", "low": "high", "high": "low", "size_low": "size_high", "size_high": "size_low"}
-    return {name: -numbers[ends[name]] if name in ends else value for name, value in numbers.items()}
+    ends = {
+        "difference": "difference",
+        "low": "high",
+        "high": "low",
+        "size_low": "size_high",
+        "size_high": "size_low",
+    }
+    return {
+        name: -numbers[ends[name]] if name in ends else value for name, value in numbers.items()
+    }
 
 
 def family_numbers(
@@ -131,14 +162,19 @@ def family_numbers(
             tested.append(moderated_test(table_of(scores_of(*own, next(iter(by_slug)))), by_slug))
     keys = [{frozenset(weights_of(found, sign).items()) for sign in (1, -1)} for found in family]
     first = [keys.index(key) for key in keys]
-    once = [index for index in range(len(family)) if first[index] == index and math.isfinite(tested[index]["p"])]
+    once = [
+        index
+        for index in range(len(family))
+        if first[index] == index and math.isfinite(tested[index]["p"])
+    ]
     steps = dict(zip(once, stepwise([tested[index]["p"] for index in once]), strict=True))
     sizes: dict[int, float] = {}
     for index in (index for index in once if margins[index]):
         found, margin = tested[index], margins[index]
         sizes[index] = (
             max(
-                stats.t.sf((sign * found["difference"] + margin) / found["error"], found["degrees"]) for sign in (1, -1)
+                stats.t.sf((sign * found["difference"] + margin) / found["error"], found["degrees"])
+                for sign in (1, -1)
             )
             if found["error"]
             else (0.5 ** (found["degrees"] + 1) if abs(found["difference"]) < margin else 1.0)
@@ -149,7 +185,11 @@ def family_numbers(
         adjusted, level = steps[first[index]]
         half = stats.t.ppf(1 - level / 2, found["degrees"]) * found["error"]
         numbers = {name: found[name] for name in ("difference", "p", "paired_p", "sign_flip_p")}
-        numbers |= {"holm_p": adjusted, "low": found["difference"] - half, "high": found["difference"] + half}
+        numbers |= {
+            "holm_p": adjusted,
+            "low": found["difference"] - half,
+            "high": found["difference"] + half,
+        }
         if first[index] in sizes:
             margin = margins[first[index]]
             size_p, level = size_steps[first[index]]
@@ -178,11 +218,16 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
 
     size = runs.reindex(columns=["data", "size"]).astype(str).sum(axis=1)
 
-    def scores_of(metric: str, lengths: Sequence[int] | None = None, like: str | None = None) -> Scores:
+    def scores_of(
+        metric: str, lengths: Sequence[int] | None = None, like: str | None = None
+    ) -> Scores:
         column = "/".join([metric, *(["-".join(map(str, lengths))] if lengths else [])])
         same = runs if like is None else runs[size == size[runs["variant"] == like].iloc[0]]
         done = same[same[column].notna()] if column in runs else runs[:0]
-        return {str(slug): dict(zip(rows["seed"], rows[column], strict=True)) for slug, rows in done.groupby("variant")}
+        return {
+            str(slug): dict(zip(rows["seed"], rows[column], strict=True))
+            for slug, rows in done.groupby("variant")
+        }
 
     for slug, printed in answer["scores"].items():
         own = scores_of(answer["metric"]).get(trained.get(slug, slug), {})
@@ -190,22 +235,32 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     tested = [found for found in answer["contrasts"] if found["difference"] is not None]
     for found in tested:
         found["pairs"] = [[trained.get(slug, slug) for slug in pair] for pair in found["pairs"]]
-    judged: dict[Any, dict[str, Any]] = {}  # the verdict of the first family holds for a difference in all of them
+    judged: dict[
+        Any, dict[str, Any]
+    ] = {}  # the verdict of the first family holds for a difference in all of them
     tested.sort(key=lambda found: (found["family"] != "declared", found["family"] != "factors"))
     for family, group in itertools.groupby(tested, key=lambda found: found["family"]):
         contrasts = list(group)
-        has_all = all(slug in scores_of(*score) for found in contrasts for slug, score in weights_of(found))
+        has_all = all(
+            slug in scores_of(*score) for found in contrasts for slug, score in weights_of(found)
+        )
         if answer["looks"] or not has_all:
             yield from ((f"{found['name']}: not recomputed", None, None) for found in contrasts)
             continue
-        margins = [(answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts]
-        for found, own in zip(contrasts, family_numbers(scores_of, contrasts, margins), strict=True):
+        margins = [
+            (answer["margin"] or 0.0) * (found["metric"] == answer["metric"]) for found in contrasts
+        ]
+        for found, own in zip(
+            contrasts, family_numbers(scores_of, contrasts, margins), strict=True
+        ):
             numbers = judged.setdefault(frozenset(weights_of(found).items()), own)
             judged.setdefault(frozenset(weights_of(found, -1).items()), exchanged(own))
             words = ("better", "worse") if found["metric"].endswith(HIGHER) else ("worse", "better")
             if found["metric"].startswith("heads/") or found.get("against_metric"):
                 words = ("larger", "smaller")
-            direction = "undetected" if numbers["holm_p"] > 0.05 else words[int(numbers["difference"] <= 0)]
+            direction = (
+                "undetected" if numbers["holm_p"] > 0.05 else words[int(numbers["difference"] <= 0)]
+            )
             if direction != "undetected" and family == "interactions":
                 direction = "significant"
             printed = dict(found)
@@ -224,7 +279,11 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
 def differs(printed: Any, value: Any) -> bool:
     """Return whether a printed value is not the recomputed one."""
     is_text = isinstance(printed, str)
-    return printed != value if is_text else not math.isclose(printed, value, rel_tol=1e-6, abs_tol=1e-9)
+    return (
+        printed != value
+        if is_text
+        else not math.isclose(printed, value, rel_tol=1e-6, abs_tol=1e-9)
+    )
 
 
 def main(folders: Sequence[str]) -> int:
@@ -235,7 +294,9 @@ def main(folders: Sequence[str]) -> int:
         checked = [row for row in rows if row[1] is not None]
         different = [row for row in checked if differs(*row[1:])]
         skipped = len(rows) - len(checked)
-        print(f"{folder}: {len(checked)} values recomputed, {len(different)} different, {skipped} skipped")
+        print(
+            f"{folder}: {len(checked)} values recomputed, {len(different)} different, {skipped} skipped"
+        )
         for name, printed, value in different:
             print(f"  {name}: printed {printed}, recomputed {value}")
         wrong += len(different)
@@ -243,6 +304,8 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a report")
     raise SystemExit(main(parser.parse_args().folders))

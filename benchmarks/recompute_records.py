@@ -34,16 +34,31 @@ def golf_scores(clone: Path) -> list[tuple[str, list[float], int]]:
                 stored[folder.name] = record.get("seed_scores", [record["val_bpb"]])
         last: set[str] = set()
         for log in folder.rglob("*.log"):
-            lines = [line for line in log.read_text(errors="replace").splitlines() if "exact val_loss:" in line]
+            lines = [
+                line
+                for line in log.read_text(errors="replace").splitlines()
+                if "exact val_loss:" in line
+            ]
             last |= {lines[-1].split("val_bpb:")[1].split()[0]} if lines else set()
         if len(last) > max(1, len(stored.get(folder.name, ()))):
             stored[folder.name] = [*map(float, last)]
-    table = (clone / "README.md").read_text(encoding="utf-8").split("## Leaderboard")[1].split("#### Unlimited")[0]
-    cells = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("|")][2:]
+    table = (
+        (clone / "README.md")
+        .read_text(encoding="utf-8")
+        .split("## Leaderboard")[1]
+        .split("#### Unlimited")[0]
+    )
+    cells = [
+        [cell.strip() for cell in line.split("|")]
+        for line in table.splitlines()
+        if line.startswith("|")
+    ][2:]
     chain: list[tuple[str, list[float], int]] = []
     for _, score, info in sorted((row[5], -float(row[2]), row[6]) for row in cells):
         if not chain or -score < float(chain[-1][0]):
-            best = min(stored.values(), key=lambda scores: (abs(np.mean(scores) + score), -len(scores)))
+            best = min(
+                stored.values(), key=lambda scores: (abs(np.mean(scores) + score), -len(scores))
+            )
             near = best if abs(np.mean(best) + score) < 0.0003 else []
             linked = [scores for name, scores in stored.items() if f"/{name}/" in info]
             chain.append((str(-score), linked[0] if linked else near, 0))
@@ -56,20 +71,36 @@ def track_scores(clone: Path) -> list[tuple[str, list[float], int]]:
     for line in (folder / "README.md").read_text(encoding="utf-8").splitlines():
         cells = line.split(" | ")
         if len(cells) > 1 and cells[1].endswith("(!)"):
-            steps, published, n = cells[1][:-3], cells[2].split()[0], int(cells[2].split("=")[1].split(")")[0])
+            steps, published, n = (
+                cells[1][:-3],
+                cells[2].split()[0],
+                int(cells[2].split("=")[1].split(")")[0]),
+            )
             log = folder / line.split("[log](")[1].split(")")[0]
             files = [log] if log.parent.name == "results" else log.parent.rglob("*.txt")
             device = {found: file.name.split("_")[0] for file in files
                       for found in file.read_text(encoding="utf-8").splitlines()
                       if found.startswith(f"step:{steps}/") and " val_loss:" in found}  # fmt: skip
-            lines = [found for found, own in device.items() if len(device) <= n or own == log.name.split("_")[0]]
-            runs = pd.DataFrame([dict(part.split(":", 1) for part in found.split()) for found in lines])
+            lines = [
+                found
+                for found, own in device.items()
+                if len(device) <= n or own == log.name.split("_")[0]
+            ]
+            runs = pd.DataFrame(
+                [dict(part.split(":", 1) for part in found.split()) for found in lines]
+            )
             losses = [list(runs[name].astype(float)) for name in runs if name.startswith("val")]
             if len(runs) < n:
                 text = (log.parent / "README.md").read_text(encoding="utf-8")
                 rows = [[cell.strip() for cell in row.split("|")] for row in text.splitlines()]
                 (head,) = (row for row in rows if f"step {steps}" in row)
-                losses = [[float(row[head.index(f"step {steps}")]) for row in rows if row[1:2] and row[1].isdigit()]]
+                losses = [
+                    [
+                        float(row[head.index(f"step {steps}")])
+                        for row in rows
+                        if row[1:2] and row[1].isdigit()
+                    ]
+                ]
             best = min(losses, key=lambda column: abs(np.mean(column) - float(published)))
             chain.append((published, best, int(steps)))
     return chain
@@ -79,23 +110,38 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
     """Yield a name, the printed and the recomputed value of every cell of the two tables."""
     parts = page.read_text(encoding="utf-8").replace("−", "-").split("<!-- end -->")
     for part, chain in zip(parts, (golf_scores(clones[0]), track_scores(clones[1])), strict=False):
-        table = [line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")]
+        table = [
+            line.strip("| ").split(" | ") for line in part.splitlines() if line.startswith("| ")
+        ]
         rows = [dict(zip(table[0], line, strict=True)) for line in table[2:]]
         several = [scores for _, scores, _ in chain if len(scores) > 1]
         left = sum(map(len, several)) - len(several)
-        sd = math.sqrt(sum(((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several) / left)
-        printed = re.findall(r"\d[.\d]*\d|\d", part.split("Of ")[-1].split("| record")[0].replace("5 %", ""))
+        sd = math.sqrt(
+            sum(((np.array(scores) - np.mean(scores)) ** 2).sum() for scores in several) / left
+        )
+        printed = re.findall(
+            r"\d[.\d]*\d|\d", part.split("Of ")[-1].split("| record")[0].replace("5 %", "")
+        )
         tests, met = [], 0
-        for (old, before, long), (new, now, short), row in zip(chain, chain[1:], rows, strict=False):
+        for (old, before, long), (new, now, short), row in zip(
+            chain, chain[1:], rows, strict=False
+        ):
             price = 0.0045 * (long - short) / 100
             claimed = float(new) - float(old) - price
             values: dict[str, Any] = {"published difference": claimed}
-            values["stored seeds"] = ", ".join(str(len(side)) if side else "–" for side in (before, now))
+            values["stored seeds"] = ", ".join(
+                str(len(side)) if side else "–" for side in (before, now)
+            )
             values["seeds needed"] = "–"
             if claimed < 0:
                 for n in range(2, 1001):
-                    noncentrality, critical = -claimed / sd * math.sqrt(n / 2), stats.t.isf(0.025, 2 * n - 2)
-                    ends = [stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)]
+                    noncentrality, critical = (
+                        -claimed / sd * math.sqrt(n / 2),
+                        stats.t.isf(0.025, 2 * n - 2),
+                    )
+                    ends = [
+                        stats.nct.sf(critical, 2 * n - 2, sign * noncentrality) for sign in (1, -1)
+                    ]
                     if np.nansum(ends) >= 0.8:
                         values["seeds needed"] = str(n)
                         break
@@ -111,12 +157,16 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
                 error = sd * math.sqrt(1 / len(before) + 1 / len(now))
                 same = 2 * stats.t.sf(abs(values["difference of the seeds"]) / error, left)
                 tests.append((row, values, found.pvalue, same))
-            yield from ((f"{row['record']}: {name}", row[name], value) for name, value in values.items())
+            yield from (
+                (f"{row['record']}: {name}", row[name], value) for name, value in values.items()
+            )
             met += values.get("rule of track 3", "").endswith(", met")
         names = ("Holm p", "Holm p, one deviation")
         adjusted = [stepwise([test[index] for test in tests]) for index in (2, 3)]
         improved = [values["difference of the seeds"] < 0 for _, values, *_ in tests]
-        holm_counts = [sum(np.array(improved) & (np.array(part)[:, 0] <= 0.05)) for part in adjusted]
+        holm_counts = [
+            sum(np.array(improved) & (np.array(part)[:, 0] <= 0.05)) for part in adjusted
+        ]
         counts = [
             len(chain) - 1,
             len(tests),
@@ -136,7 +186,10 @@ def recomputed_records(page: Path, clones: Sequence[Path]) -> Iterator[tuple[str
 def main(page: str, *clones: str) -> int:
     """Print the number of recomputed cells of the page, and every difference."""
     cells = list(recomputed_records(Path(page), [*map(Path, clones)]))
-    shown = [(name, printed, f"{value:+.5f}" if isinstance(value, float) else value) for name, printed, value in cells]
+    shown = [
+        (name, printed, f"{value:+.5f}" if isinstance(value, float) else value)
+        for name, printed, value in cells
+    ]
     different = [cell for cell in shown if cell[1] != cell[2]]
     print(f"{page}: {len(shown)} values recomputed, {len(different)} different")
     for name, printed, value in different:

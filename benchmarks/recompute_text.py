@@ -64,10 +64,16 @@ EXAMPLES = {"Outputs", "Translations side by side"}
 """Sections with test examples and their outputs, in which digits are tokens."""
 
 NO_SOURCE = {
-    ("By length of the source", None): "scores by source length, of which results.csv has only declared lengths",
+    (
+        "By length of the source",
+        None,
+    ): "scores by source length, of which results.csv has only declared lengths",
     ("Tuning", None): "the runs of the sweep",
     ("Variants", "attention width"): "the product of heads and key width",
-    ("Contrasts with 95 % intervals", "over seeds and test sentences"): "scores of single sentences",
+    (
+        "Contrasts with 95 % intervals",
+        "over seeds and test sentences",
+    ): "scores of single sentences",
     ("Sources of uncertainty", "sample of the test sentences"): "scores of single sentences",
 }
 """Section and column, row or None for all, and what is not committed."""
@@ -97,7 +103,9 @@ class Page:
         self.all_titles = dict(self.titles)
         for remark in self.answer["remarks"]:
             for trained, title in self.titles.items():
-                left, found, _ = remark["text"].partition(f" and {title} are the same by construction")
+                left, found, _ = remark["text"].partition(
+                    f" and {title} are the same by construction"
+                )
                 if found:
                     self.equal[remark["variant"]] = trained
                     self.all_titles[remark["variant"]] = left
@@ -114,32 +122,54 @@ class Page:
 
     def _names(self) -> list[str]:
         """Return the names that contain digits, longest first: variants, contrasts, axes and values."""
-        names = {*self.all_titles.values(), *self.all_titles, self.answer["question"], self.answer["experiment"]}
+        names = {
+            *self.all_titles.values(),
+            *self.all_titles,
+            self.answer["question"],
+            self.answer["experiment"],
+        }
         for contrast in self.answer["contrasts"]:
             names |= {contrast["name"], contrast["label"], *contrast["label"].split(" against ")}
         for column in self.runs.columns:
             if self.runs[column].dtype == object:
-                names |= {str(value) for value in self.runs[column].dropna().unique() if len(str(value)) < 60}
+                names |= {
+                    str(value)
+                    for value in self.runs[column].dropna().unique()
+                    if len(str(value)) < 60
+                }
         for name in list(names):
             names |= {*name.split(" · "), *name.split(" + ")}
-        return sorted((name for name in names if re.search(r"[^\W\d_]", name) and re.search(r"\d", name)), key=len)[
-            ::-1
-        ]
+        return sorted(
+            (name for name in names if re.search(r"[^\W\d_]", name) and re.search(r"\d", name)),
+            key=len,
+        )[::-1]
 
     def masked(self, line: str) -> str:
         """Return a line in which names, hashes, dates and quoted examples have no digits."""
         for name in self.names:
             line = line.replace(name, NAME * len(name))
-        for pattern in (r"\b[0-9a-f]{12,64}\b", r"\d{4}-\d\d-\d\dT[\d:.]+Z", r"“[^”]*”", r"\]\([^)]*\)", r"`[^`]*`"):
+        for pattern in (
+            r"\b[0-9a-f]{12,64}\b",
+            r"\d{4}-\d\d-\d\dT[\d:.]+Z",
+            r"“[^”]*”",
+            r"\]\([^)]*\)",
+            r"`[^`]*`",
+        ):
             line = re.sub(pattern, lambda found: NAME * len(found[0]), line)
         return line
 
     def slug_of(self, cell: str) -> str | None:
         """Return the variant that a cell begins with; its title can be followed by notes in brackets."""
-        fitting = [slug for slug, title in self.all_titles.items() if cell == title or cell.startswith(title + " (")]
+        fitting = [
+            slug
+            for slug, title in self.all_titles.items()
+            if cell == title or cell.startswith(title + " (")
+        ]
         return max(fitting, key=lambda slug: len(self.all_titles[slug]), default=None)
 
-    def scores(self, slug: str, metric: str, lengths: Sequence[int] | None = None) -> dict[int, float]:
+    def scores(
+        self, slug: str, metric: str, lengths: Sequence[int] | None = None
+    ) -> dict[int, float]:
         """Return the scores of a variant by seed."""
         column = "/".join([metric, *(["-".join(map(str, lengths))] if lengths else [])])
         rows = self.runs[self.runs["variant"] == self.equal.get(slug, slug)]
@@ -176,8 +206,12 @@ class Page:
         first = self.runs[self.runs["variant"] == next(iter(weights))[0]].iloc[0]
         same = self.runs[(self.runs[columns] == first[columns]).all(axis=1)]
         metric, lengths = next(iter(weights))[1]
-        scores = {slug: self.scores(slug, metric, lengths) for slug in dict.fromkeys(same["variant"])}
-        return moderated_test(table_of(scores), {slug: weight for (slug, _), weight in weights.items()})
+        scores = {
+            slug: self.scores(slug, metric, lengths) for slug in dict.fromkeys(same["variant"])
+        }
+        return moderated_test(
+            table_of(scores), {slug: weight for (slug, _), weight in weights.items()}
+        )
 
     def interval_of(self, contrast: Mapping[str, Any]) -> list[float]:
         """Return the difference of a contrast and the ends of the 95 % interval of its test."""
@@ -212,8 +246,14 @@ def interval(values: Sequence[float], metric: str = "", level: float = 0.95) -> 
     numbers = np.array(values, dtype=float)
     if len(numbers) < 2:
         return [float(numbers.mean())]
-    half = stats.t.ppf((1 + level) / 2, len(numbers) - 1) * numbers.std(ddof=1) / math.sqrt(len(numbers))
-    low, high = SPANS.get(metric.rpartition("/")[2], (0, math.inf)) if metric else (-math.inf, math.inf)
+    half = (
+        stats.t.ppf((1 + level) / 2, len(numbers) - 1)
+        * numbers.std(ddof=1)
+        / math.sqrt(len(numbers))
+    )
+    low, high = (
+        SPANS.get(metric.rpartition("/")[2], (0, math.inf)) if metric else (-math.inf, math.inf)
+    )
     ends = np.clip([numbers.mean() - half, numbers.mean() + half], low, high)
     return [float(numbers.mean()), *map(float, ends)]
 
@@ -222,7 +262,9 @@ def hedges(values: np.ndarray) -> float:
     """Return the mean divided by the standard deviation, with Hedges' correction."""
     degrees = len(values) - 1
     logs = special.gammaln([degrees / 2, (degrees - 1) / 2])
-    return float(math.exp(logs[0] - logs[1]) / math.sqrt(degrees / 2) * values.mean() / values.std(ddof=1))
+    return float(
+        math.exp(logs[0] - logs[1]) / math.sqrt(degrees / 2) * values.mean() / values.std(ddof=1)
+    )
 
 
 def detectable(error: float, degrees: float, level: float) -> float:
@@ -268,14 +310,18 @@ def margin(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 
 def learning(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     trends = page.answer["training"]["variants"].values()
-    falls = [100 * own["fall"] / own["loss"] for own in trends if own["verdict"] == "still learning"]
+    falls = [
+        100 * own["fall"] / own["loss"] for own in trends if own["verdict"] == "still learning"
+    ]
     return [min(falls), max(falls)]
 
 
 def power(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the seeds and the largest detectable difference of the undecided main contrasts."""
     main = [own for own in page.answer["contrasts"] if own["main"] and own["interval"]]
-    undecided = [own for own in main if own["direction"] == "undetected" and own["size"] != "within"]
+    undecided = [
+        own for own in main if own["direction"] == "undetected" and own["size"] != "within"
+    ]
     undecided = undecided or [own for own in main if own["size"] == "unclear"]
     sizes = []
     for own in undecided:
@@ -312,7 +358,9 @@ def not_better(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     metric = next(column for name, column in METRICS.items() if f" {name})" in found[0])
     point = page.answer["reference_points"]["scores"][POINTS[found[1]]][metric]
     means = [
-        page.mean_of(slug, metric) for slug in page.answer["scores"] if agrees(found[3], page.mean_of(slug, metric))
+        page.mean_of(slug, metric)
+        for slug in page.answer["scores"]
+        if agrees(found[3], page.mean_of(slug, metric))
     ]
     is_other_data = "data." in found[0]
     return [None, None if is_other_data else point, max(means, default=math.nan)]
@@ -320,8 +368,17 @@ def not_better(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 
 def interaction(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     for own in page.answer["contrasts"]:
-        if own["family"] == "interactions" and own["interval"] and agrees(found[1], own["difference"]):
-            return [own["difference"], 100 * own["interval"]["level"], own["interval"]["low"], own["interval"]["high"]]
+        if (
+            own["family"] == "interactions"
+            and own["interval"]
+            and agrees(found[1], own["difference"])
+        ):
+            return [
+                own["difference"],
+                100 * own["interval"]["level"],
+                own["interval"]["low"],
+                own["interval"]["high"],
+            ]
     return [math.nan] * 4
 
 
@@ -330,17 +387,25 @@ def widened(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     cells = re.findall(r"\(d_ff (\d+), configured (\d+)\)", page.text)
     largest = max(100 * (int(wide) / int(configured) - 1) for wide, configured in cells)
     parameters = page.runs["parameters/non_embedding"]
-    return [len(cells), largest, next((count for count in parameters if agrees(found[3], count)), math.nan)]
+    return [
+        len(cells),
+        largest,
+        next((count for count in parameters if agrees(found[3], count)), math.nan),
+    ]
 
 
 def spread_ratios(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the standard deviations of the most variable variants as multiples of the pooled one of the others."""
     count = sum(group is not None for group in found.groups())
-    variances = sorted(np.var([*page.scores(slug, page.metric).values()], ddof=1) for slug in page.titles)
+    variances = sorted(
+        np.var([*page.scores(slug, page.metric).values()], ddof=1) for slug in page.titles
+    )
     others = np.mean(variances[: len(variances) - count])
     ratios = [math.sqrt(own / others) for own in variances[len(variances) - count :]]
     printed = [group for group in found.groups() if group is not None]
-    fitting = [next((ratio for ratio in ratios if agrees(text, ratio)), math.nan) for text in printed]
+    fitting = [
+        next((ratio for ratio in ratios if agrees(text, ratio)), math.nan) for text in printed
+    ]
     return [fitting.pop(0) if group is not None else None for group in found.groups()]
 
 
@@ -351,7 +416,10 @@ def effects_by_value(page: Page, found: re.Match[str]) -> Sequence[float | None]
         for pair in own["pairs"] if own["family"] == "factors" else []:
             values = page.differences({**own, "pairs": [pair], "family": "variants"})
             means.append(float(values.mean()) if values is not None else math.nan)
-        fitting = [next((mean for mean in means if agrees(found[group], mean)), math.nan) for group in (1, 3)]
+        fitting = [
+            next((mean for mean in means if agrees(found[group], mean)), math.nan)
+            for group in (1, 3)
+        ]
         if not any(map(math.isnan, fitting)):
             return [fitting[0], None, fitting[1], None]
     return [math.nan, None, math.nan, None]
@@ -361,7 +429,8 @@ def more_parameters(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the difference in parameters of a contrast that fits, in percent."""
     for own in page.answer["contrasts"]:
         left, right = (
-            sum(page.mean_of(pair[side], "parameters/non_embedding") for pair in own["pairs"]) for side in (0, 1)
+            sum(page.mean_of(pair[side], "parameters/non_embedding") for pair in own["pairs"])
+            for side in (0, 1)
         )
         if agrees(found[1], 100 * (left / right - 1)):
             return [100 * (left / right - 1)]
@@ -395,7 +464,10 @@ POINTS = {
 
 
 def trend_count(page: Page, found: re.Match[str]) -> Sequence[float | None]:
-    return [sum(own["verdict"] == found[2] for own in page.answer["training"]["variants"].values()), None]
+    return [
+        sum(own["verdict"] == found[2] for own in page.answer["training"]["variants"].values()),
+        None,
+    ]
 
 
 def gap(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -435,7 +507,9 @@ def seed_table(page: Page) -> np.ndarray:
     first = page.runs[page.runs["variant"] == page.baseline].iloc[0]
     same = page.runs[(page.runs[columns] == first[columns]).all(axis=1)]
     slugs = [slug for slug in dict.fromkeys(same["variant"]) if slug in page.answer["scores"]]
-    return pd.DataFrame({slug: page.scores(slug, page.metric) for slug in slugs}).dropna().to_numpy().T
+    return (
+        pd.DataFrame({slug: page.scores(slug, page.metric) for slug in slugs}).dropna().to_numpy().T
+    )
 
 
 def families(page: Page, found: re.Match[str]) -> Sequence[float | None]:
@@ -446,7 +520,11 @@ def families(page: Page, found: re.Match[str]) -> Sequence[float | None]:
 def holm_count(page: Page, found: re.Match[str]) -> Sequence[float | None]:
     """Return the number of different contrasts of the family of the table."""
     family = "variants" if "with the baseline" in found[0] else "factors"
-    tested = [own for own in page.answer["contrasts"] if own["family"] == family and own["difference"] is not None]
+    tested = [
+        own
+        for own in page.answer["contrasts"]
+        if own["family"] == family and own["difference"] is not None
+    ]
     keys: list[Mapping[Any, float]] = []
     for own in tested:
         weights = page.weights(own)
@@ -473,21 +551,36 @@ RULES: list[Rule] = [
     ),
     (rf"Written by headtohead from {N} runs", lambda page, found: [len(page.runs)]),
     (rf"Intra-class correlation of seeds: {N} \(95 % interval {N} to {N}\)", correlation),
-    (rf"{N} families of tests, each with a wrong direction in at most 5 % .* in at most {N} %", families),
+    (
+        rf"{N} families of tests, each with a wrong direction in at most 5 % .* in at most {N} %",
+        families,
+    ),
     (
         rf"differs from that of training by at most {N}",
         lambda page, found: [page.runs["attention/fused_difference"].max()],
     ),
-    (rf"{N} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0\.05", seed_count),
-    (rf"on the baseline's {N} test sentences", lambda page, found: [page.answer["reference_points"]["sentences"]]),
+    (
+        rf"{N} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0\.05",
+        seed_count,
+    ),
+    (
+        rf"on the baseline's {N} test sentences",
+        lambda page, found: [page.answer["reference_points"]["sentences"]],
+    ),
     (rf"Holm's correction over {N} contrasts?(?: with the baseline)?", holm_count),
     (rf"Its [\w ]+ is {N} \(95 % interval {N} to {N}\)", single_score),
     (rf"{N} (still learning|levelled off|schedule ended|rising|not judged)\b", trend_count),
-    (rf"^Set-up: .*?{N} [kM](?: to {N} [kM])? parameters; {N}(?: (?:to|/) {N})? steps of .*; {N} seeds?\.$", setup),
+    (
+        rf"^Set-up: .*?{N} [kM](?: to {N} [kM])? parameters; {N}(?: (?:to|/) {N})? steps of .*; {N} seeds?\.$",
+        setup,
+    ),
     (rf"is {N} from the best possible", distance_from_best),
     (rf"^Not better than ([\w -]+) \({N} [\w ]+\): .* the best of them has {N}", not_better),
     (rf"- Interaction, [^:]*: .*: {N} \({N} %: {N} to {N}\), ", interaction),
-    (rf"match: parameters widens d_ff of {N} variants? by up to {N} %, to the {N} non-embedding parameters", widened),
+    (
+        rf"match: parameters widens d_ff of {N} variants? by up to {N} %, to the {N} non-embedding parameters",
+        widened,
+    ),
     (rf"vary {N}(?:, {N})*(?: and {N})? times as much", spread_ratios),
     (rf"depends on [\w.◆]+: {N} with ([^,;)]+), {N} with ([^,;)]+)", effects_by_value),
     (rf"{N} % non-embedding parameters", more_parameters),
@@ -497,7 +590,10 @@ RULES: list[Rule] = [
         rf"The baseline's test loss, {N},.*?unigram model \({N}\)(?:, but not than that of a bigram model \({N}\))?",
         baseline_loss,
     ),
-    (rf"The baseline's test loss, {N}, is lower than that of a bigram model \({N}\)", baseline_loss),
+    (
+        rf"The baseline's test loss, {N}, is lower than that of a bigram model \({N}\)",
+        baseline_loss,
+    ),
 ]
 
 FIXED = [
@@ -540,7 +636,9 @@ FIXED = [
 # Tables: the numbers that a cell must have, in their order.
 
 
-def contrast_cells(page: Page, contrast: Mapping[str, Any], columns: Sequence[str], cells: Sequence[str]) -> str:
+def contrast_cells(
+    page: Page, contrast: Mapping[str, Any], columns: Sequence[str], cells: Sequence[str]
+) -> str:
     """Return the first column of a row that is not of this contrast, or an empty text."""
     for column, cell in zip(columns, cells, strict=True):
         expected = expected_of_contrast(page, contrast, column, cell)
@@ -549,7 +647,9 @@ def contrast_cells(page: Page, contrast: Mapping[str, Any], columns: Sequence[st
     return ""
 
 
-def expected_of_contrast(page: Page, contrast: Mapping[str, Any], column: str, cell: str) -> Sequence[float] | None:
+def expected_of_contrast(
+    page: Page, contrast: Mapping[str, Any], column: str, cell: str
+) -> Sequence[float] | None:
     """Return the numbers of a cell in a row of a contrast; None for a cell of names."""
     direct, size = contrast["interval"] or {}, contrast["size_interval"] or {}
 
@@ -564,7 +664,9 @@ def expected_of_contrast(page: Page, contrast: Mapping[str, Any], column: str, c
         tost = [min(contrast["size_p"], 1.0)] if "TOST p" in cell and "<" not in cell else []
         return leveled(size) + tost + [0.001] * ("TOST p <" in cell)
     if column in ("Holm p", "paired t p", "sign-flip p"):
-        p = contrast[{"Holm p": "holm_p", "paired t p": "paired_p", "sign-flip p": "sign_flip_p"}[column]]
+        p = contrast[
+            {"Holm p": "holm_p", "paired t p": "paired_p", "sign-flip p": "sign_flip_p"}[column]
+        ]
         if cell.startswith("<"):
             return [0.001] if p < 0.0005 else [p]
         return [p]
@@ -612,7 +714,13 @@ def settings(page: Page, contrast: Mapping[str, Any], cell: str) -> Expected:
 def gap_of(page: Page, contrast: Mapping[str, Any]) -> Expected:
     """Return the difference in validation loss of a contrast."""
     values = page.differences(
-        {**contrast, "metric": "valid/loss", "against_metric": None, "lengths": None, "against_lengths": None}
+        {
+            **contrast,
+            "metric": "valid/loss",
+            "against_metric": None,
+            "lengths": None,
+            "against_lengths": None,
+        }
     )
     return [float(values.mean())] if values is not None else []
 
@@ -697,7 +805,17 @@ def transfer(both: Sequence[np.ndarray]) -> Expected:
         orders += signs_drawn[0] == signs_drawn[1]
         verdicts += found_drawn[0] == found_drawn[1]
     ranges = [100 * np.quantile(drawn / len(pairs), [0.025, 0.975]) for drawn in (orders, verdicts)]
-    return [count, order, len(pairs), *ranges[0], verdict, len(pairs), *ranges[1], detected, opposite]
+    return [
+        count,
+        order,
+        len(pairs),
+        *ranges[0],
+        verdict,
+        len(pairs),
+        *ranges[1],
+        detected,
+        opposite,
+    ]
 
 
 def fits(cell: str, expected: Sequence[float | None]) -> bool:
@@ -712,7 +830,9 @@ def fits(cell: str, expected: Sequence[float | None]) -> bool:
 
 
 def shown(expected: Sequence[float | None]) -> str:
-    return ", ".join("any" if value is None else f"{value:.6g}" for value in expected) or "no number"
+    return (
+        ", ".join("any" if value is None else f"{value:.6g}" for value in expected) or "no number"
+    )
 
 
 class Checker:
@@ -774,7 +894,9 @@ class Checker:
     def compare(self, number: int, found: re.Match[str], values: Sequence[float | None]) -> None:
         for printed, value in zip(found.groups(), values, strict=False):
             if printed is not None and value is not None and not agrees(printed, value):
-                self.findings.append(Finding(number, f"{printed}, expected {value:.6g}, in '{found[0]}'"))
+                self.findings.append(
+                    Finding(number, f"{printed}, expected {value:.6g}, in '{found[0]}'")
+                )
 
     def row(self, number: int, line: str) -> None:
         """Check the cells of a row of a table."""
@@ -835,7 +957,9 @@ class Checker:
         for column, cell in zip(self.columns[1:], cells[1:], strict=True):
             if column == "expected":  # text of the experiment file
                 self.kinds["listed"] += len(NUMBER.findall(cell))
-            is_value = column in ("value", "against") and cell.partition(" (")[0] in self.page.values
+            is_value = (
+                column in ("value", "against") and cell.partition(" (")[0] in self.page.values
+            )
             if column in ("value", "against", "verdict", "change", "in") and not is_value:
                 self.sentence(number, cell)
 
@@ -858,7 +982,9 @@ class Checker:
             expected = [math.sqrt(table.var(axis=1, ddof=1).mean())]
         elif cells[0].startswith("true means"):
             residual = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-            squares = (residual**2).sum() / ((table.shape[0] - 1) * (table.shape[1] - 1) or math.nan)
+            squares = (residual**2).sum() / (
+                (table.shape[0] - 1) * (table.shape[1] - 1) or math.nan
+            )
             expected = (
                 [math.sqrt(max(0.0, table.mean(axis=1).var(ddof=1) - squares / table.shape[1]))]
                 if len(table) > 1
@@ -882,9 +1008,12 @@ class Checker:
         named = [own for own in tested if name.startswith((own["label"], own["name"]))]
         candidates = named or tested
         columns, rest = self.columns[1:], cells[1:]
-        kept = [index for index, column in enumerate(columns) if (self.section, column) not in NO_SOURCE]
+        kept = [
+            index for index, column in enumerate(columns) if (self.section, column) not in NO_SOURCE
+        ]
         problems = [
-            contrast_cells(page, own, [columns[i] for i in kept], [rest[i] for i in kept]) for own in candidates
+            contrast_cells(page, own, [columns[i] for i in kept], [rest[i] for i in kept])
+            for own in candidates
         ]
         return "" if "" in problems else problems[0]
 
@@ -892,7 +1021,11 @@ class Checker:
 def sentence_findings(page: Page) -> list[Finding]:
     """Return the sentences of ``answer.json`` that the report does not have."""
     answer = page.answer
-    sentences = [answer["answer"], answer["setup"], *(remark["text"] for remark in answer["remarks"])]
+    sentences = [
+        answer["answer"],
+        answer["setup"],
+        *(remark["text"] for remark in answer["remarks"]),
+    ]
     words = " ".join(page.text.replace("**", "").split())
     missing = [text for text in sentences if " ".join(unescaped(text).split()) not in words]
     return [Finding(0, f"answer.json has another sentence: {text}") for text in missing]
@@ -903,14 +1036,20 @@ def checksum_findings(folder: Path) -> list[Finding]:
     sums = folder / "SHA256SUMS"
     if not sums.is_file():
         return [Finding(0, "SHA256SUMS is missing; h2h report writes it")]
-    recorded = dict(line.split("  ", 1)[::-1] for line in sums.read_text(encoding="utf-8").splitlines())
+    recorded = dict(
+        line.split("  ", 1)[::-1] for line in sums.read_text(encoding="utf-8").splitlines()
+    )
     findings = []
     files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     present = {file.relative_to(folder).as_posix(): file for file in files}
     for name in sorted({*recorded, *present} - {"SHA256SUMS", "index.html", ".headtohead.jsonl"}):
-        actual = hashlib.sha256(present[name].read_bytes()).hexdigest() if name in present else "missing"
+        actual = (
+            hashlib.sha256(present[name].read_bytes()).hexdigest() if name in present else "missing"
+        )
         if recorded.get(name) != actual:
-            findings.append(Finding(0, f"{name} is not the file that was generated: edited by hand?"))
+            findings.append(
+                Finding(0, f"{name} is not the file that was generated: edited by hand?")
+            )
     return findings
 
 
@@ -919,7 +1058,11 @@ def main(folders: Sequence[str]) -> int:
     wrong = 0
     for folder in folders:
         checker = Checker(Path(folder))
-        findings = [*checker.check(), *sentence_findings(checker.page), *checksum_findings(Path(folder))]
+        findings = [
+            *checker.check(),
+            *sentence_findings(checker.page),
+            *checksum_findings(Path(folder)),
+        ]
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(checker.kinds.items()))
         print(f"{folder}: {kinds}; {len(findings)} wrong")
         for finding in findings:
@@ -929,6 +1072,8 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a report")
     raise SystemExit(main(parser.parse_args().folders))

@@ -26,11 +26,13 @@ LOSS_PER_STEP = 0.0045 / 100
 RULE = 0.004
 """Least improvement times the root of the seeds, a rule of track 3."""
 GOLF_ROW = re.compile(
-    r"^\|[^|]*\| (\d\.\d+) \|.*\| (20\d\d-\d\d-\d\d) \|(?:.*track_10min_16mb/([^/)]+))?", re.MULTILINE
+    r"^\|[^|]*\| (\d\.\d+) \|.*\| (20\d\d-\d\d-\d\d) \|(?:.*track_10min_16mb/([^/)]+))?",
+    re.MULTILINE,
 )
 GOLF_SCORE = re.compile(r"exact val_loss:[\d.]+ val_bpb:([\d.]+)")
 TRACK_ROW = re.compile(
-    r"^\| (\d+) \| (\d+)\(!\) \| (\d\.\d+) \(n=(\d+)\).*\| (20[\d/]+) \| \[log\]\(results/(.*?)\)", re.MULTILINE
+    r"^\| (\d+) \| (\d+)\(!\) \| (\d\.\d+) \(n=(\d+)\).*\| (20[\d/]+) \| \[log\]\(results/(.*?)\)",
+    re.MULTILINE,
 )
 
 
@@ -50,17 +52,29 @@ def parameter_golf(clone: Path) -> list[Record]:
     readme = (clone / "README.md").read_text(encoding="utf-8").partition("#### Unlimited")[0]
     folder = clone / "records" / "track_10min_16mb"
     table = read_results(folder).dropna(subset="val_bpb")
-    stored = {str(name): tuple(rows["val_bpb"].astype(float)) for name, rows in table.groupby("variant")}
+    stored = {
+        str(name): tuple(rows["val_bpb"].astype(float)) for name, rows in table.groupby("variant")
+    }
     for name in [path.name for path in folder.iterdir()]:
-        printed = [GOLF_SCORE.findall(log.read_text(errors="replace")) for log in (folder / name).rglob("*.log")]
+        printed = [
+            GOLF_SCORE.findall(log.read_text(errors="replace"))
+            for log in (folder / name).rglob("*.log")
+        ]
         logged = {float(scores[-1]) for scores in printed if scores}
         if len(logged) > max(1, len(stored.get(name, ()))):
             stored[name] = tuple(logged)
     chain: list[Record] = []
-    for score, date, link in sorted(GOLF_ROW.findall(readme), key=lambda row: (row[1], -float(row[0]))):
+    for score, date, link in sorted(
+        GOLF_ROW.findall(readme), key=lambda row: (row[1], -float(row[0]))
+    ):
         if not chain or float(score) < chain[-1].claimed:
-            nearest = min(stored.values(), key=lambda scores: (abs(np.mean(scores) - float(score)), -len(scores)))
-            scores = stored.get(link, ()) or (nearest if abs(np.mean(nearest) - float(score)) < 3e-4 else ())
+            nearest = min(
+                stored.values(),
+                key=lambda scores: (abs(np.mean(scores) - float(score)), -len(scores)),
+            )
+            scores = stored.get(link, ()) or (
+                nearest if abs(np.mean(nearest) - float(score)) < 3e-4 else ()
+            )
             chain.append(Record(str(len(chain) + 1), date, float(score), scores))
     return chain
 
@@ -70,20 +84,38 @@ def track_3(clone: Path) -> list[Record]:
     folder = clone / "records" / "track_3_optimization"
     table = read_results(folder / "results")
     chain = []
-    for number, steps, claimed, n, date, log in TRACK_ROW.findall((folder / "README.md").read_text(encoding="utf-8")):
+    for number, steps, claimed, n, date, log in TRACK_ROW.findall(
+        (folder / "README.md").read_text(encoding="utf-8")
+    ):
         variant = str(Path(log).parent) if "/" in log else Path(log).stem
-        runs = table[(table["variant"] + "/").str.startswith(f"{variant}/") & (table["step"] == steps)]
+        runs = table[
+            (table["variant"] + "/").str.startswith(f"{variant}/") & (table["step"] == steps)
+        ]
         runs = runs.drop_duplicates(["val_loss", "train_seconds"])  # copies of a log are one run
-        if len(runs) > int(n):  # the same seeds on another device, with which the names of the logs begin
+        if len(runs) > int(
+            n
+        ):  # the same seeds on another device, with which the names of the logs begin
             runs = runs[runs["seed"].str.startswith(Path(log).stem.partition("_")[0])]
-        metrics = [runs[name].astype(float) for name in runs if name.startswith("val_") and runs[name].notna().all()]
+        metrics = [
+            runs[name].astype(float)
+            for name in runs
+            if name.startswith("val_") and runs[name].notna().all()
+        ]
         losses = min(metrics, key=lambda column: abs(column.mean() - float(claimed)))
         if len(runs) < int(n):  # a table with a column per step and a row per seed
-            lines = (folder / "results" / variant / "README.md").read_text(encoding="utf-8").splitlines()
+            lines = (
+                (folder / "results" / variant / "README.md")
+                .read_text(encoding="utf-8")
+                .splitlines()
+            )
             columns = next(line.split("|") for line in lines if line.startswith("| seed |"))
             place = [column.strip() for column in columns].index(f"step {steps}")
-            losses = pd.Series([float(line.split("|")[place]) for line in lines if re.match(r"\| *\d+ \|", line)])
-        chain.append(Record(f"#{number}", date.replace("/", "-"), float(claimed), tuple(losses), int(steps)))
+            losses = pd.Series(
+                [float(line.split("|")[place]) for line in lines if re.match(r"\| *\d+ \|", line)]
+            )
+        chain.append(
+            Record(f"#{number}", date.replace("/", "-"), float(claimed), tuple(losses), int(steps))
+        )
     return chain
 
 
@@ -100,17 +132,30 @@ def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
         row["seeds"] = f"{len(before.scores) or '–'}, {len(new.scores) or '–'}"
         if min(len(before.scores), len(new.scores)) > 1:
             sides = {"before": np.array(before.scores) + shift, "new": new.scores}
-            lines = [(name, str(seed), repr(float(x))) for name, side in sides.items() for seed, x in enumerate(side)]
+            lines = [
+                (name, str(seed), repr(float(x)))
+                for name, side in sides.items()
+                for seed, x in enumerate(side)
+            ]
             table = pd.DataFrame(lines, columns=["variant", "seed", "loss"])
-            differences[len(rows)] = judge(table, baseline="before", is_paired=False).variants[0].difference
+            differences[len(rows)] = (
+                judge(table, baseline="before", is_paired=False).variants[0].difference
+            )
         if new.steps and before.scores and new.scores:
             gain = np.mean(before.scores) + shift - np.mean(new.scores)
             value = gain / np.sqrt(1 / len(before.scores) + 1 / len(new.scores))
             row["rule"] = f"{value:.4f}, {'met' if value >= RULE else 'not met'}"
-        row["needed"] = str(seeds_needed(claimed / (np.sqrt(2) * sd), sides=2) or "> 1,000") if claimed < 0 else "–"
+        row["needed"] = (
+            str(seeds_needed(claimed / (np.sqrt(2) * sd), sides=2) or "> 1,000")
+            if claimed < 0
+            else "–"
+        )
         rows.append(row)
     found = verdicts.judge([*differences.values()], higher_is_better=False)
-    errors = [sd * np.sqrt(sum(1 / len(chain[index + side].scores) for side in (0, 1))) for index in differences]
+    errors = [
+        sd * np.sqrt(sum(1 / len(chain[index + side].scores) for side in (0, 1)))
+        for index in differences
+    ]
     parts = zip(differences.values(), errors, strict=True)
     one, _ = holm([t_test_p(part.mean, error, degrees) for part, error in parts])
     for (index, difference), judgement, one_p in zip(differences.items(), found, one, strict=True):
@@ -127,7 +172,11 @@ def judged_steps(chain: list[Record]) -> tuple[list[dict[str, str]], float]:
 
 def markdown(rows: list[dict[str, str]], columns: dict[str, str]) -> str:
     """Return the rows as a table; ``columns`` maps the fields to headings."""
-    lines = [[*columns.values()], ["---"] * len(columns), *([row.get(name, "–") for name in columns] for row in rows)]
+    lines = [
+        [*columns.values()],
+        ["---"] * len(columns),
+        *([row.get(name, "–") for name in columns] for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("-0.", "−0.")
 
 
@@ -152,8 +201,12 @@ def main(page: Path, golf: Path, nanogpt: Path) -> None:
             steps=len(rows),
             tested=len(tested),
             supported=sum(row["supported"] == "**yes**" for row in tested),
-            one=sum(float(row["one"]) <= 0.05 and row["difference"].startswith("-") for row in tested),
-            alone=sum(float(row["p"]) <= 0.05 and row["difference"].startswith("-") for row in tested),
+            one=sum(
+                float(row["one"]) <= 0.05 and row["difference"].startswith("-") for row in tested
+            ),
+            alone=sum(
+                float(row["p"]) <= 0.05 and row["difference"].startswith("-") for row in tested
+            ),
             rule=f" {met} of {len(rows)} meet the pairwise rule." if chain[0].steps else "",
             sd=f"{sd:.2g}",
             table=markdown(rows, COLUMNS | ({"rule": "rule of track 3"} if chain[0].steps else {})),

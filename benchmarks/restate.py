@@ -61,7 +61,9 @@ def restate(folder: Path) -> list[str]:
             changed.append(answer["setup"])
     (folder / "report.md").write_text("".join(lines), encoding="utf-8")
     (folder / "answer.json").write_text(json_text(answer, indent=2) + "\n", encoding="utf-8")
-    generated = [file for file in folder.rglob("*") if file.is_file() and file.name != ".headtohead.jsonl"]
+    generated = [
+        file for file in folder.rglob("*") if file.is_file() and file.name != ".headtohead.jsonl"
+    ]
     contents = {file.relative_to(folder).as_posix(): file.read_bytes() for file in generated}
     (folder / CHECKSUMS).write_text(checksums(contents), encoding="utf-8")
     return changed
@@ -76,6 +78,8 @@ def main(folders: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="folder of a report")
     raise SystemExit(main(parser.parse_args().folders))

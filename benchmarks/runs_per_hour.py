@@ -90,15 +90,24 @@ def nanogpt(options: argparse.Namespace, training: StackTraining) -> Peer:
     from model import GPT, GPTConfig  # type: ignore[import-not-found]
 
     own, train = training.config.model, training.train
-    shape = {"n_layer": own.decoder_layers, "n_head": own.heads, "n_embd": own.d_model, "block_size": options.block}
-    config = GPTConfig(**shape, vocab_size=training.model.vocab_sizes.target, dropout=0.0, bias=False)
+    shape = {
+        "n_layer": own.decoder_layers,
+        "n_head": own.heads,
+        "n_embd": own.d_model,
+        "block_size": options.block,
+    }
+    config = GPTConfig(
+        **shape, vocab_size=training.model.vocab_sizes.target, dropout=0.0, bias=False
+    )
 
     def loss(model: Any, batch: Batch) -> Tensor:
         return model(batch[1], batch[2])[1]  # type: ignore[no-any-return]
 
     def loop(model: Any) -> Callable[[Sequence[Batch]], list[float]]:
         steps = count(1)
-        optimizer = model.configure_optimizers(train.weight_decay, train.lr, train.betas, training.device.type)
+        optimizer = model.configure_optimizers(
+            train.weight_decay, train.lr, train.betas, training.device.type
+        )
         compiled = torch.compile(model) if options.compile else model
 
         def step(batch: Batch) -> Tensor:
@@ -115,10 +124,21 @@ def nanogpt(options: argparse.Namespace, training: StackTraining) -> Peer:
 
         return lambda batches: torch.stack(list(map(step, batches))).tolist()  # type: ignore[no-any-return]
 
-    names = {r"decoder\.": "transformer.h.", "decoder_norm": "transformer.ln_f", "target_embedding": "transformer.wte"}
-    names |= {r"positionals.*": "transformer.wpe.weight", r"attention\.queries_keys_values": "attn.c_attn"}
+    names = {
+        r"decoder\.": "transformer.h.",
+        "decoder_norm": "transformer.ln_f",
+        "target_embedding": "transformer.wte",
+    }
+    names |= {
+        r"positionals.*": "transformer.wpe.weight",
+        r"attention\.queries_keys_values": "attn.c_attn",
+    }
     names |= {r"attention\.output": "attn.c_proj", r"feed_forward\.inner": "mlp.c_fc"}
-    names |= {r"feed_forward\.outer": "mlp.c_proj", r"attention_branch\.norm": "ln_1", r"\w+_branch\.norm": "ln_2"}
+    names |= {
+        r"feed_forward\.outer": "mlp.c_proj",
+        r"attention_branch\.norm": "ln_1",
+        r"\w+_branch\.norm": "ln_2",
+    }
     return Peer(lambda: GPT(config), loss, loop, names, no_label=-1)
 
 
@@ -134,7 +154,11 @@ def zoology(folder: Path, training: StackTraining) -> Peer:
 
     its_model.TokenEmbeddings = partial(its_model.TokenEmbeddings, device="cpu")
     own, train = training.config.model, training.train
-    shape = {"d_model": own.d_model, "n_layers": own.decoder_layers, "vocab_size": training.model.vocab_sizes.target}
+    shape = {
+        "d_model": own.d_model,
+        "n_layers": own.decoder_layers,
+        "vocab_size": training.model.vocab_sizes.target,
+    }
     attention = ModuleConfig(name="zoology.mixers.attention.MHA", kwargs={"num_heads": own.heads})
     mixers = {"sequence_mixer": attention, "state_mixer": ModuleConfig(name="torch.nn.Identity")}
     for layer in training.model.decoder:
@@ -148,7 +172,12 @@ def zoology(folder: Path, training: StackTraining) -> Peer:
     def loop(model: nn.Module) -> Callable[[Sequence[Batch]], list[float]]:
         losses: list[float] = []
         logger = SimpleNamespace(log=lambda record: losses.append(record["train/loss"]))
-        settings = {"learning_rate": train.lr, "weight_decay": train.weight_decay, "device": "cpu", "logger": logger}
+        settings = {
+            "learning_rate": train.lr,
+            "weight_decay": train.weight_decay,
+            "device": "cpu",
+            "logger": logger,
+        }
         trainer = Trainer(model, [], [], max_epochs=0, **settings)
         trainer.fit()
 
@@ -166,7 +195,10 @@ def zoology(folder: Path, training: StackTraining) -> Peer:
     names = {r"decoder\.": "backbone.layers.", "decoder_norm": "backbone.ln_f"}
     names |= {r"positionals.*": "position_embeddings.weight", "target_embedding": "word_embeddings"}
     names |= {"(?=word|position)": "backbone.embeddings."}
-    names |= {r"attention\.queries_keys_values": "sequence_mixer.Wqkv", r"attention\.output": "sequence_mixer.out_proj"}
+    names |= {
+        r"attention\.queries_keys_values": "sequence_mixer.Wqkv",
+        r"attention\.output": "sequence_mixer.out_proj",
+    }
     names |= {r"attention_branch\.norm": "norm1", r"feed_forward_branch\.norm": "norm2"}
     return Peer(build, loss, loop, names)
 
@@ -182,16 +214,27 @@ def plain(training: StackTraining) -> Peer:
         its.model.load_state_dict(model.state_dict())
         return (
             lambda batches: torch.stack(  # type: ignore[no-any-return]
-                [its.step(source, torch.cat([inputs[:, :1], labels], 1)) for source, inputs, labels in batches]
+                [
+                    its.step(source, torch.cat([inputs[:, :1], labels], 1))
+                    for source, inputs, labels in batches
+                ]
             ).tolist()
         )
 
-    return Peer(lambda: PlainTraining(SIZES[0], training.device).model, loss, loop, {r"_branch\.norm": "_norm"}, 0)
+    return Peer(
+        lambda: PlainTraining(SIZES[0], training.device).model,
+        loss,
+        loop,
+        {r"_branch\.norm": "_norm"},
+        0,
+    )
 
 
 def autocast(training: StackTraining) -> torch.autocast:
     """Return the context in which the other sides compute."""
-    return torch.autocast(training.device.type, torch.bfloat16, enabled=training.train.precision == "bfloat16")
+    return torch.autocast(
+        training.device.type, torch.bfloat16, enabled=training.train.precision == "bfloat16"
+    )
 
 
 @torch.no_grad()
@@ -211,12 +254,21 @@ def copy_weights(ours: StackTraining, member: int, peer: Peer) -> nn.Module:
     return model
 
 
-def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) -> Callable[[Batch], Tensor]:
+def vmapped(
+    models: Sequence[nn.Module], peer: Peer, training: StackTraining
+) -> Callable[[Batch], Tensor]:
     """Return a training step of all models by torch.vmap; it returns the losses, ``[model]``."""
     parameters, _ = stack_module_state(list(models))
     train, steps = training.train, count(1)
-    settings = {"lr": train.lr, "betas": train.betas, "eps": train.eps, "weight_decay": train.weight_decay}
-    vectors = [own for own in parameters.values() if train.decay == "matrices" and own.dim() == 2]  # [run, size]
+    settings = {
+        "lr": train.lr,
+        "betas": train.betas,
+        "eps": train.eps,
+        "weight_decay": train.weight_decay,
+    }
+    vectors = [
+        own for own in parameters.values() if train.decay == "matrices" and own.dim() == 2
+    ]  # [run, size]
     others = [own for own in parameters.values() if all(own is not vector for vector in vectors)]
     groups = [{"params": others}, {"params": vectors, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, fused=True, **settings)  # type: ignore[arg-type]
@@ -231,7 +283,9 @@ def vmapped(models: Sequence[nn.Module], peer: Peer, training: StackTraining) ->
         with torch.no_grad(), autocast(training), sdpa_kernel(SDPBackend.MATH):
             gradients, losses = compute(parameters, batch)
         if train.clip_norm:
-            norms = torch.stack([own.flatten(1).norm(dim=1) for own in gradients.values()]).norm(dim=0)
+            norms = torch.stack([own.flatten(1).norm(dim=1) for own in gradients.values()]).norm(
+                dim=0
+            )
             factors = (train.clip_norm / (norms + 1e-6)).clamp(max=1.0)
         for name, gradient in gradients.items():
             if train.clip_norm:
@@ -250,10 +304,16 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     """Return for each side the seconds of a step per run, and the first run's mean loss over the last fifth."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    seeds, length, device = range(1, 1 + options.runs), options.steps // PARTS, torch.device(options.device)
+    seeds, length, device = (
+        range(1, 1 + options.runs),
+        options.steps // PARTS,
+        torch.device(options.device),
+    )
     clock = time.process_time if options.device == "cpu" else time.perf_counter
     if options.task == "notebook-1":
-        training = stack_training(SIZES[0], options.runs, device, train={"precision": options.precision})
+        training = stack_training(
+            SIZES[0], options.runs, device, train={"precision": options.precision}
+        )
         peer = plain(training)
         specs = [batch_spec(training, SIZES[0])] * options.steps
     else:
@@ -264,7 +324,10 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
         specs = [spec for spec, _ in zip(training._batches(), range(options.steps), strict=False)]
     models = [copy_weights(training, member, peer) for member in range(options.runs)]
     own = [training.splits["train"].batch(rows, *shape[1:3]) for rows, shape in specs]
-    batches = [(x.source, x.decoder_input_ids, x.labels.masked_fill(x.labels < 0, peer.no_label)) for x in own]
+    batches = [
+        (x.source, x.decoder_input_ids, x.labels.masked_fill(x.labels < 0, peer.no_label))
+        for x in own
+    ]
     first = [tuple(part[0] for part in batch) for batch in batches]
     vmap, loop = vmapped(models, peer, training), peer.loop(copy_weights(training, 0, peer))
 
@@ -289,22 +352,39 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
             runs = 1 if side == "alone" else options.runs
             seconds[side].append((clock() - started) / length / runs)
     last = {side: found[-len(found) // PARTS :] for side, found in losses.items()}
-    return {side: (statistics.median(seconds[side]), statistics.fmean(last[side])) for side in sides}
+    return {
+        side: (statistics.median(seconds[side]), statistics.fmean(last[side])) for side in sides
+    }
 
 
 def main() -> None:
     """Print a row of the table: runs per hour of each side, ratios and losses."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("task", choices=["nanogpt", "mqar", "notebook-1"])
     parser.add_argument("--nanogpt", type=Path, help="checkout of nanoGPT")
     parser.add_argument("--zoology", type=Path, help="checkout of Zoology")
     parser.add_argument("--text", type=Path, help="tiny Shakespeare")
-    sizes = {"runs": 3, "steps": 50, "width": 128, "heads": 4, "layers": 4, "block": 64, "batch": 12}
+    sizes = {
+        "runs": 3,
+        "steps": 50,
+        "width": 128,
+        "heads": 4,
+        "layers": 4,
+        "block": 64,
+        "batch": 12,
+    }
     for name, default in sizes.items():
         parser.add_argument(
-            f"--{name}", type=int, default=default, help="in each of the two processes, or of the model"
+            f"--{name}",
+            type=int,
+            default=default,
+            help="in each of the two processes, or of the model",
         )
-    parser.add_argument("--precision", default="float32", help="of headtohead; the other sides train in float32")
+    parser.add_argument(
+        "--precision", default="float32", help="of headtohead; the other sides train in float32"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--compile", action="store_true", help="compile nanoGPT's model")
     options = parser.parse_args()

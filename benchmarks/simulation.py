@@ -26,7 +26,13 @@ from headtohead.statistics.block_model import larger_deviations, pooled
 from headtohead.statistics.collapse import collapsed
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.online import INITIAL_WEALTH, level
-from headtohead.statistics.paired_tests import ALPHA, Difference, interval, paired, paired_differences
+from headtohead.statistics.paired_tests import (
+    ALPHA,
+    Difference,
+    interval,
+    paired,
+    paired_differences,
+)
 from headtohead.statistics.variance import jackknife, with_sentences
 from headtohead.statistics.verdicts import BETTER, WORSE, Judgement, judge
 
@@ -64,7 +70,10 @@ def normal(sd: Sequence[float] = (), icc: float = 0.0) -> Draw:
     """Return a draw of normal scores; ``sd`` holds the standard deviations of the first variants."""
 
     def draw(generator: np.random.Generator, studies: int, variants: int, seeds: int) -> Floats:
-        own, shared = generator.normal(size=(studies, variants, seeds)), generator.normal(size=(studies, 1, seeds))
+        own, shared = (
+            generator.normal(size=(studies, variants, seeds)),
+            generator.normal(size=(studies, 1, seeds)),
+        )
         scores: Floats = math.sqrt(1 - icc) * own + math.sqrt(icc) * shared
         scores[:, : len(sd)] *= np.asarray(sd)[:, None]
         return scores
@@ -86,7 +95,9 @@ def heavy_tails(generator: np.random.Generator, *shape: int) -> Floats:
 
 def lattice(generator: np.random.Generator, *shape: int) -> Floats:
     """Draw the number of correct answers of 200, with an error rate of about 1 % that varies over seeds."""
-    errors = generator.binomial(200, np.minimum(0.008 * np.exp(0.7 * generator.normal(size=shape)), 1))
+    errors = generator.binomial(
+        200, np.minimum(0.008 * np.exp(0.7 * generator.normal(size=shape)), 1)
+    )
     return -errors.astype(np.float64)
 
 
@@ -135,16 +146,25 @@ class Tests:
         differences = weights @ scores
         larger = np.array([larger_deviations(study) for study in scores]) > 0
         pool, has_larger = variants - larger.sum(axis=1, keepdims=True), larger @ (weights != 0).T
-        residuals = np.where(larger[:, :, None], math.nan, scores - scores.mean(axis=2, keepdims=True))
+        residuals = np.where(
+            larger[:, :, None], math.nan, scores - scores.mean(axis=2, keepdims=True)
+        )
         squares = ((residuals - np.nanmean(residuals, axis=1, keepdims=True)) ** 2).sum(axis=2)
         half = np.geomspace(blocks.MAX_PRIOR_DEGREES / 2, 1e-4, 20_000)  # half the prior degrees
         logs = np.log(np.maximum(squares, 1e-5 * np.nanmedian(squares, axis=1, keepdims=True)))
         excess = np.nanvar(logs, axis=1, ddof=1) - polygamma(1, own / 2)
         prior = np.where(has_larger, 0, 2 * np.interp(excess, polygamma(1, half), half)[:, None])
-        common = (weights**2).sum(axis=1) * np.nansum(squares, axis=1, keepdims=True) / ((pool - 1) * own)
+        common = (
+            (weights**2).sum(axis=1)
+            * np.nansum(squares, axis=1, keepdims=True)
+            / ((pool - 1) * own)
+        )
         variance = differences.var(axis=2, ddof=1)
         moderated = (prior * common + own * variance) / (prior + own)
-        self.mean, self.error = differences.mean(axis=2), np.sqrt(np.array([moderated, variance]) / seeds)
+        self.mean, self.error = (
+            differences.mean(axis=2),
+            np.sqrt(np.array([moderated, variance]) / seeds),
+        )
         degrees = np.maximum(own, np.minimum(prior + own, (pool - 1) * own))
         self.degrees = np.array([degrees, np.full_like(degrees, own)])
         self.p = 2 * stdtr(self.degrees, -np.abs(self.mean / self.error))
@@ -168,7 +188,9 @@ def _holm_level(p: Floats) -> Floats:
     """Return the level of the Holm step of each p of ``[..., contrast]``; smaller p are rejected."""
     order, count = p.argsort(axis=-1), p.shape[-1]
     limits = ALPHA / np.arange(count, 0, -1)
-    rejected = np.logical_and.accumulate(np.take_along_axis(p, order, -1) <= limits, axis=-1).sum(-1, keepdims=True)
+    rejected = np.logical_and.accumulate(np.take_along_axis(p, order, -1) <= limits, axis=-1).sum(
+        -1, keepdims=True
+    )
     steps = np.minimum(np.minimum(order.argsort(axis=-1), rejected), count - 1)
     levels: Floats = limits[steps]
     return levels
@@ -185,11 +207,15 @@ def any_direction(scores: Floats, level: float = ALPHA) -> NDArray[np.bool_]:
     Studies with missing runs, with equal variants or with differences that do not vary are judged one by one.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: NDArray[np.bool_] = Tests(np.nan_to_num(scores)).p.min(axis=2) <= level / (scores.shape[1] - 1)
+        found: NDArray[np.bool_] = Tests(np.nan_to_num(scores)).p.min(axis=2) <= level / (
+            scores.shape[1] - 1
+        )
     keys = np.sort(scores @ np.sqrt(np.arange(2.0, scores.shape[2] + 2)), axis=1)
     spread = np.ptp(scores[:, 1:] - scores[:, :1], axis=2).min(axis=1)
     for study in np.flatnonzero(~((spread > 1e-6) & (np.diff(keys, axis=1).min(axis=1) > 1e-9))):
-        found[:, study] = [has_direction(judged(scores[study], moderate=moderate)) for moderate in (True, False)]
+        found[:, study] = [
+            has_direction(judged(scores[study], moderate=moderate)) for moderate in (True, False)
+        ]
     return found
 
 
@@ -206,15 +232,28 @@ def null_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
         ("lognormal baseline", skewed, [(2, 6), (2, 12), (6, 6), (6, 12)], 1.0),
         ("t with 3 degrees of freedom", heavy_tails, [(2, 6), (6, 6), (6, 12)], 0.055),
         ("correct answers of 200, 99 % correct", lattice, [(2, 6), (6, 6), (6, 12)], 0.055),
-        ("10 % of a variant's runs collapse, equal means of all runs", with_collapses(1), [(2, 6), (2, 12)], 1.0),
-        ("10 % of five variants' runs collapse, equal means of all runs", with_collapses(5), [(6, 6)], 1.0),
+        (
+            "10 % of a variant's runs collapse, equal means of all runs",
+            with_collapses(1),
+            [(2, 6), (2, 12)],
+            1.0,
+        ),
+        (
+            "10 % of five variants' runs collapse, equal means of all runs",
+            with_collapses(5),
+            [(6, 6)],
+            1.0,
+        ),
         ("baseline sd × 2", normal((2.0,)), [(6, 4)], 0.08),
         ("sd × 3 in one variant", normal((1.0, 3.0)), [(6, 4), (6, 6)], 0.08),
     ]
     rates = []
     for name, draw, designs, high in rows:
         for variants, seeds in designs:
-            blocks = [any_direction(draw(generator, BLOCK, variants, seeds)) for _ in range(studies // BLOCK)]
+            blocks = [
+                any_direction(draw(generator, BLOCK, variants, seeds))
+                for _ in range(studies // BLOCK)
+            ]
             wrong, before = np.mean(blocks, axis=(0, 2))
             label = f"wrong direction; {name}; {variants} variants, {seeds} seeds"
             rates.append(Rate(label, float(wrong), 0, high, float(before)))
@@ -227,10 +266,10 @@ def collapse_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
     for count, variants, seeds in ((1, 2, 6), (1, 2, 12), (5, 6, 6), (5, 6, 12)):
         drawn = with_collapses(count)(generator, studies, variants, seeds)
         drawn[:, 1 : 1 + count] -= 3  # the runs that do not collapse have equal means
-        wrong, _ = any_direction(np.array([without_collapses(scores) for scores in drawn])).mean(axis=1)
-        label = (
-            f"wrong direction without collapsed runs; 10 % of the runs of {count} collapse, equal means of the others"
+        wrong, _ = any_direction(np.array([without_collapses(scores) for scores in drawn])).mean(
+            axis=1
         )
+        label = f"wrong direction without collapsed runs; 10 % of the runs of {count} collapse, equal means of the others"
         rates.append(Rate(f"{label}; {variants} variants, {seeds} seeds", float(wrong), 0, 0.055))
     return rates
 
@@ -246,19 +285,25 @@ def healthy_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
         "t with 3 degrees of freedom": heavy_tails,
         "sd × 4 in one variant": normal((1, 4)),
         "lognormal": lambda generator, *shape: -np.exp(generator.normal(size=shape)),
-        "bounded, near the bound": lambda generator, *shape: 20 * generator.beta(20, 0.5, size=shape),
+        "bounded, near the bound": lambda generator, *shape: (
+            20 * generator.beta(20, 0.5, size=shape)
+        ),
     }
     for name, draw in kinds.items():
         for variants, seeds in ((2, 3), (2, 6), (6, 3), (6, 6)):
             drawn = draw(generator, studies // 4, variants, seeds)
-            flagged = float(np.mean([np.isnan(without_collapses(scores)).mean() for scores in drawn]))
+            flagged = float(
+                np.mean([np.isnan(without_collapses(scores)).mean() for scores in drawn])
+            )
             label = f"healthy runs called collapsed; {name}; {variants} variants, {seeds} seeds"
             rates.append(Rate(label, flagged, 0, 0.01))
     return rates
 
 
 def power_rates(
-    generator: np.random.Generator, studies: int, designs: Sequence[Sequence[float]] = ((2, 0), (1.5, 0.3))
+    generator: np.random.Generator,
+    studies: int,
+    designs: Sequence[Sequence[float]] = ((2, 0), (1.5, 0.3)),
 ) -> list[Rate]:
     """Return how many studies of 6 variants and 6 seeds find the effect of one variant: effect, ICC, sds of others."""
     rates = []
@@ -276,7 +321,9 @@ def power_rates(
 def size_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
     """Return how many studies have a wrong size, if all effects equal the margin or lie just below it."""
     rates = []
-    for index, (name, shift) in enumerate((("at the margin are within", 0.0), ("below the margin are beyond", -1e-6))):
+    for index, (name, shift) in enumerate(
+        (("at the margin are within", 0.0), ("below the margin are beyond", -1e-6))
+    ):
         for seeds in (3, 6, 12):
             drawn = normal()(generator, studies, 6, seeds)
             drawn[:, 1:] += MARGIN + shift
@@ -300,15 +347,22 @@ def interval_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
         level = _holm_level(found.p)
         level[1] = ALPHA
         covers = [
-            ((low <= effect) & (effect <= high))[:, :, 0] for low, high in (found.ends(level), (size_low, size_high))
+            ((low <= effect) & (effect <= high))[:, :, 0]
+            for low, high in (found.ends(level), (size_low, size_high))
         ]
         detected = found.detected[:, :, 0]
         label = f"effect of {effect:g} sd; 6 variants, 6 seeds"
         before, selected = (float(covers[0][test][detected[test]].mean()) for test in (1, 0))
         rates += [
-            Rate(f"interval of the direction covers; {label}", float(covers[0][0].mean()), 0.94, 1.0),
+            Rate(
+                f"interval of the direction covers; {label}", float(covers[0][0].mean()), 0.94, 1.0
+            ),
             Rate(f"interval of the size covers; {label}", float(covers[1][0].mean()), 0.89, 1.0),
-            Rate(f"interval of the direction covers, of contrasts with a direction; {label}", selected, paired=before),
+            Rate(
+                f"interval of the direction covers, of contrasts with a direction; {label}",
+                selected,
+                paired=before,
+            ),
         ]
     return rates
 
@@ -329,12 +383,16 @@ def look_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
     """Return how many studies without differences that are judged at 4, 6, 8 and 12 seeds ever have a direction."""
     looks, scores = Looks((4, 6, 8, 12)), normal()(generator, studies, 6, 12)
     level = 5 * looks.level(ALPHA / 5)  # of the first step of five contrasts
-    now, _ = np.any([any_direction(scores[:, :, :seeds], level) for seeds in looks.seeds], axis=0).mean(axis=1)
+    now, _ = np.any(
+        [any_direction(scores[:, :, :seeds], level) for seeds in looks.seeds], axis=0
+    ).mean(axis=1)
     label = "wrong direction at any of four looks; 6 variants, 4 to 12 seeds"
     return [Rate(label, float(now), 0, 0.055)]
 
 
-def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, effect: float) -> list[Rate]:
+def sentence_coverage(
+    generator: np.random.Generator, studies: int, seeds: int, effect: float
+) -> list[Rate]:
     """Return the coverage of intervals of a difference in exact match, over seeds and with sentences.
 
     The interval over seeds estimates the difference on these sentences, the interval with sentences that on all.
@@ -349,7 +407,10 @@ def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, 
         exact = latent + generator.normal(size=(2, seeds, SENTENCES)) > 0
         d = exact[0].astype(np.float64) - exact[1]
         here = float(np.subtract(*ndtr(ability / spread)).mean())
-        over_seeds, with_both = interval(found := paired_differences(d.mean(axis=1)), 0.95), with_sentences(found, d)
+        over_seeds, with_both = (
+            interval(found := paired_differences(d.mean(axis=1)), 0.95),
+            with_sentences(found, d),
+        )
         covered += [
             over_seeds.low <= here <= over_seeds.high,
             with_both.low <= truth <= with_both.high,
@@ -358,9 +419,19 @@ def sentence_coverage(generator: np.random.Generator, studies: int, seeds: int, 
     design = f"{seeds} seeds, {SENTENCES} sentences, effect {truth:.2f}"
     here, everywhere, blind = (float(rate) for rate in covered / studies)
     return [
-        Rate(f"95 % interval over seeds, of the difference on these sentences; {design}", here, 0.93, 0.97),
+        Rate(
+            f"95 % interval over seeds, of the difference on these sentences; {design}",
+            here,
+            0.93,
+            0.97,
+        ),
         Rate(f"95 % interval with sentences; {design}", everywhere, 0.93, 0.97),
-        Rate(f"for comparison: 95 % interval over seeds, of the difference on all sentences; {design}", blind, 0, 1),
+        Rate(
+            f"for comparison: 95 % interval over seeds, of the difference on all sentences; {design}",
+            blind,
+            0,
+            1,
+        ),
     ]
 
 
@@ -372,8 +443,12 @@ def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) ->
     covered = 0
     for _ in range(studies):
         length = generator.poisson(8, SENTENCES) + 1
-        ability = generator.normal(0, SENTENCE_SD, SENTENCES) + generator.normal(0, INTERACTION_SD, (2, SENTENCES))
-        matched = generator.binomial(length, ndtr(ability[:, None] + generator.normal(0, SEED_SD, (2, seeds, 1))))
+        ability = generator.normal(0, SENTENCE_SD, SENTENCES) + generator.normal(
+            0, INTERACTION_SD, (2, SENTENCES)
+        )
+        matched = generator.binomial(
+            length, ndtr(ability[:, None] + generator.normal(0, SEED_SD, (2, seeds, 1)))
+        )
         score = matched.sum(axis=-1) / length.sum()
         without = (matched.sum(axis=-1, keepdims=True) - matched) / (length.sum() - length)
         differences = np.subtract(*(jackknife(*side) for side in zip(score, without, strict=True)))
@@ -383,7 +458,9 @@ def corpus_coverage(generator: np.random.Generator, studies: int, seeds: int) ->
     return [Rate(label, covered / studies, 0.93, 0.97)]
 
 
-def best_rates(generator: np.random.Generator, studies: int, variants: int, seeds: int, sd: float = 1.0) -> list[Rate]:
+def best_rates(
+    generator: np.random.Generator, studies: int, variants: int, seeds: int, sd: float = 1.0
+) -> list[Rate]:
     """Return the rates of wrong statements on the best of many variants; ``sd`` is that of the best.
 
     All variants have equal means, or the best is better than all others by the margin. The paired t-tests are those of
@@ -412,15 +489,27 @@ def ledger_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
     """
     rates = []
     designs = [(8, 2.0, 1.0), (8, 2.0, 3.0), (16, 1.0, 1.0), (32, 1.0, 1.0)]
-    for seeds, effect, sd in designs + [(seeds, effect, 1.0) for effect in (2.0, 1.0) for seeds in (1, 2, 3)]:
+    for seeds, effect, sd in designs + [
+        (seeds, effect, 1.0) for effect in (2.0, 1.0) for seeds in (1, 2, 3)
+    ]:
         kept, real, *_ = chains(generator, studies // 2, seeds, effect, sd)
         false = float(np.mean((kept & ~real).sum(axis=1) / np.maximum(1, kept.sum(axis=1))))
         rule = "ledger" if seeds > 3 else "better mean"
-        design = f"{rule}, {seeds} seeds, 50 changes" + f"; sd of a fifth of the changes × {sd:g}" * (sd != 1)
-        rates.append(
-            Rate(f"kept changes without effect; {design}; others {effect:g} sd", false, 0, 0.055 if seeds > 3 else 1)
+        design = (
+            f"{rule}, {seeds} seeds, 50 changes"
+            + f"; sd of a fifth of the changes × {sd:g}" * (sd != 1)
         )
-        rates.append(Rate(f"improvements of {effect:g} sd that are kept; {design}", float(kept[real].mean())))
+        rates.append(
+            Rate(
+                f"kept changes without effect; {design}; others {effect:g} sd",
+                false,
+                0,
+                0.055 if seeds > 3 else 1,
+            )
+        )
+        rates.append(
+            Rate(f"improvements of {effect:g} sd that are kept; {design}", float(kept[real].mean()))
+        )
     return rates
 
 
@@ -439,7 +528,11 @@ def chains(
     scores = math.sqrt(0.7) * generator.normal(size=(number, 51, seeds))
     scores[:, 1:] *= spread[:, :, None]
     scores += shared[:, None]
-    kept, ratio, variances = np.zeros((number, 50), dtype=bool), np.zeros((number, 50)), np.zeros((number, 50))
+    kept, ratio, variances = (
+        np.zeros((number, 50), dtype=bool),
+        np.zeros((number, 50)),
+        np.zeros((number, 50)),
+    )
     rewards, share = np.zeros((number, 50)), np.array([level(test, []) for test in range(1, 51)])
     incumbent = scores[:, 0]
     for change in range(50):
@@ -450,7 +543,11 @@ def chains(
             variances[:, change] = difference.var(axis=1, ddof=1)
             earlier = variances[:, :change].mean(axis=1) if change else np.zeros(number)
             prior = min(MAX_PRIOR_DEGREES, change * (seeds - 1))
-            prior = np.where(change and fdtrc(seeds - 1, prior, variances[:, change] / earlier) <= LARGER, 0, prior)
+            prior = np.where(
+                change and fdtrc(seeds - 1, prior, variances[:, change] / earlier) <= LARGER,
+                0,
+                prior,
+            )
             degrees = prior + seeds - 1
             variance = (prior * earlier + (seeds - 1) * variances[:, change]) / degrees
             levels = share[change] + rewards[:, :change] @ share[:change][::-1] / INITIAL_WEALTH
@@ -468,7 +565,9 @@ def chains(
 PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (
     power_rates,
     null_rates,
-    lambda generator, studies: power_rates(generator, studies, ((2, 0, 3), (2, 0, 10), (2, 0, 100), (2, 0, 10, 10))),
+    lambda generator, studies: power_rates(
+        generator, studies, ((2, 0, 3), (2, 0, 10), (2, 0, 100), (2, 0, 10, 10))
+    ),
     collapse_rates,
     healthy_rates,
     size_rates,
@@ -477,7 +576,9 @@ PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (
     look_rates,
     ledger_rates,
     *(
-        lambda generator, studies, seeds=seeds, effect=effect: sentence_coverage(generator, studies, seeds, effect)
+        lambda generator, studies, seeds=seeds, effect=effect: sentence_coverage(
+            generator, studies, seeds, effect
+        )
         for seeds, effect in ((3, 0.0), (6, 0.0), (6, 0.5))
     ),
     lambda generator, studies: corpus_coverage(generator, studies, 6),
@@ -489,10 +590,14 @@ PARTS: tuple[Callable[[np.random.Generator, int], list[Rate]], ...] = (
 
 def main() -> int:
     """Print the rates as a Markdown table; return 1 if a rate is outside its range."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--studies", type=int, default=20_000)
     studies = parser.parse_args().studies
-    print(f"| rate in {studies:,} studies each | paired t-test | measured | accepted |\n|---|---|---|---|")
+    print(
+        f"| rate in {studies:,} studies each | paired t-test | measured | accepted |\n|---|---|---|---|"
+    )
     outside = 0
     for number, part in enumerate(PARTS):
         for rate in part(np.random.default_rng([17, number]), studies):

@@ -188,7 +188,9 @@ class Study:
         for parent in self.running_parents():
             with suppress(psutil.Error):
                 children = parent.children()
-                servers = [child for child in children if is_python(child, "multiprocessing.forkserver")]
+                servers = [
+                    child for child in children if is_python(child, "multiprocessing.forkserver")
+                ]
                 if target == "parent":
                     found.append([parent])
                 elif target == "whole tree":
@@ -198,7 +200,11 @@ class Study:
                 elif target == "worker":
                     found += [[worker] for server in servers for worker in server.children()]
                 else:
-                    found += [[child] for child in children if is_python(child, "headtohead.tracking.shipper")]
+                    found += [
+                        [child]
+                        for child in children
+                        if is_python(child, "headtohead.tracking.shipper")
+                    ]
         return found
 
     def kill(self, target: str, choices: random.Random) -> bool:
@@ -236,7 +242,9 @@ class Study:
         return problems
 
     def runs(self) -> dict[str, Path]:
-        return {path.parent.name: path.parent for path in sorted(self.experiment.glob("*/run.json"))}
+        return {
+            path.parent.name: path.parent for path in sorted(self.experiment.glob("*/run.json"))
+        }
 
 
 def is_python(process: psutil.Process, module: str) -> bool:
@@ -257,7 +265,9 @@ def content(run: Path) -> dict[str, Any]:
     for line in RunDirectory(run).history():
         if line is not None:
             histories |= {
-                (line.step, name): value for name, value in line.values.items() if not name.startswith("system/")
+                (line.step, name): value
+                for name, value in line.values.items()
+                if not name.startswith("system/")
             }
     table = run / "translations.tsv"
     return {
@@ -273,7 +283,10 @@ def content(run: Path) -> dict[str, Any]:
 def tensors(path: Path) -> dict[str, tuple[tuple[int, ...], bytes]] | None:
     if not path.exists():
         return None
-    return {name: (np.shape(value), np.asarray(value).tobytes()) for name, value in load_file(path).items()}
+    return {
+        name: (np.shape(value), np.asarray(value).tobytes())
+        for name, value in load_file(path).items()
+    }
 
 
 def logged(study: Study) -> tuple[dict[str, dict[str, list[tuple[int, float]]]], int]:
@@ -282,12 +295,17 @@ def logged(study: Study) -> tuple[dict[str, dict[str, list[tuple[int, float]]]],
     client = store.client
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     extra = 0
-    names = {files.read_json(path / "run.json")["run_hash"]: name for name, path in study.runs().items()}
+    names = {
+        files.read_json(path / "run.json")["run_hash"]: name for name, path in study.runs().items()
+    }
     for run in store.runs(store.experiment(study.name)):
         name = names[run.data.tags[RUN_HASH_TAG]]
         extra += name in found
         histories = {
-            key: [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, key)]
+            key: [
+                (metric.step, metric.value)
+                for metric in client.get_metric_history(run.info.run_id, key)
+            ]
             for key in run.data.metrics
         }
         found[name] = {"status": [(0, float(run.info.status == "FINISHED"))]} | histories
@@ -329,7 +347,9 @@ def compare(study: Study, reference: Study, reference_logged: dict[str, Any]) ->
             again = len(got) - len({step for step, _ in got})
             missing = len({step for step, _ in points} - {step for step, _ in got})
             measured = key.startswith("system/")
-            differ = not measured and len(dict(points).items() ^ dict(got).items()) > 0 and not missing
+            differ = (
+                not measured and len(dict(points).items() ^ dict(got).items()) > 0 and not missing
+            )
             outcome.repeated += again
             outcome.lost += missing
             outcome.unequal += differ
@@ -343,7 +363,9 @@ def compare(study: Study, reference: Study, reference_logged: dict[str, Any]) ->
 # -- rounds ------------------------------------------------------------------------------------------
 
 
-def play(study: Study, target: str, kills: int, choices: random.Random, proxy: Proxy) -> Counter[str]:
+def play(
+    study: Study, target: str, kills: int, choices: random.Random, proxy: Proxy
+) -> Counter[str]:
     """Kill processes of a study while two parents train it; return the kills by target."""
     study.write()
     done: Counter[str] = Counter()
@@ -372,7 +394,10 @@ def finished(study: Study) -> bool:
 
 def report(kills: Counter[str], outcomes: dict[str, Outcome], rounds: Counter[str]) -> str:
     """Return the result table in Markdown."""
-    lines = ["| killed | kills | studies | lost | unequal | repeated steps |", "|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| killed | kills | studies | lost | unequal | repeated steps |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for target in TARGETS:
         if rounds[target]:
             outcome = outcomes[target]
@@ -380,9 +405,14 @@ def report(kills: Counter[str], outcomes: dict[str, Outcome], rounds: Counter[st
                 f"| {target} | {kills[target]} | {rounds[target]} "
                 f"| {outcome.lost} | {outcome.unequal} | {outcome.repeated} |"
             )
-    total = [sum(getattr(outcome, name) for outcome in outcomes.values()) for name in ("lost", "unequal", "repeated")]
+    total = [
+        sum(getattr(outcome, name) for outcome in outcomes.values())
+        for name in ("lost", "unequal", "repeated")
+    ]
     lines.append(
-        f"| **total** | {sum(kills.values())} | {sum(rounds.values())} | " + " | ".join(map(str, total)) + " |"
+        f"| **total** | {sum(kills.values())} | {sum(rounds.values())} | "
+        + " | ".join(map(str, total))
+        + " |"
     )
     return "\n".join(lines)
 
@@ -414,10 +444,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pause", type=float, default=0.15, help="seconds that each evaluation takes longer")
-    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), metavar="TARGET")
+    parser.add_argument(
+        "--pause", type=float, default=0.15, help="seconds that each evaluation takes longer"
+    )
+    parser.add_argument(
+        "--targets", nargs="+", choices=TARGETS, default=list(TARGETS), metavar="TARGET"
+    )
     parser.add_argument("--write", type=Path, help="Markdown file for the result table")
-    parser.add_argument("--folder", type=Path, help="folder of the studies; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the studies; default: a temporary folder"
+    )
     options = parser.parse_args(arguments)
     folder = options.folder or Path(tempfile.mkdtemp(prefix="h2h-soak-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -439,11 +475,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Counter[str], dict[str, Outcome]]:
+def soak(
+    options: argparse.Namespace, folder: Path
+) -> tuple[Counter[str], Counter[str], dict[str, Outcome]]:
     """Play rounds until the number of kills is reached."""
     load_mlflow()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
-    variables = inherited | {"H2H_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    variables = inherited | {
+        "H2H_CACHE": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }
     choices = random.Random(options.seed)
     kills: Counter[str] = Counter()
     rounds: Counter[str] = Counter()
@@ -455,7 +497,9 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Count
         reference.write()
         problems = reference.finish()
         if problems:
-            raise SystemExit(f"the undisturbed study failed: {problems}; see {reference.folder}/output.log")
+            raise SystemExit(
+                f"the undisturbed study failed: {problems}; see {reference.folder}/output.log"
+            )
         expected, _ = logged(reference)
         planned = max(1, round(options.kills / KILLS_PER_ROUND))
         while (left := options.kills - sum(kills.values())) > 0:
@@ -470,7 +514,10 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[Counter[str], Count
             outcome.lost += len(problems)
             kills, rounds[target] = kills + done, rounds[target] + 1
             merge(outcomes[target], outcome)
-            print(f"round {number}: {done[target]} kills of {target}: {len(outcome.lines)} differences", flush=True)
+            print(
+                f"round {number}: {done[target]} kills of {target}: {len(outcome.lines)} differences",
+                flush=True,
+            )
             for line in outcome.lines:
                 print(f"  {line}", flush=True)
             if not outcome.lines:

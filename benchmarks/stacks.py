@@ -63,7 +63,9 @@ def main() -> None:
     parser.add_argument("--members", type=int, nargs="*", default=[4, 16])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--formula", action="store_true")
-    parser.add_argument("--size", action="append", choices=[size.name for size in SIZES], help="default: all")
+    parser.add_argument(
+        "--size", action="append", choices=[size.name for size in SIZES], help="default: all"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -91,10 +93,15 @@ def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> st
     times = alternate([plain, single], device, rounds)
     cells = [f"{times[0] * 1000:.2f}", f"{times[1] / times[0]:.2f}"]
     for n in members:
-        alone, stacked = alternate([single, stack_step(size, n, device)], device, max(5, rounds // 2))
+        alone, stacked = alternate(
+            [single, stack_step(size, n, device)], device, max(5, rounds // 2)
+        )
         cells.append(f"{n * alone / stacked:.1f} times the runs per second")
     if size.d_model <= MAX_UNLIKE_WIDTH:
-        steps = [stack_step(size, len(UNLIKE), device), stack_step(size, len(UNLIKE), device, UNLIKE)]
+        steps = [
+            stack_step(size, len(UNLIKE), device),
+            stack_step(size, len(UNLIKE), device, UNLIKE),
+        ]
         alike, unlike = alternate(steps, device, max(5, rounds // 2))
         cells.append(f"{unlike / alike:.2f}")
     else:
@@ -115,17 +122,25 @@ def check(device: torch.device, rounds: int) -> int:
 
 def check_formula(sizes: Sequence[Size], device: torch.device, rounds: int) -> int:
     """Print the loss of the formula at each size, and return 1 if a loss is beyond its limit, else 0."""
-    print("| size | members of the formula | ms of a step per member | fastest | ms of a step per member | loss |")
+    print(
+        "| size | members of the formula | ms of a step per member | fastest | ms of a step per member | loss |"
+    )
     print("|---|---:|---:|---:|---:|---:|")
     worst = 0.0
     for size in sizes:
         training = stack_training(size, 1, torch.device("meta"))
         parameters = sum(parameter.numel() for parameter in training.parameters)
         # The formula estimates the numbers of a step from the tokens of a batch.
-        train = training.config.train.model_copy(update={"batch_tokens": size.rows * size.target_time})
-        chosen = fastest_members(training.config.model_copy(update={"train": train}), parameters, device.type)
+        train = training.config.train.model_copy(
+            update={"batch_tokens": size.rows * size.target_time}
+        )
+        chosen = fastest_members(
+            training.config.model_copy(update={"train": train}), parameters, device.type
+        )
         seconds = member_seconds(size, chosen, device, rounds)
-        chosen = max(members for members in seconds if members <= chosen)  # a stack that does not fit is halved
+        chosen = max(
+            members for members in seconds if members <= chosen
+        )  # a stack that does not fit is halved
         fastest = min(seconds, key=seconds.__getitem__)
         loss = 1 - seconds[fastest] / seconds[chosen]
         worst = max(worst, loss)
@@ -166,7 +181,10 @@ def random_batch(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random source and target ids; lengths differ by at most 3, as in a length bucket."""
     generator = torch.Generator().manual_seed(1)
     sides = []
-    for vocab_size, time_ in ((size.source_words, size.source_time), (size.target_words, size.target_time + 1)):
+    for vocab_size, time_ in (
+        (size.source_words, size.source_time),
+        (size.target_words, size.target_time + 1),
+    ):
         ids = torch.randint(4, vocab_size, (size.rows, time_), generator=generator)
         lengths = torch.randint(max(2, time_ - 3), time_ + 1, (size.rows, 1), generator=generator)
         lengths[0] = time_
@@ -229,11 +247,28 @@ def stack_training(
         train: Fields of ``train`` of all members.
         on_fall_back: Called with the reason of a fallback to eager.
     """
-    model = {"d_model": size.d_model, "heads": size.heads, "layers": size.layers, "d_ff": size.d_ff, "dropout": 0.0}
-    fields = {"steps": 10**6, "schedule": "constant", "warmup_steps": 0, "lr": 1e-3, **(train or {})}
+    model = {
+        "d_model": size.d_model,
+        "heads": size.heads,
+        "layers": size.layers,
+        "d_ff": size.d_ff,
+        "dropout": 0.0,
+    }
+    fields = {
+        "steps": 10**6,
+        "schedule": "constant",
+        "warmup_steps": 0,
+        "lr": 1e-3,
+        **(train or {}),
+    }
     configs = [
         resolve(
-            {**own, "model": {**model, **own.get("model", {})}, "train": {**fields, **own.get("train", {})}}, current()
+            {
+                **own,
+                "model": {**model, **own.get("model", {})},
+                "train": {**fields, **own.get("train", {})},
+            },
+            current(),
         )
         for own in overrides
     ]
@@ -302,7 +337,11 @@ def machine(device: torch.device) -> str:
     name = platform.processor() or platform.machine()
     path = Path("/proc/cpuinfo")
     if path.exists():
-        models = [line.split(":")[1].strip() for line in path.read_text().splitlines() if line.startswith("model name")]
+        models = [
+            line.split(":")[1].strip()
+            for line in path.read_text().splitlines()
+            if line.startswith("model name")
+        ]
         name = f"{models[0]}, {len(models)} cores"
     return name
 

@@ -39,12 +39,17 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["GOMP_SPINCOUNT"] = "0"
 
 # A busy machine fails no property: neither a limit on one example's time nor on drawing it.
-settings.register_profile("tests", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "tests", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("tests")
 
 # Tests that a shell starts in the background ignore Ctrl-C, and under nohup the end of the terminal. Commands
 # inherit this, and would go on when a test interrupts them.
-for ignored, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for ignored, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, handler)
 
@@ -101,7 +106,9 @@ def h2h_here() -> Command:
         away = dict.fromkeys(name for name in os.environ if name.startswith(("H2H_", "MLFLOW_")))
         with pytest.MonkeyPatch.context() as patch, separate_registry():
             patch.chdir(folder)
-            done = CliRunner().invoke(main, list(arguments), prog_name="h2h", env=away | environment)
+            done = CliRunner().invoke(
+                main, list(arguments), prog_name="h2h", env=away | environment
+            )
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Completed(arguments, done.exit_code, done.stdout, done.stderr)

@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("comparison", choices=list(STEPS))
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
     parser.add_argument("--size", choices=[size.name for size in SIZES], default=SIZES[0].name)
-    parser.add_argument("--turns", type=int, default=5, help="turns of each side after a first, uncounted turn")
+    parser.add_argument(
+        "--turns", type=int, default=5, help="turns of each side after a first, uncounted turn"
+    )
     parser.add_argument("--steps", type=int, help="steps of a turn, or of a training")
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

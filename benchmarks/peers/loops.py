@@ -33,7 +33,9 @@ def random_batches(pairs: Pairs, size: int, seed: int) -> Batches:
     while True:
         chosen = torch.randint(len(pairs), (size,), generator=generator).tolist()
         source, target = (
-            nn.utils.rnn.pad_sequence([torch.tensor(pairs[row][side]) for row in chosen], batch_first=True)
+            nn.utils.rnn.pad_sequence(
+                [torch.tensor(pairs[row][side]) for row in chosen], batch_first=True
+            )
             for side in (0, 1)
         )
         yield source, target, sum(len(pairs[row][1]) - 1 for row in chosen)

@@ -57,7 +57,11 @@ class NotebookLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor, memory: Tensor | None = None, source_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        mask: Tensor,
+        memory: Tensor | None = None,
+        source_mask: Tensor | None = None,
     ) -> Tensor:
         x = self.attention_norm(x + self.dropout(self.attention(x, x, mask)))
         if memory is not None:
@@ -73,7 +77,9 @@ class Notebook(nn.Module):
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.source, self.target = (Embedded(vocab_size, size.d_model, dropout) for vocab_size in words)
+        self.source, self.target = (
+            Embedded(vocab_size, size.d_model, dropout) for vocab_size in words
+        )
         self.encoder, self.decoder = (
             nn.ModuleList(NotebookLayer(size, decodes, dropout) for _ in range(size.layers))
             for decodes in (False, True)
@@ -128,7 +134,9 @@ class TorchTransformer(nn.Module):
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.source, self.target = (Embedded(vocab_size, size.d_model, dropout) for vocab_size in words)
+        self.source, self.target = (
+            Embedded(vocab_size, size.d_model, dropout) for vocab_size in words
+        )
         self.body = nn.Transformer(
             size.d_model, size.heads, size.layers, size.layers, size.d_ff, dropout, batch_first=True
         )
@@ -146,7 +154,9 @@ class TorchTransformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         inputs, labels = target[:, :-1], target[:, 1:]
         pads = source == PAD
-        future = nn.Transformer.generate_square_subsequent_mask(inputs.shape[1], device=inputs.device, dtype=torch.bool)
+        future = nn.Transformer.generate_square_subsequent_mask(
+            inputs.shape[1], device=inputs.device, dtype=torch.bool
+        )
         hidden = self.body(
             self.source(source),
             self.target(inputs),

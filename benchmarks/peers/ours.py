@@ -21,11 +21,18 @@ Batches = Iterator[tuple[Tensor, Tensor, int]]
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def start(size: Size, file: Path, seed: int, precision: str = "float32", dropout: float = DROPOUT) -> StackTraining:
+def start(
+    size: Size, file: Path, seed: int, precision: str = "float32", dropout: float = DROPOUT
+) -> StackTraining:
     """Return a training of the Transformer of the paper, with torch's Adam."""
     config = resolve(
         {
-            "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": str(file.resolve()), **size.data},
+            "data": {
+                "dataset": "tatoeba",
+                "pair": "eng-spa",
+                "file": str(file.resolve()),
+                **size.data,
+            },
             "model": {
                 "d_model": size.d_model,
                 "heads": size.heads,
@@ -68,7 +75,9 @@ def pairs_a_step(training: StackTraining) -> int:
 def padded(training: StackTraining) -> str:
     """Return the share of padding in the batches of an epoch, as text."""
     padding = training.plan.padding()
-    return f"{padding['source']:.1%} of the sources and {padding['target']:.1%} of the targets padding"
+    return (
+        f"{padding['source']:.1%} of the sources and {padding['target']:.1%} of the targets padding"
+    )
 
 
 def own_step(training: StackTraining) -> Step:
@@ -103,5 +112,7 @@ def pairs(training: StackTraining) -> Pairs:
     sources, targets = split.source.tolist(), split.target.tolist()
     return [
         (source[:read], [decoder_input_ids[0], *labels[:written]])
-        for source, (decoder_input_ids, labels), (read, written) in zip(sources, targets, lengths, strict=True)
+        for source, (decoder_input_ids, labels), (read, written) in zip(
+            sources, targets, lengths, strict=True
+        )
     ]

@@ -70,7 +70,10 @@ class Sides:
         model = TorchTransformer(setting.size, self.words, setting.dropout)
         model.load(self.weights)
         step = loops.good_loop(
-            self._in_precision(model), setting.size.lr, ours.batches(self.training), setting.precision
+            self._in_precision(model),
+            setting.size.lr,
+            ours.batches(self.training),
+            setting.precision,
         )
         return in_turns(step)
 

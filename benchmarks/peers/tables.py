@@ -17,7 +17,10 @@ from headtohead.training.loop import StackTraining
 def speed(turns_by_side: Mapping[str, Sequence[Turned]], clock: str, caption: str) -> str:
     """Return the speeds of all sides by a clock; ratios are those of adjacent turns."""
     field = {"wall": "seconds", "processor": "processor"}[clock]
-    rates = {name: [turn.words / getattr(turn, field) for turn in turns] for name, turns in turns_by_side.items()}
+    rates = {
+        name: [turn.words / getattr(turn, field) for turn in turns]
+        for name, turns in turns_by_side.items()
+    }
     own = rates["headtohead"]
     lines = [
         f"{caption}; {clock} time",

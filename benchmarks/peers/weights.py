@@ -41,7 +41,10 @@ def _plain(name: str, value: Tensor) -> dict[str, Tensor]:
     if last not in joined:
         return {f"{layer}.{last}.{kind}".lstrip("."): value.clone()}
     parts = value.chunk(len(joined[last]))
-    return {f"{layer}.{letter}.{kind}": part.clone() for letter, part in zip(joined[last], parts, strict=True)}
+    return {
+        f"{layer}.{letter}.{kind}": part.clone()
+        for letter, part in zip(joined[last], parts, strict=True)
+    }
 
 
 @dataclass(frozen=True)

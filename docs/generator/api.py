@@ -46,7 +46,10 @@ SECTIONS = {
         "headtohead.plugin": "RunConfig ModelConfig FilePath NotHashed",
         "headtohead": "HeadToHeadError",
     },
-    "Registration": {"headtohead": "register registered", "headtohead.plugin": "hookimpl Options Setting"},
+    "Registration": {
+        "headtohead": "register registered",
+        "headtohead.plugin": "hookimpl Options Setting",
+    },
     "Components": {
         "headtohead.plugin": "Positional Attention HeadOptions MaskPattern find_geometry Masking FeedForward Norm "
         "BuildContext Geometry Fixed PerMemberRNG sorted_subset sums_between"
@@ -81,7 +84,10 @@ ELSEWHERE = {
 }
 """Text of names that another page describes."""
 
-MEMBERS = {"Tokenizer": "encode decode tokens vocab_size special_ids", "Transformer": "forward encode decode project"}
+MEMBERS = {
+    "Tokenizer": "encode decode tokens vocab_size special_ids",
+    "Transformer": "forward encode decode project",
+}
 """The described methods of classes that have more."""
 
 
@@ -105,7 +111,11 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield from docstring(value)
         for attribute, text in attributes(value):
             yield from (f"**`{attribute}`** (attribute)", "", text, "")
-        chosen = MEMBERS[name].split() if name in MEMBERS else [own for own in vars(value) if not own.startswith("_")]
+        chosen = (
+            MEMBERS[name].split()
+            if name in MEMBERS
+            else [own for own in vars(value) if not own.startswith("_")]
+        )
         for own in chosen:
             member = vars(value).get(own)
             function = getattr(member, "__func__", member)
@@ -126,16 +136,23 @@ def described(name: str, function: Callable[..., object]) -> Iterator[str]:
 
 def signature(value: Callable[..., object]) -> str:
     """Return the signature without the first argument of a method, and without defaults that are no plain values."""
-    found, plain = inspect.signature(value), (bool, int, float, str, tuple, type(None), inspect.Parameter.empty)
+    found, plain = (
+        inspect.signature(value),
+        (bool, int, float, str, tuple, type(None), inspect.Parameter.empty),
+    )
     parameters = [
-        own if isinstance(own.default, plain) or own.default is own.empty else own.replace(default=...)
+        own
+        if isinstance(own.default, plain) or own.default is own.empty
+        else own.replace(default=...)
         for name, own in found.parameters.items()
         if name not in ("self", "cls")
     ]
     text = str(
         found.replace(
             parameters=[
-                own if own.annotation is own.empty else own.replace(annotation=_Text(own.annotation))
+                own
+                if own.annotation is own.empty
+                else own.replace(annotation=_Text(own.annotation))
                 for own in parameters
             ]
         )
@@ -167,9 +184,17 @@ def docstring(value: object) -> Iterator[str]:
 
 def attributes(base: type) -> Iterator[tuple[str, str]]:
     """Yield the documented attributes of a class with their docstrings."""
-    (body,) = (node.body for node in ast.parse(inspect.getsource(base)).body if isinstance(node, ast.ClassDef))
+    (body,) = (
+        node.body
+        for node in ast.parse(inspect.getsource(base)).body
+        if isinstance(node, ast.ClassDef)
+    )
     for node, following in pairwise(body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(following, ast.Expr):
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and isinstance(following, ast.Expr)
+        ):
             text = ast.literal_eval(following.value)
             yield (
                 f"{node.target.id}: {ast.unparse(node.annotation).removeprefix('ClassVar[').removesuffix(']')}",

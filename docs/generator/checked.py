@@ -23,17 +23,26 @@ Of {outcomes:,} outcomes, {violated} are unexpected violations.
 def row(record: Mapping[str, Any]) -> str:
     """Return the row of an entry: how many invariants hold, and the names of the others by outcome."""
     names = {
-        outcome: [found["invariant"] for found in record["invariants"] if found["outcome"] == outcome]
+        outcome: [
+            found["invariant"] for found in record["invariants"] if found["outcome"] == outcome
+        ]
         for outcome in OUTCOMES
     }
     others = (", ".join(f"`{name}`" for name in names[outcome]) or "–" for outcome in OUTCOMES[1:])
-    return " | ".join([f"| `{record['name'].partition('/')[2]}`", str(len(names["holds"])), *others]) + " |"
+    return (
+        " | ".join([f"| `{record['name'].partition('/')[2]}`", str(len(names["holds"])), *others])
+        + " |"
+    )
 
 
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown page of the records of ``h2h check``."""
     outcomes = [found["outcome"] for record in records for found in record["invariants"]]
-    lines = [HEAD.format(outcomes=len(outcomes), violated=sum(outcome not in OUTCOMES for outcome in outcomes))]
+    lines = [
+        HEAD.format(
+            outcomes=len(outcomes), violated=sum(outcome not in OUTCOMES for outcome in outcomes)
+        )
+    ]
     for family, own in groupby(records, lambda record: record["name"].partition("/")[0]):
         lines += [
             f"## {family.replace('_', '-').capitalize()}\n",

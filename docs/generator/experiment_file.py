@@ -44,7 +44,9 @@ def _experiment_schema() -> Schema:
     definitions["Configuration"] = _configuration(axes)
     definitions["Axes"] = {
         "type": "object",
-        "properties": {name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()}
+        "properties": {
+            name: {"type": "array", "items": axis} for name, axis in (axes | {"data": DATA}).items()
+        }
         | {"zip": _reference("Axes")},
         "additionalProperties": {"type": "array"},
     }
@@ -68,7 +70,11 @@ def without_titles(value: Any) -> Any:
         return [without_titles(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {key: without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+    return {
+        key: without_titles(item)
+        for key, item in value.items()
+        if not (key == "title" and isinstance(item, str))
+    }
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
@@ -88,7 +94,10 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
     found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
     found["match"] = {"enum": ["none", "parameters", "flops"]}
-    found[INIT_FROM] = {"type": ["string", "null"], "description": "finished run whose weights training starts from"}
+    found[INIT_FROM] = {
+        "type": ["string", "null"],
+        "description": "finished run whose weights training starts from",
+    }
     for section, model in SECTIONS.items():
         for name in definitions[model.__name__]["properties"]:
             found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")
@@ -97,7 +106,9 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
 
 def _configuration(axes: dict[str, Schema]) -> Schema:
     """Return the schema of ``base`` and ``baseline``: sections, families and dotted fields."""
-    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()} | {"data": DATA}
+    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()} | {
+        "data": DATA
+    }
     fields = {name: axis for name, axis in axes.items() if name != "match"}
     return {
         "type": "object",
@@ -122,7 +133,11 @@ def _family(family: str) -> dict[str, Schema]:
 
 
 def _named(family: str) -> Schema:
-    return {"type": "object", "properties": {"name": _reference(f"{family}-name")}, "required": ["name"]}
+    return {
+        "type": "object",
+        "properties": {"name": _reference(f"{family}-name")},
+        "required": ["name"],
+    }
 
 
 def _name(family: str, registry: Registry) -> Schema:

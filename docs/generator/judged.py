@@ -86,13 +86,20 @@ def contrasts(page: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         answer = json.loads((REPORTS / report / "answer.json").read_text(encoding="utf-8"))
         for found in answer["contrasts"]:
             ((left, right), *_) = found["pairs"]
-            if found["main"] and left.endswith(end) and (components_of(left), components_of(right)) == ({page}, set()):
+            if (
+                found["main"]
+                and left.endswith(end)
+                and (components_of(left), components_of(right)) == ({page}, set())
+            ):
                 yield setting, report, found
 
 
 def interactions(page: str) -> str:
     """Return a list item for every interaction of a component with another at equal steps."""
-    lines, answer = "", json.loads((REPORTS / "equal-steps" / "answer.json").read_text(encoding="utf-8"))
+    lines, answer = (
+        "",
+        json.loads((REPORTS / "equal-steps" / "answer.json").read_text(encoding="utf-8")),
+    )
     for found in answer["contrasts"]:
         if found["family"] == "interactions" and page in (both := components_of(found["name"])):
             (other,) = both - {page}
@@ -127,7 +134,9 @@ def page(name: str) -> str:
     component, rows, counts, files = COMPONENTS[name], [], Counter[str](), []
     for setting, report, found in contrasts(name):
         seeds = len(found["seeds"])
-        rows.append(f"| {setting} | {number(found['difference'])} | {interval(found)} | {verdict(found)} | {seeds} |")
+        rows.append(
+            f"| {setting} | {number(found['difference'])} | {interval(found)} | {verdict(found)} | {seeds} |"
+        )
         counts[found["direction"]] += 1
         files += [report] * (report not in files)
     settings = f"{len(rows)} setting{'s' if len(rows) > 1 else ''}"
@@ -138,11 +147,17 @@ def page(name: str) -> str:
     base = next(slug for slug in costs.index if not components_of(slug))
     more = [f"{100 * (ratio - 1):+.1f} %" for ratio in costs.loc[own] / costs.loc[base]]
     steps = pd.read_csv(REPORTS / "equal-time" / "results.csv").groupby("variant")["steps"].first()
-    slower = [steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}]
+    slower = [
+        steps.max() / count for slug, count in steps.items() if components_of(str(slug)) == {name}
+    ]
     time = "".join(f", time of a step at width 64 {100 * (ratio - 1):+.0f} %" for ratio in slower)
     summary = current().find(*component.entry).entry.summary()
     family, entry = component.entry
-    address = f"plugins.md#{family}{entry}" if family == "feed_forward" else f"catalogue/{family}.md#{entry}"
+    address = (
+        f"plugins.md#{family}{entry}"
+        if family == "feed_forward"
+        else f"catalogue/{family}.md#{entry}"
+    )
     commands = "\n".join(f"h2h run experiments/contested/{file}.yaml" for file in files)
     table = "\n".join(rows)
     return f"""# {component.title}: does it lower the loss of a small character model?
@@ -179,7 +194,9 @@ Published: {component.published}.
 
 def table() -> str:
     """Return the differences of all components in all settings as a table."""
-    found = {name: {setting: contrast for setting, _, contrast in contrasts(name)} for name in COMPONENTS}
+    found = {
+        name: {setting: contrast for setting, _, contrast in contrasts(name)} for name in COMPONENTS
+    }
     settings = [*SETTINGS.values()]
     lines = [f"| component | {' | '.join(settings)} |", f"|---|{'---|' * len(settings)}"]
     for name, by_setting in found.items():
@@ -197,4 +214,10 @@ def write(folder: Path) -> None:
         (folder / f"{name}.md").write_text(page(name), encoding="utf-8")
     index = folder / "README.md"
     before, start, rest = index.read_text(encoding="utf-8").partition("<!-- contested -->\n")
-    index.write_text(before + start + table() + "\n<!-- end of contested" + rest.partition("<!-- end of contested")[2])
+    index.write_text(
+        before
+        + start
+        + table()
+        + "\n<!-- end of contested"
+        + rest.partition("<!-- end of contested")[2]
+    )

@@ -126,15 +126,27 @@ def hooks_page() -> str:
         "",
         *(
             f"- [{title}](#{title.lower()})"
-            for title in ("Registration", "Events", "Entry", "Component", *map(str.capitalize, FAMILY_BASES))
+            for title in (
+                "Registration",
+                "Events",
+                "Entry",
+                "Component",
+                *map(str.capitalize, FAMILY_BASES),
+            )
         ),
     ]
     for title, prefix in (("Registration", "register_"), ("Events", "on_")):
         lines += ["", f"## {title}", ""]
         for name in (name for name in modules if name.startswith(prefix)):
             lines += described(name, getattr(hookspecs, name))
-    bases = {family.capitalize(): cast("type", locate(path)) for family, path in FAMILY_BASES.items()}
-    shared = {base.__name__: base for base in bases["Positional"].__mro__ if base.__name__ in ("Entry", "Component")}
+    bases = {
+        family.capitalize(): cast("type", locate(path)) for family, path in FAMILY_BASES.items()
+    }
+    shared = {
+        base.__name__: base
+        for base in bases["Positional"].__mro__
+        if base.__name__ in ("Entry", "Component")
+    }
     for title, base in (*sorted(shared.items(), reverse=True), *bases.items()):
         lines += ["", f"## {title}", "", *_class_text(base).splitlines(), ""]
         for name, text in attributes(base):
@@ -151,7 +163,8 @@ def _class_text(base: type) -> str:
 
     parts = re.split(r"(?ms)(^=[= ]+=$.*^=[= ]+=$)", inspect.getdoc(base) or "")
     return "".join(
-        "```text\n" + part.replace("``", "  ") + "\n```" if part.startswith("=") else markdown(part) for part in parts
+        "```text\n" + part.replace("``", "  ") + "\n```" if part.startswith("=") else markdown(part)
+        for part in parts
     )
 
 
@@ -215,7 +228,8 @@ def judged_index(folder: Path) -> str:
             answer = " ".join((found[1] or found[2]).split())
             if len(answer) > MAX_ANSWER:
                 counts = {
-                    word: names.count(";") + 1 for word, names in re.findall(r"(\w[\w ]*): (.*?)\.(?= |$)", answer)
+                    word: names.count(";") + 1
+                    for word, names in re.findall(r"(\w[\w ]*): (.*?)\.(?= |$)", answer)
                 }
                 parts = ", ".join(f"{word.lower()} {count}" for word, count in counts.items())
                 answer = f"Of {sum(counts.values())} differences: {parts}."

@@ -7,12 +7,18 @@ first use, so that importing the package costs nothing.
 import sys
 
 # Python searches the working directory first for the imports of `python -m headtohead.cli`, even of `typing`.
-if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and any(word.startswith("headtohead.") for word in sys.orig_argv):
+if (
+    sys.argv[:1] == ["-m"]
+    and not sys.flags.safe_path
+    and any(word.startswith("headtohead.") for word in sys.orig_argv)
+):
     sys.path.pop(0)
 
 from headtohead.lazy_names import lazy_names
 
-TYPE_CHECKING = False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
+TYPE_CHECKING = (
+    False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
+)
 
 if TYPE_CHECKING:
     from headtohead import plugin as plugin

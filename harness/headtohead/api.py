@@ -45,7 +45,17 @@ if TYPE_CHECKING:
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
 
-__all__ = ["LoadedRun", "Result", "curves", "export", "load", "plan", "results", "run", "write_report"]
+__all__ = [
+    "LoadedRun",
+    "Result",
+    "curves",
+    "export",
+    "load",
+    "plan",
+    "results",
+    "run",
+    "write_report",
+]
 
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
@@ -125,10 +135,16 @@ def _load(
 ) -> tuple[LoadedExperiment, Path]:
     """Return an experiment and its runs folder."""
     if not isinstance(experiment, Mapping):
-        return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(experiment, runs)
+        return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(
+            experiment, runs
+        )
     if not name or "/" in name:
-        raise HeadToHeadError(f"an experiment given as a dict needs a name, got {name!r}; type name='my-study'")
-    return load_text(dump(experiment), Path(f"{name}.yaml"), overrides, seeds, max_runs), runs_folder(None, runs)
+        raise HeadToHeadError(
+            f"an experiment given as a dict needs a name, got {name!r}; type name='my-study'"
+        )
+    return load_text(
+        dump(experiment), Path(f"{name}.yaml"), overrides, seeds, max_runs
+    ), runs_folder(None, runs)
 
 
 def run(
@@ -194,7 +210,9 @@ def run(
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
     registry = loaded.load_plugins()
     if MLFLOW in loggers and not tracking:
-        raise HeadToHeadError("--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other")
+        raise HeadToHeadError(
+            "--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other"
+        )
     loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
         require(logger)
@@ -206,8 +224,12 @@ def run(
             raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
     ignored: set[str] = set()
     if repair:
-        ignored |= {run for name in loaded.experiments for run in move_damaged_runs(inside(root, name), log)}
-    planned = make_plan(loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm)
+        ignored |= {
+            run for name in loaded.experiments for run in move_damaged_runs(inside(root, name), log)
+        }
+    planned = make_plan(
+        loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm
+    )
     planned = planned.limited_to(only)
     look = len(planned.design.seeds) if planned.looks else None
     refuse_precision(planned, kind)
@@ -225,7 +247,9 @@ def run(
         log(f"note: {dropped}")
 
     def plan_again(look: int | None) -> Plan:
-        return make_plan(loaded, registry, root, ignored=ignored, reuse=not fresh, look=look).limited_to(only)
+        return make_plan(
+            loaded, registry, root, ignored=ignored, reuse=not fresh, look=look
+        ).limited_to(only)
 
     if stale:
         for part in (planned.tuning.plan, planned) if planned.tuning else (planned,):
@@ -275,7 +299,9 @@ def run(
             from headtohead.report import writing
 
             file = planned.loaded.path  # which may have changed since it was read
-            written = writing.write_report(planned.directory, session.reports, allow_partial=allow_partial, file=file)
+            written = writing.write_report(
+                planned.directory, session.reports, allow_partial=allow_partial, file=file
+            )
             for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
@@ -286,10 +312,14 @@ def run(
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
     shipped = session.finish_shipping(planned.name)
-    return Result(planned.directory, outcome.states, written, written.answer if written else None, shipped)
+    return Result(
+        planned.directory, outcome.states, written, written.answer if written else None, shipped
+    )
 
 
-def _check_plugins(plans: Sequence[Plan], machine: Machine, *, retrain: bool, log: Callable[[str], object]) -> None:
+def _check_plugins(
+    plans: Sequence[Plan], machine: Machine, *, retrain: bool, log: Callable[[str], object]
+) -> None:
     """Check the variants with outside plugins that will train.
 
     Args:
@@ -314,9 +344,13 @@ def _check_plugins(plans: Sequence[Plan], machine: Machine, *, retrain: bool, lo
 def _save_reference_points(plan: Plan, registry: Registry, log: Callable[[str], object]) -> None:
     """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
     try:
-        save_reference_points(plan.directory, lambda config: prepare(config, cache_root(), registry=registry))
+        save_reference_points(
+            plan.directory, lambda config: prepare(config, cache_root(), registry=registry)
+        )
     except DiskError as error:
-        log(f"note: the report has no reference points; cannot write to '{plan.directory}' ({error.strerror})")
+        log(
+            f"note: the report has no reference points; cannot write to '{plan.directory}' ({error.strerror})"
+        )
 
 
 @dataclass
@@ -339,7 +373,9 @@ class _Session:
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the loggers while they train."""
-        started = (shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers)
+        started = (
+            shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers
+        )
         processes = [process for process in started if process is not None]
         self.shippers = [(plan.name, process) for process in processes] + self.shippers
         try:
@@ -355,7 +391,9 @@ class _Session:
         """Print why runs of a plan have no result, and how to continue."""
         if outcome.stopped:
             self.log(outcome.stopped)
-        for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
+        for line in failure_lines(
+            plan.directory, [run.directory for run in plan.runs if not run.reused_from]
+        ):
             self.log(line)
         if not outcome.complete:
             counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
@@ -372,14 +410,20 @@ class _Session:
         shipped = True
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in self.shippers:
-            sync = next_command("sync", self.target if shipped_name == name else shipped_name, self.root)
+            sync = next_command(
+                "sync", self.target if shipped_name == name else shipped_name, self.root
+            )
             if process.logger != MLFLOW:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
             shipped &= missing is None
-            charts = f"; {next_command('ui', None, self.root)} opens the charts" * (process.logger == MLFLOW)
+            charts = f"; {next_command('ui', None, self.root)} opens the charts" * (
+                process.logger == MLFLOW
+            )
             if missing or shipped_name == name:
-                self.log(missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}")
+                self.log(
+                    missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}"
+                )
         return shipped
 
 
@@ -412,11 +456,16 @@ def write_report(
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
     return writing.write_report(
-        folder, reports_folder(folder.parent, reports), allow_partial=allow_partial, file=experiment_file(experiment)
+        folder,
+        reports_folder(folder.parent, reports),
+        allow_partial=allow_partial,
+        file=experiment_file(experiment),
     )
 
 
-def export(run: Path | str, folder: Path | str, *, runs: Path | str | None = None, force: bool = False) -> list[Path]:
+def export(
+    run: Path | str, folder: Path | str, *, runs: Path | str | None = None, force: bool = False
+) -> list[Path]:
     """Write a finished run as a model folder that `load` reads without the study and the data; return its files.
 
     Args:

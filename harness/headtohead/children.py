@@ -31,7 +31,9 @@ def run_program(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return its output as text; options as for ``subprocess.run``."""
     options = {"check": False} | options
-    return subprocess.run(command, env={**env, **SAFE_PATH}, capture_output=True, text=True, **options)
+    return subprocess.run(
+        command, env={**env, **SAFE_PATH}, capture_output=True, text=True, **options
+    )
 
 
 @contextmanager

@@ -13,7 +13,9 @@ from pathlib import Path
 from headtohead.synonyms import hint, synonyms
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT})
+_UNWRITABLE = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT}
+)
 
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED|"
@@ -162,9 +164,13 @@ def similar_file(path: Path, *endings: str) -> str:
     if path.is_symlink():
         return f"; it is a link to '{path.readlink()}', which does not exist"
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
-    files = itertools.islice((file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES)
+    files = itertools.islice(
+        (file for pattern in ("*", "*/*") for file in folder.glob(pattern)), MAX_FILES
+    )
     nearest_last = sorted(files, key=lambda file: (len(file.parts), file), reverse=True)
-    by_stem = {file.stem: file for file in nearest_last if file.suffix in (endings or (path.suffix,))}
+    by_stem = {
+        file.stem: file for file in nearest_last if file.suffix in (endings or (path.suffix,))
+    }
     close = by_stem.get(_closest(path.stem, by_stem))
     return f"; did you mean '{close}'?" if close else ""
 
@@ -182,7 +188,9 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError):  # its text has file and line, and its frames are those of the import
+    if isinstance(
+        error, SyntaxError
+    ):  # its text has file and line, and its frames are those of the import
         return " ".join(text.split())
     for modules in (*packages, ["headtohead"]):
         inside = [(frame, line) for package, frame, line in frames if package in modules]
@@ -222,7 +230,11 @@ def is_disk_error(error: BaseException | None, *, of_plugin: bool = False) -> bo
     """
     while error is not None:
         number = disk_errno(error)
-        if number in _FULL or isinstance(error, DiskError) or (number is not None and not of_plugin):
+        if (
+            number in _FULL
+            or isinstance(error, DiskError)
+            or (number is not None and not of_plugin)
+        ):
             return True
         error = error.__cause__
     return False
@@ -249,7 +261,9 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     if not isinstance(error, RuntimeError):
         return False
-    return type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(error)) is not None
+    return (
+        type(error).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(error)) is not None
+    )
 
 
 def machine_limit(error: BaseException | None) -> str | None:

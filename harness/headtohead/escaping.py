@@ -27,7 +27,9 @@ _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 def visible(text: str) -> str:
     r"""Return text with hidden characters as escapes such as ``\x1b`` and ``\u202e``."""
-    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n"))
+    return _HIDDEN.sub(
+        lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n")
+    )
 
 
 def single_line(text: object, breaks: str = "\n") -> str:
@@ -62,7 +64,9 @@ class VisibleFormatter(logging.Formatter):
 
 def markdown_escape(text: object) -> str:
     """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
-    plain = single_line(text, "\r\n").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = (
+        single_line(text, "\r\n").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    )
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
 
 
@@ -89,7 +93,9 @@ def safe_markdown(text: str) -> str:
 
 def is_safe_link(target: str) -> bool:
     """Return whether a link is relative or has the scheme http, https or mailto."""
-    target = re.sub(r"[\x00-\x20\x7f-\xa0]", "", target)  # browsers ignore some of these characters in a scheme
+    target = re.sub(
+        r"[\x00-\x20\x7f-\xa0]", "", target
+    )  # browsers ignore some of these characters in a scheme
     scheme, colon, _ = re.split(r"[/?#\\]", target, maxsplit=1)[0].partition(":")
     if colon:
         return scheme.lower() in ("http", "https", "mailto")
@@ -102,7 +108,9 @@ def _has_unsafe_targets(markdown: str) -> bool:
     parser = MarkdownIt("commonmark", {"html": False})
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     environment: dict[str, Any] = {}
-    inline = [child for token in parser.parse(markdown, environment) for child in token.children or ()]
+    inline = [
+        child for token in parser.parse(markdown, environment) for child in token.children or ()
+    ]
     targets = [str(token.attrGet("href")) for token in inline if token.type == "link_open"]
     targets += [reference["href"] for reference in environment.get("references", {}).values()]
     return any(token.type == "image" for token in inline) or not all(map(is_safe_link, targets))
@@ -124,7 +132,9 @@ def latex_escape(text: object) -> str:
 
     Letters are unchanged. Those outside Latin need LuaLaTeX or XeLaTeX.
     """
-    escaped = "".join(_LATEX.get(character, character) for character in single_line(text).replace("\t", " "))
+    escaped = "".join(
+        _LATEX.get(character, character) for character in single_line(text).replace("\t", " ")
+    )
     return re.sub("-(?=-)", "-{}", escaped)  # a sequence of hyphens is a dash
 
 
@@ -137,7 +147,10 @@ def spreadsheet_text(text: str) -> str:
 
 def content_policy(*scripts: str) -> str:
     """Return the Content-Security-Policy of a page that loads nothing and executes only these inline scripts."""
-    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") for script in scripts)
+    digests = (
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+        for script in scripts
+    )
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "

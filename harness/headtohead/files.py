@@ -98,7 +98,9 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
             handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
                 with suppress(OSError):  # a file system without locks
-                    fcntl.flock(handle, fcntl.LOCK_EX)  # ends with the process, so leftovers are recognised
+                    fcntl.flock(
+                        handle, fcntl.LOCK_EX
+                    )  # ends with the process, so leftovers are recognised
                 if temporary.exists():  # not removed as a leftover before it was locked
                     write(temporary)
                     if sync:
@@ -132,7 +134,10 @@ def remove_leftovers(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for name in names:
             if name.startswith(".") and name.endswith(TEMPORARY):
-                with suppress(OSError), open(os.open(Path(parent, name), os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+                with (
+                    suppress(OSError),
+                    open(os.open(Path(parent, name), os.O_NOFOLLOW | os.O_NONBLOCK)) as file,
+                ):
                     if os.fstat(file.fileno()).st_uid == os.geteuid():
                         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                         Path(parent, name).unlink()
@@ -157,7 +162,9 @@ def opened(path: Path, advice: str = RESTORE) -> Iterator[FileIO]:
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:
-        raise HeadToHeadError(unreadable(path, getattr(error, "strerror", None) or str(error), advice)) from error
+        raise HeadToHeadError(
+            unreadable(path, getattr(error, "strerror", None) or str(error), advice)
+        ) from error
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES, advice: str = RESTORE) -> bytes:
@@ -170,7 +177,9 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES, advice: str = RESTORE) ->
     with opened(path, advice) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            sizes = f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB"
+            sizes = (
+                f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB"
+            )
             raise HeadToHeadError(unreadable(path, sizes, advice))
         return file.read()
 
@@ -197,7 +206,9 @@ def parse_json(content: bytes, path: Path) -> Any:
     text = _decoded(content, path)
     try:
         value = json.loads(text)
-        if "\\ud" in text or "\\uD" in text:  # an escaped half of a surrogate pair, which is no text
+        if (
+            "\\ud" in text or "\\uD" in text
+        ):  # an escaped half of a surrogate pair, which is no text
             json.dumps(value, ensure_ascii=False).encode()
         return value
     except (ValueError, RecursionError) as error:

@@ -45,6 +45,8 @@ def _homes(module: str) -> dict[str, str]:
     from pathlib import Path
 
     source = ast.parse(Path(str(sys.modules[module].__file__)).read_bytes())
-    blocks = [statement for block in source.body if isinstance(block, ast.If) for statement in block.body]
+    blocks = [
+        statement for block in source.body if isinstance(block, ast.If) for statement in block.body
+    ]
     imports = [statement for statement in blocks if isinstance(statement, ast.ImportFrom)]
     return {alias.name: str(statement.module) for statement in imports for alias in statement.names}

@@ -43,7 +43,9 @@ def environment() -> Mapping[str, str]:
 def configure_worker() -> None:
     """Log as the parent does; standard error of a worker is its file worker.log."""
     if LEVEL in os.environ:
-        logging.raiseExceptions = False  # a full disk must not add lines to worker.log, whose last line is the reason
+        logging.raiseExceptions = (
+            False  # a full disk must not add lines to worker.log, whose last line is the reason
+        )
         file = os.environ.get(FILE)
         _set_handlers(int(os.environ[LEVEL]), Path(file) if file else None)
 

@@ -37,7 +37,9 @@ def claim(folder: Path, names: Iterable[str]) -> None:
 
 def adopt(folder: Path, names: Iterable[str]) -> None:
     """List the present content of existing files in the manifest of a folder."""
-    _list(folder, {name: files.sha256(folder / name) for name in names if (folder / name).is_file()})
+    _list(
+        folder, {name: files.sha256(folder / name) for name in names if (folder / name).is_file()}
+    )
 
 
 def write(folder: Path, contents: Mapping[str, bytes], advice: str) -> None:
@@ -63,7 +65,9 @@ def owned(folder: Path) -> set[str]:
 def foreign(folder: Path, names: Iterable[str]) -> list[str]:
     """Return those of the names that exist in a folder with a content that its manifest does not list."""
     listed = _listed(folder)
-    return sorted(name for name in set(names) if not _is_owned(folder / name, listed.get(name, set())))
+    return sorted(
+        name for name in set(names) if not _is_owned(folder / name, listed.get(name, set()))
+    )
 
 
 def refuse_foreign(folder: Path, names: Iterable[str], advice: str) -> None:
@@ -72,7 +76,11 @@ def refuse_foreign(folder: Path, names: Iterable[str], advice: str) -> None:
     if not found:
         return
     name = found[0]
-    reason = "was changed after headtohead wrote it" if name in owned(folder) else "was not written by headtohead"
+    reason = (
+        "was changed after headtohead wrote it"
+        if name in owned(folder)
+        else "was not written by headtohead"
+    )
     raise HeadToHeadError(f"'{folder / name}' {reason}; {advice}")
 
 
@@ -84,7 +92,11 @@ def remove(folder: Path, names: Collection[str]) -> None:
         return
     kept = set(foreign(folder, removed))
     delete(folder, [folder / name for name in removed - kept])
-    left = [_line(name, content) for name in sorted(listed.keys() - removed) for content in sorted(listed[name])]
+    left = [
+        _line(name, content)
+        for name in sorted(listed.keys() - removed)
+        for content in sorted(listed[name])
+    ]
     if left:
         files.write_text(folder / MANIFEST, "".join(json.dumps(line) + "\n" for line in left))
     else:
@@ -99,7 +111,11 @@ def delete(folder: Path, paths: Iterable[Path]) -> None:
     for path in paths:
         relative = os.path.relpath(path, folder)
         parents = [folder / part for part in Path(relative).parents]
-        if relative.startswith(os.pardir) or not path.is_file() or any(map(Path.is_symlink, (path, *parents))):
+        if (
+            relative.startswith(os.pardir)
+            or not path.is_file()
+            or any(map(Path.is_symlink, (path, *parents)))
+        ):
             continue
         path.unlink()
         with suppress(OSError):  # not empty
@@ -111,7 +127,11 @@ def _list(folder: Path, contents: Mapping[str, str]) -> None:
     """Add contents by name to the manifest of a folder, except those that it lists."""
     folder.mkdir(parents=True, exist_ok=True)
     listed = _listed(folder)
-    new = [_line(name, content) for name, content in contents.items() if content not in listed.get(name, set())]
+    new = [
+        _line(name, content)
+        for name, content in contents.items()
+        if content not in listed.get(name, set())
+    ]
     if new:
         files.append_lines(folder / MANIFEST, new)
 
@@ -126,7 +146,9 @@ def _listed(folder: Path) -> dict[str, set[str]]:
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             record: dict[str, Any] = json.loads(line)
-            contents.setdefault(str(record["file"]), set()).add(str(record.get("sha256", ANY_CONTENT)))
+            contents.setdefault(str(record["file"]), set()).add(
+                str(record.get("sha256", ANY_CONTENT))
+            )
     return contents
 
 

@@ -8,7 +8,10 @@ from headtohead.plugin import hookimpl
 @hookimpl
 def register_commands() -> Mapping[str, tuple[str, str]]:
     return {
-        "notebooks": ("headtohead_notebooks.cli.notebooks:command", "Compare the five notebooks on one page."),
+        "notebooks": (
+            "headtohead_notebooks.cli.notebooks:command",
+            "Compare the five notebooks on one page.",
+        ),
         "trace": ("headtohead_notebooks.cli.trace:command", "Show every step of a forward pass."),
         "import-checkpoint": (
             "headtohead_notebooks.cli.import_checkpoint:command",

@@ -13,7 +13,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headtohead.plugin import Attention, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
+from headtohead.plugin import (
+    Attention,
+    Geometry,
+    HeadToHeadError,
+    ModelConfig,
+    Options,
+    Setting,
+    hookimpl,
+)
 
 
 def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -62,9 +70,7 @@ class EmbeddingSoftmax(Attention):
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
         """Require the decoder role, d_model target tokens, and decoding of whole targets."""
         if setting.role != "decoder":
-            return (
-                f"embedding-softmax is defined for the decoder only, got role '{setting.role}'; use another attention"
-            )
+            return f"embedding-softmax is defined for the decoder only, got role '{setting.role}'; use another attention"
         config = setting.config
         if config.evaluate.decode not in ("teacher-forced", "none"):
             return (

@@ -14,7 +14,9 @@ from headtohead_plugins.positional.sinusoidal import Sinusoidal, SinusoidalOptio
 class SinusoidalByRowOptions(SinusoidalOptions):
     """Precision and size of the table."""
 
-    max_len: int = Field(128, ge=1, le=10**6, description="rows of the table: the largest batch in sentences")
+    max_len: int = Field(
+        128, ge=1, le=10**6, description="rows of the table: the largest batch in sentences"
+    )
 
 
 class SinusoidalByRow(Sinusoidal):

@@ -24,9 +24,15 @@ def naive(weights):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_both_numbers_agree_with_their_definition_for_every_head_without_fully_masked_queries(signed):
+def test_both_numbers_agree_with_their_definition_for_every_head_without_fully_masked_queries(
+    signed,
+):
     generator = np.random.default_rng(1)
-    weights = generator.normal(size=(2, 3, 5, 7)) if signed else generator.dirichlet(np.ones(7), size=(2, 3, 5))
+    weights = (
+        generator.normal(size=(2, 3, 5, 7))
+        if signed
+        else generator.dirichlet(np.ones(7), size=(2, 3, 5))
+    )
     weights[1, 2, 4] = 0.0
     expected = np.array([[naive(weights[layer, head]) for head in range(3)] for layer in range(2)])
     assert np.stack([entropy(weights), mean_distance(weights)], axis=-1) == pytest.approx(expected)

@@ -15,7 +15,9 @@ def scores() -> np.ndarray:
     return means[:, None] + np.random.default_rng(1).normal(0, 0.01, (4, 6))
 
 
-def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_number(scores: np.ndarray) -> None:
+def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_number(
+    scores: np.ndarray,
+) -> None:
     assert [found.is_worse for found in compare_with_best(scores)] == [False, False, True, True]
     assert all(math.isnan(found.equivalence_p) for found in compare_with_best(scores))
     missing = scores.copy()
@@ -25,7 +27,9 @@ def test_worse_p_is_the_smallest_one_sided_p_against_all_others_times_their_numb
             p_values = []
             for row in np.delete(values, own, axis=0):
                 known = np.isfinite(row - values[own])
-                p_values.append(stats.ttest_rel(row[known], values[own][known], alternative="greater").pvalue)
+                p_values.append(
+                    stats.ttest_rel(row[known], values[own][known], alternative="greater").pvalue
+                )
             assert found.worse_p == pytest.approx(min(1.0, 3 * min(p_values)))
 
 
@@ -46,7 +50,9 @@ def test_equivalence_p_is_the_largest_one_sided_p_that_another_variant_is_better
     for rank, index in enumerate(np.argsort(p_values)):
         running = max(running, min(1.0, (4 - rank) * p_values[index]))
         adjusted[int(index)] = running
-    assert [row.equivalence_p for row in found] == pytest.approx([adjusted[index] for index in range(4)])
+    assert [row.equivalence_p for row in found] == pytest.approx(
+        [adjusted[index] for index in range(4)]
+    )
     assert [row.is_equivalent for row in found] == [True, True, False, False]
 
 
@@ -54,7 +60,9 @@ def test_for_losses_the_lowest_is_the_best(scores: np.ndarray) -> None:
     higher = compare_with_best(scores, margin=0.05)
     lower = compare_with_best(1 - scores, margin=0.05, higher_is_better=False)
     for left, right in zip(higher, lower, strict=True):
-        assert (left.worse_p, left.equivalence_p) == pytest.approx((right.worse_p, right.equivalence_p))
+        assert (left.worse_p, left.equivalence_p) == pytest.approx(
+            (right.worse_p, right.equivalence_p)
+        )
 
 
 def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None:
@@ -64,14 +72,18 @@ def test_differences_without_variance_have_the_p_of_the_sign_flip_test() -> None
 
 
 @pytest.mark.parametrize(
-    ("states", "reason"), [({}, ""), ({("rotary", 1): "DIVERGED"}, "not all variants are ranked")], ids=str
+    ("states", "reason"),
+    [({}, ""), ({("rotary", 1): "DIVERGED"}, "not all variants are ranked")],
+    ids=str,
 )
 def test_no_variant_is_best_while_one_is_not_ranked(analysed, states, reason) -> None:
     """The variant with a diverged seed could be the best."""
     means = {"sinusoidal": 0.6, "rotary": 0.9, "none": 0.1}
     found = analysed(
         axes={"positional": [*means]},
-        score=lambda axes, seed: means[axes["positional"]] + 0.001 * math.sin(7 * seed + len(axes["positional"])),
+        score=lambda axes, seed: (
+            means[axes["positional"]] + 0.001 * math.sin(7 * seed + len(axes["positional"]))
+        ),
         states=states,
     ).best
     assert (bool(found.slugs), found.reason) == (not reason, reason)

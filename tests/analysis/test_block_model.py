@@ -20,7 +20,9 @@ SPREAD = [0.1, 9.0, 0.4, 1.1, 3.2, 0.7, 14.0, 0.9]
         (SPREAD, [5, 4, 5, 3, 5, 2, 5, 4], 1.8102836155175377),
     ],
 )
-def test_prior_degrees_equal_those_of_limma(variances: list[float], degrees: list[int] | int, expected: float) -> None:
+def test_prior_degrees_equal_those_of_limma(
+    variances: list[float], degrees: list[int] | int, expected: float
+) -> None:
     # df2 of fitFDist(variances, degrees) in inmoose, the Python version of limma.
     assert prior_degrees(variances, degrees) == pytest.approx(expected, rel=1e-12)
 
@@ -37,7 +39,9 @@ def test_missing_scores_are_fitted_by_least_squares() -> None:
     model = block_model(scores)
     assert model is not None
     assert model.degrees == len(row) - rank
-    assert model.variance == pytest.approx(((kept[row, column] - fitted) ** 2).sum() / model.degrees)
+    assert model.variance == pytest.approx(
+        ((kept[row, column] - fitted) ** 2).sum() / model.degrees
+    )
 
 
 def test_two_variants_have_the_paired_t_test() -> None:

@@ -33,7 +33,9 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
         scores = scores_of(frames, METRIC)
         expected = expected_test(scores, {contrast.left: 1, frames.baseline: -1})
         paired = scipy.stats.ttest_rel(scores[contrast.left], scores[frames.baseline])
-        assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx((expected.p, paired.pvalue), rel=1e-6)
+        assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx(
+            (expected.p, paired.pvalue), rel=1e-6
+        )
     smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
     assert smallest.judgement.holm_p == pytest.approx(min(1, 11 * smallest.paired.p))
 
@@ -42,10 +44,14 @@ def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
     found = by_name(Analysis(frames, METRIC).families.factors)["positional: none − sinusoidal"]
     weights = {}
-    for attention, masking in itertools.product(("split-heads", "independent-heads"), ("padding-causal", "causal")):
+    for attention, masking in itertools.product(
+        ("split-heads", "independent-heads"), ("padding-causal", "causal")
+    ):
         weights |= {f"none-{attention}-{masking}": 0.25, f"sinusoidal-{attention}-{masking}": -0.25}
     expected = expected_test(scores_of(frames, METRIC), weights)
-    assert (found.paired.mean, found.paired.p) == pytest.approx((expected.mean, expected.p), rel=1e-6)
+    assert (found.paired.mean, found.paired.p) == pytest.approx(
+        (expected.mean, expected.p), rel=1e-6
+    )
     assert found.verdict == "worse"
 
 
@@ -55,7 +61,10 @@ def test_small_differences_are_within_a_margin_even_if_their_direction_is_detect
         for margin, late in ((None, False), (0.05, False), (0.05, True))
     )
     assert {contrast.size for contrast in plain.values()} == {None}
-    attention, rotary = found["attention: independent-heads − split-heads"], found["positional: rotary − sinusoidal"]
+    attention, rotary = (
+        found["attention: independent-heads − split-heads"],
+        found["positional: rotary − sinusoidal"],
+    )
     assert (attention.verdict, attention.reason) == ("undetected, within", None)
     assert attention.size_text == "within the margin of 0.050"
     assert rotary.verdict == "better, within"
@@ -75,7 +84,10 @@ def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
         return 0.5 + 0.01 * seed - lost * (1 + 0.1 * seed) * (axes["positional"] != "none")
 
     analysis = analysed(
-        axes={"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]},
+        axes={
+            "positional": ["sinusoidal", "rotary", "none"],
+            "masking": ["padding-causal", "causal"],
+        },
         equal_to={"none-causal": "none-padding-causal"},
         score=score,
     )
@@ -106,7 +118,10 @@ def test_a_contrast_of_the_same_runs_is_counted_once(analysed):
     assert alibi.judgement == rotary.judgement
     assert alibi.reason == "the same runs as rotary − baseline, counted once in the correction"
     p_values = [found[name].paired.p for name in ("rotary − baseline", "none − baseline")]
-    assert [rotary.judgement.holm_p, found["none − baseline"].judgement.holm_p] == paired_tests.holm(p_values)[0]
+    assert [
+        rotary.judgement.holm_p,
+        found["none − baseline"].judgement.holm_p,
+    ] == paired_tests.holm(p_values)[0]
 
 
 def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
@@ -124,7 +139,10 @@ def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
     analysis = Analysis(load_frames(messy))
     assert "rotary-split-heads-causal" not in analysis.incomplete
     assert analysis.unranked["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
-    assert set(analysis.incomplete) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
+    assert set(analysis.incomplete) == {
+        "rotary-independent-heads-padding-causal",
+        "none-split-heads-causal",
+    }
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]
     assert means == sorted(means, reverse=True)
     assert set(analysis.order[-3:]) == set(analysis.unranked)
@@ -144,7 +162,9 @@ def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
 def test_different_label_smoothing_makes_only_training_losses_incomparable(analysed):
     frames = analysed(
         axes={"train.label_smoothing": [0.0, 0.1]},
-        config=lambda axes: {"train": dict.fromkeys(("label_smoothing", "z_loss"), axes["train.label_smoothing"])},
+        config=lambda axes: {
+            "train": dict.fromkeys(("label_smoothing", "z_loss"), axes["train.label_smoothing"])
+        },
     ).frames
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
         (contrast,) = Analysis(frames, metric).families.variants.contrasts
@@ -155,7 +175,9 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(analy
         assert contrast.paired.mean == pytest.approx(mean)
     (contrast,) = Analysis(frames, "train/loss").families.variants.contrasts
     assert contrast.paired is None
-    assert contrast.reason == "losses are not comparable: label smoothing values and z-losses differ"
+    assert (
+        contrast.reason == "losses are not comparable: label smoothing values and z-losses differ"
+    )
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
         vars(variant.config)["quirks"] = QuirksConfig(shift_targets=shifted)
     (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts
@@ -167,7 +189,11 @@ def test_scores_of_different_language_pairs_are_not_comparable(analysed):
         axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]},
         run_data=lambda axes, seed: {"languages": axes["data.pair"].split("-")},
     ).families
-    assert {c.name: c.reason for family in (families.variants, families.factors) for c in family.contrasts} == {
+    assert {
+        c.name: c.reason
+        for family in (families.variants, families.factors)
+        for c in family.contrasts
+    } == {
         "eng-spa · rotary − baseline": None,
         "eng-fra · sinusoidal − baseline": OTHER_DATA,
         "eng-fra · rotary − baseline": OTHER_DATA,
@@ -187,7 +213,11 @@ def test_a_single_seed_gives_a_difference_and_no_verdict(analysed):
 
 def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(analysed):
     axes = {"positional": ["sinusoidal", "rotary", "none"]}
-    found = by_name(analysed(axes=axes, score=lambda axes, seed: float(axes["positional"] != "none")).families.factors)
+    found = by_name(
+        analysed(
+            axes=axes, score=lambda axes, seed: float(axes["positional"] != "none")
+        ).families.factors
+    )
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
     assert constant.verdict == "no verdict"
@@ -253,7 +283,11 @@ def depends_on_heads(axes, seed):
 
 
 def test_an_interaction_is_a_difference_of_differences_in_its_own_family(analysed):
-    axes = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4], "positional": ["none", "rotary"]}
+    axes = {
+        "attention": ["split-heads", "independent-heads"],
+        "model.heads": [2, 4],
+        "positional": ["none", "rotary"],
+    }
     analysis = analysed(axes=axes, score=depends_on_heads, interactions=True)
     family = analysis.families.interactions
     assert family.tested == len(family.contrasts) == 3
@@ -272,7 +306,10 @@ def test_an_interaction_is_a_difference_of_differences_in_its_own_family(analyse
 def test_an_interaction_that_is_zero_by_construction_is_not_tested(analysed):
     family = analysed(
         axes={"positional": ["sinusoidal", "rotary"], "masking": ["padding-causal", "causal"]},
-        equal_to={"sinusoidal-causal": "sinusoidal-padding-causal", "rotary-causal": "rotary-padding-causal"},
+        equal_to={
+            "sinusoidal-causal": "sinusoidal-padding-causal",
+            "rotary-causal": "rotary-padding-causal",
+        },
         interactions=True,
     ).families.interactions
     assert [contrast.verdict for contrast in family.contrasts] == ["same by construction"]
@@ -284,20 +321,27 @@ def test_each_data_set_has_its_own_block_model(analysed):
     scale = {"addition": 0.001, "copy": 0.03}
 
     def score(axes, seed):
-        draws = [random.Random(f"{axes['data']} {name} {seed}").gauss(0, 1) for name in (axes["positional"], "seed")]
+        draws = [
+            random.Random(f"{axes['data']} {name} {seed}").gauss(0, 1)
+            for name in (axes["positional"], "seed")
+        ]
         return 0.5 + scale[axes["data"]] * sum(draws)
 
     axes = {"data": [*scale], "positional": ["sinusoidal", "rotary", "alibi", "none"]}
     analysis = analysed(axes=axes, score=score)
     families, scores = analysis.families, scores_of(analysis.frames, METRIC)
-    by_data = {name: {slug: own for slug, own in scores.items() if slug.startswith(name)} for name in scale}
+    by_data = {
+        name: {slug: own for slug, own in scores.items() if slug.startswith(name)} for name in scale
+    }
     tested = 0
     for contrast in families.variants.contrasts:
         (pair,) = contrast.pairs
         own = by_data[contrast.left.partition("-")[0]]
         if contrast.paired and {*pair} <= own.keys():
             expected = expected_test(own, {pair[0]: 1, pair[1]: -1})
-            assert (contrast.paired.error, contrast.paired.p) == pytest.approx((expected.error, expected.p))
+            assert (contrast.paired.error, contrast.paired.p) == pytest.approx(
+                (expected.error, expected.p)
+            )
             tested += 1
     assert tested >= 3
 
@@ -306,7 +350,9 @@ def test_each_data_set_has_its_own_block_model(analysed):
     common = sum(2 / 4 * model.variance for model in models)
     degrees = common**2 / sum((model.variance / 2) ** 2 / model.degrees for model in models)
     prior, own = min(model.prior for model in models), statistics.variance(average.by_seed.values())
-    assert average.paired.error == pytest.approx(math.sqrt((prior * common + 5 * own) / (prior + 5) / 6))
+    assert average.paired.error == pytest.approx(
+        math.sqrt((prior * common + 5 * own) / (prior + 5) / 6)
+    )
     assert average.paired.degrees == pytest.approx(max(5, min(prior + 5, degrees)))
     for (found, _), data in zip(average.settings, scale, strict=True):
         weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}

@@ -43,7 +43,9 @@ def plant(analysed: Callable[..., Analysis]) -> Callable[..., Analysis]:
     ) -> Analysis:
         frames = analysed(
             axes={"positional": ["sinusoidal", "rotary"]},
-            score=lambda axes, seed: (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5),
+            score=lambda axes, seed: (
+                (scores or {}).get(axes["positional"], 0.5) + 0.001 * (seed * 7 % 5)
+            ),
             config=lambda axes: {"train": {"schedule": schedule, "final_lr": final_lr}},
             steps=STEPS,
             one_at_a_time=True,
@@ -63,7 +65,9 @@ def falling(fall: float, noise: float = 0.0) -> Loss:
     """Return losses from 3 at step 0 that fall by ``fall`` nats in every 200 steps."""
 
     def loss(variant: str, seed: int, step: int) -> float:
-        wobble = np.random.default_rng([len(variant), seed, step]).normal(0, noise) if noise else 0.0
+        wobble = (
+            np.random.default_rng([len(variant), seed, step]).normal(0, noise) if noise else 0.0
+        )
         return 3 - fall * step / 200 + float(wobble)
 
     return loss
@@ -78,7 +82,9 @@ def trend_of(analysis: Analysis) -> LossTrend:
     [(0.1, "still learning"), (0.02, "levelled off"), (0.0, "levelled off"), (-0.1, "rising")],
     default=2,
 )
-def test_a_change_of_more_than_one_percent_is_a_fall_or_a_rise(fall: float, verdict: str, plant: Any) -> None:
+def test_a_change_of_more_than_one_percent_is_a_fall_or_a_rise(
+    fall: float, verdict: str, plant: Any
+) -> None:
     trend = trend_of(plant(falling(fall)))
     assert trend.verdict == verdict
     assert trend.fall == pytest.approx(fall)
@@ -119,13 +125,19 @@ def test_few_evaluations_are_not_judged(steps: Sequence[int], reason: str, plant
 
 
 @case_table("steps", [(800, 1000), (790, 810, 1000), (700, 850, 1000)], default=1)
-def test_evaluations_around_the_start_of_the_last_fifth_are_enough(steps: Sequence[int], plant: Any) -> None:
+def test_evaluations_around_the_start_of_the_last_fifth_are_enough(
+    steps: Sequence[int], plant: Any
+) -> None:
     assert trend_of(plant(falling(0.1), steps=steps)).verdict == "still learning"
 
 
 def test_unfinished_runs_and_missing_losses_do_not_count(plant: Any) -> None:
     def loss(variant: str, seed: int, step: int) -> float | None:
-        return None if seed == 2 and step == 900 else 3 - 0.1 * step / 200 - (0.4 * step / 200 if seed == 1 else 0)
+        return (
+            None
+            if seed == 2 and step == 900
+            else 3 - 0.1 * step / 200 - (0.4 * step / 200 if seed == 1 else 0)
+        )
 
     trend = trend_of(plant(loss, states={("rotary", 1): "FAILED", ("rotary", 4): "DIVERGED"}))
     assert trend.n == 4
@@ -145,15 +157,24 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     found = analysis.convergence
     assert ([gap.agrees for gap in found.gaps], found.smallest_gap is not None) == ([named], named)
     assert [gap.steps for gap in found.gaps] == pytest.approx([140])
-    (line,) = [remark.text for remark in remarks(analysis) if remark.text.startswith("Still learning")]
+    (line,) = [
+        remark.text for remark in remarks(analysis) if remark.text.startswith("Still learning")
+    ]
     assert ("about 140 steps" in line) == named
 
 
 def test_exactly_the_schedules_with_a_final_rate_reach_it_at_the_last_step() -> None:
-    trains = [TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002) for name in SCHEDULES]
-    ends = [train.schedule for train in trains if learning_rate(train, 100, 100) == pytest.approx(0.002)]
+    trains = [
+        TrainConfig(steps=100, schedule=name, warmup_steps=0, lr=0.01, final_lr=0.002)
+        for name in SCHEDULES
+    ]
+    ends = [
+        train.schedule for train in trains if learning_rate(train, 100, 100) == pytest.approx(0.002)
+    ]
     assert (
-        set(ends) == set(schedules_with("final_lr")) == {train.schedule for train in trains if decays_to_an_end(train)}
+        set(ends)
+        == set(schedules_with("final_lr"))
+        == {train.schedule for train in trains if decays_to_an_end(train)}
     )
     assert not decays_to_an_end(TrainConfig(steps=100, schedule="cosine", lr=0.01, final_lr=0.01))
 
@@ -164,7 +185,10 @@ def test_a_flat_end_of_a_decaying_schedule_is_no_verdict(schedule: str, plant: A
     assert trend_of(analysis).verdict == "schedule ended"
     (line,) = [remark.text for remark in remarks(analysis) if "schedule ended" in remark.text]
     assert f"the learning rate decayed ({schedule})" in line
-    assert trend_of(plant(falling(0.0), schedule=schedule, stopped_early=True)).verdict == "levelled off"
+    assert (
+        trend_of(plant(falling(0.0), schedule=schedule, stopped_early=True)).verdict
+        == "levelled off"
+    )
     assert trend_of(plant(falling(0.1), schedule=schedule)).verdict == "still learning"
 
 
@@ -177,7 +201,12 @@ def test_a_schedule_with_a_positive_final_rate_decays(plant: Any) -> None:
 @case_table(
     ("passes", "bigram", "severity", "words"),
     [
-        (0.14, 0.3, "caution", ["after 0.14 passes", "but not than that of a bigram model (0.300)"]),
+        (
+            0.14,
+            0.3,
+            "caution",
+            ["after 0.14 passes", "but not than that of a bigram model (0.300)"],
+        ),
         (12.0, 0.3, "caution", ["after 12 passes", "but not than that of a bigram model (0.300)"]),
         (0.14, 0.9, "caution", ["after 0.14 passes", "lower than that of a bigram model (0.900)"]),
         (12.0, 0.9, "note", ["after 12 passes", "lower than that of a bigram model (0.900)"]),
@@ -190,14 +219,18 @@ def test_the_end_of_a_schedule_is_a_caution_before_a_pass_or_without_a_loss_belo
     """The made-up test loss of an exact match of 0.5 is 0.5 nats."""
     tables = {"losses_without_model": {"unigram": 5.0, "bigram": bigram}}
     analysis = plant(falling(0.0), schedule="cosine", passes=passes, data=tables)
-    (found,) = [remark for remark in remarks(analysis) if remark.text.startswith("The schedule ended")]
+    (found,) = [
+        remark for remark in remarks(analysis) if remark.text.startswith("The schedule ended")
+    ]
     assert found.severity == severity
     assert [text for text in words if text not in found.text] == []
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: Path) -> None:
-    paths = write_files(Report(plant(falling(0.1, noise=1e-9))), tmp_path)  # runs of equal losses have a warning
+    paths = write_files(
+        Report(plant(falling(0.1, noise=1e-9))), tmp_path
+    )  # runs of equal losses have a warning
     text = paths.markdown.read_text(encoding="utf-8")
     line = next(line for line in paths.lines if line.startswith("Still learning"))
     assert text.index("**" + paths.answer[:20]) < text.index(line[:60]) < text.index("## ")
@@ -209,22 +242,36 @@ def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: 
 
 
 @case_table(("fall", "states_steps"), [(0.1, True), (0.0, False)], default=2)
-def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(fall: float, states_steps: bool, plant: Any) -> None:
+def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(
+    fall: float, states_steps: bool, plant: Any
+) -> None:
     expect = {"direction": "higher", "by": 0.0, "published": None, "source": "A. Author 2018"}
     sides = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}
-    (row,) = differences(plant(falling(fall), scores={"rotary": 0.6}, declared=[sides | {"expect": expect}]))
+    (row,) = differences(
+        plant(falling(fall), scores={"rotary": 0.6}, declared=[sides | {"expect": expect}])
+    )
     text = row["contrast"]
     assert "agrees with the expected result" in text
     assert ("with the expected result after 1,000 steps" in text) == states_steps
 
 
-def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(analysed: Callable[..., Analysis]) -> None:
+def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(
+    analysed: Callable[..., Analysis],
+) -> None:
     def loss(variant: str, seed: int, step: int) -> float:
         return 3 - 0.1 * step / 200 + 0.1 * variant.endswith("rotary")
 
-    frames = analysed(axes={"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}).frames
+    frames = analysed(
+        axes={"data": ["addition", "copy"], "positional": ["sinusoidal", "rotary"]}
+    ).frames
     analysis = Analysis(with_losses(frames, loss, range(100, STEPS + 1, 100)))
     assert analysis.convergence.trends["addition-sinusoidal"].verdict == "still learning"
-    averaged = [contrast for contrast in analysis.families.factors.contrasts if contrast.axis == "positional"]
-    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [set(frames.by_slug)]
+    averaged = [
+        contrast
+        for contrast in analysis.families.factors.contrasts
+        if contrast.axis == "positional"
+    ]
+    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [
+        set(frames.by_slug)
+    ]
     assert analysis.convergence.gaps == ()

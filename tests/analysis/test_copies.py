@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headtohead.statistics.copies import Run, chance_equal, copy_warnings, equal_curves, is_same_variant, step_of
+from headtohead.statistics.copies import (
+    Run,
+    chance_equal,
+    copy_warnings,
+    equal_curves,
+    is_same_variant,
+    step_of,
+)
 
 Floats = NDArray[np.float64]
 Metric = Callable[[Floats], Floats]
@@ -25,7 +32,9 @@ def rounded(digits: int) -> Metric:
 
 METRICS: dict[str, Metric] = {
     "steps of 0.005": of_examples(200),
-    "steps of 0.005 in single precision": lambda x: of_examples(200)(x).astype(np.float32).astype(np.float64),
+    "steps of 0.005 in single precision": lambda x: (
+        of_examples(200)(x).astype(np.float32).astype(np.float64)
+    ),
     "1,319 examples, four digits": of_examples(1319, 4),
     "four digits": rounded(4),
     "six digits": rounded(6),
@@ -44,7 +53,9 @@ def has_warning(scores: Floats, is_paired: bool = True) -> bool:
         name: {str(seed): value for seed, value in enumerate(row)}
         for name, row in zip(("base", "new"), scores.tolist(), strict=True)
     }
-    return bool(copy_warnings(by_variant, {}, baseline="base", metric="accuracy", is_paired=is_paired))
+    return bool(
+        copy_warnings(by_variant, {}, baseline="base", metric="accuracy", is_paired=is_paired)
+    )
 
 
 @pytest.mark.parametrize("is_paired", [True, False])
@@ -58,7 +69,9 @@ def test_runs_that_fail_with_the_same_score_are_no_copies() -> None:
     # Half of the runs have the frequency of the most frequent answer, or a score close to it.
     failed = np.random.default_rng(1).random((STUDIES, 2, SEEDS)) < 0.5
     for name in ("steps of 0.005", "1,319 examples, four digits"):
-        plateau = METRICS[name](np.random.default_rng(2).normal(0.12, 0.001, size=(STUDIES, 2, SEEDS)))
+        plateau = METRICS[name](
+            np.random.default_rng(2).normal(0.12, 0.001, size=(STUDIES, 2, SEEDS))
+        )
         mixed = np.where(failed, plateau, studies(METRICS[name]))
         assert sum(map(has_warning, mixed)) <= 0.1 * STUDIES
     solved = np.where(failed, 1.0, studies(METRICS["all digits"]))
@@ -86,7 +99,10 @@ def test_most_copies_have_a_warning_if_scores_have_six_digits(name: str, least: 
         ([0.8, 0.805, 0.82, 0.835, 0.79], 0.005),
         ([241 / 300, 250 / 300, 233 / 300, 199 / 300], 1 / 300),
         ([80.33, 81.0, 79.67, 78.33, 82.67, 80.67], 1 / 3),  # percentages of 300 examples
-        ([round(k / 1319, 4) for k in (1000, 1017, 1003, 998, 1101, 1047, 1066, 1089, 911, 950)], 1 / 1319),
+        (
+            [round(k / 1319, 4) for k in (1000, 1017, 1003, 998, 1101, 1047, 1066, 1089, 911, 950)],
+            1 / 1319,
+        ),
         ([410.0, 420.0, 470.0, 300.0], 10),
         ([25.0, 75.0, 50.0, 125.0], 25),
         ([3.2761, 3.2804, 3.2769, 3.2777, 3.2748, 3.2791, 3.2783], 1e-4),

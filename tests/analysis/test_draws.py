@@ -10,7 +10,11 @@ from made.fake_study import CEILING
 def drawn_study(run_data=lambda axes, seed: {"data_hash": f"{seed:064x}"}):
     """Return the options of a study of two encodings whose runs have the data of ``run_data``."""
     config = {"data": {"seed": "per-run"}}
-    return {"axes": {"positional": ["sinusoidal", "rotary"]}, "config": lambda axes: config, "run_data": run_data}
+    return {
+        "axes": {"positional": ["sinusoidal", "rotary"]},
+        "config": lambda axes: config,
+        "run_data": run_data,
+    }
 
 
 def test_losses_of_different_data_within_a_seed_are_not_compared(analysed):
@@ -28,7 +32,10 @@ def test_the_interval_over_seeds_is_that_with_draws_and_sentences(analysed):
     found = analysis.uncertainty
     assert (found.has_draws, found.reason) == (True, IN_DRAWS)
     assert all(row.with_sentences is None for row in found.contrasts)
-    assert any(remark.text.startswith("Each seed has a new draw of the data") for remark in remarks(analysis))
+    assert any(
+        remark.text.startswith("Each seed has a new draw of the data")
+        for remark in remarks(analysis)
+    )
 
 
 @pytest.mark.slow

@@ -20,11 +20,20 @@ from made.block_oracle import expected_test, scores_of
 from made.fake_study import record_checksums
 
 Plant = Callable[..., Frames]
-HEADS = {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
+HEADS = {
+    "metric": "heads/cross/only-one/loss",
+    "against_metric": "heads/encoder/only-one/loss",
+    "against": "rotary",
+}
 
 
 def expect(direction: str = "higher", by: float = 0.0) -> dict[str, Any]:
-    return {"direction": direction, "by": by, "published": None, "source": "A. Author 2018, table 3"}
+    return {
+        "direction": direction,
+        "by": by,
+        "published": None,
+        "source": "A. Author 2018, table 3",
+    }
 
 
 @pytest.fixture
@@ -45,7 +54,13 @@ def plant(analysed: Callable[..., Analysis]) -> Plant:
             base = 0.5 + 0.02 * (seed % 3)
             return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
 
-        defaults = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal", "expect": expect()}
+        defaults = {
+            "kind": "declared",
+            "name": "c",
+            "variant": "rotary",
+            "against": "sinusoidal",
+            "expect": expect(),
+        }
         frames: Frames = analysed(
             axes={"positional": ["sinusoidal", "rotary", "none"]},
             seeds=tuple(range(1, seeds + 1)),
@@ -96,45 +111,69 @@ def test_planted_results_have_the_right_agreement(
 
 def test_the_answer_says_whether_a_difference_is_as_expected(plant: Plant) -> None:
     assert answer(Analysis(plant({}, gap=0.1))) == "Better in exact match, as expected: c."
-    assert answer(Analysis(plant({}, gap=-0.1))) == "Worse in exact match, unlike the expected result: c."
+    assert (
+        answer(Analysis(plant({}, gap=-0.1)))
+        == "Worse in exact match, unlike the expected result: c."
+    )
     text = "No difference detected in exact match, which leaves the expected result open: c."
     assert answer(Analysis(plant({}))).startswith(text)
 
 
 def test_the_interval_is_that_of_the_test_corrected_for_the_expected_results(plant: Plant) -> None:
     frames = plant(
-        {}, {"expect": expect("equal", 0.2), "variant": "none"}, {"expect": None, "against": "none"}, gap=0.03
+        {},
+        {"expect": expect("equal", 0.2), "variant": "none"},
+        {"expect": None, "against": "none"},
+        gap=0.03,
     )
-    expected = expected_test(scores_of(frames, "test/exact_match"), {"rotary": 1, "sinusoidal": -1}).interval(0.975)
+    expected = expected_test(
+        scores_of(frames, "test/exact_match"), {"rotary": 1, "sinusoidal": -1}
+    ).interval(0.975)
     first, equal, untested = Analysis(frames).families.declared.contrasts
     assert first.agreement.interval.level == pytest.approx(0.975)
     assert equal.agreement.interval.level == pytest.approx(0.95)  # that of two one-sided tests
-    assert (first.agreement.interval.low, first.agreement.interval.high) == pytest.approx(expected, abs=1e-9)
+    assert (first.agreement.interval.low, first.agreement.interval.high) == pytest.approx(
+        expected, abs=1e-9
+    )
     assert untested.agreement is None
 
 
 def test_the_interval_of_a_study_with_looks_has_the_level_of_the_look(plant: Plant) -> None:
     frames = plant({})
     looks = {"seeds": [6, 12, 18], "taken": [6], "since": "2000-01-01T00:00:00+00:00"}
-    record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"looks": looks}))
+    record = type(frames.record).model_validate_json(
+        json.dumps(frames.record.to_json() | {"looks": looks})
+    )
     found = contrast_of(replace(frames, record=record))
     assert found.agreement.interval.level == pytest.approx(1 - Looks((6, 12, 18)).level(0.05))
 
 
-def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_margin_each(plant: Plant) -> None:
-    frames = plant({"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1)
+def test_contrasts_of_several_metrics_are_one_family_with_a_direction_and_a_margin_each(
+    plant: Plant,
+) -> None:
+    frames = plant(
+        {"name": "match"}, {"name": "loss", "metric": "test/loss", "expect": None}, gap=0.1
+    )
     margins = {"test/loss": {"value": 1e-6, "since": "2000-01-01T00:00:00+00:00"}}
-    record = type(frames.record).model_validate_json(json.dumps(frames.record.to_json() | {"margins": margins}))
+    record = type(frames.record).model_validate_json(
+        json.dumps(frames.record.to_json() | {"margins": margins})
+    )
     family = Analysis(replace(frames, record=record)).families.declared
     match, loss = family.contrasts
     assert family.tested == 2
-    assert (match.metric, match.verdict, match.judgement.size_test) == ("test/exact_match", "better", None)
+    assert (match.metric, match.verdict, match.judgement.size_test) == (
+        "test/exact_match",
+        "better",
+        None,
+    )
     assert (loss.metric, loss.judgement.size_test.margin) == ("test/loss", 1e-6)
     assert loss.direction == ("better" if loss.paired.mean < 0 else "worse")
 
 
 @case_table(("seeds", "verdict"), [(3, "undecided"), (6, "agrees")], default=1)
-def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int, verdict: str, plant: Plant) -> None:
+def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(
+    seeds: int, verdict: str, plant: Plant
+) -> None:
     """Each seed differs by exactly 0.4: the t-test is undefined, and a sign test requires six seeds."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
     assert contrast_of(frames).agreement.verdict == verdict
@@ -142,7 +181,9 @@ def test_equal_differences_in_all_seeds_agree_only_with_enough_seeds(seeds: int,
 
 @case_table("expected", [expect(), expect("equal", 0.9)], default=1)
 def test_a_single_seed_is_undecided(expected: dict[str, Any], plant: Plant) -> None:
-    assert contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "undecided"
+    assert (
+        contrast_of(plant({"expect": expected}, seeds=1, gap=0.3)).agreement.verdict == "undecided"
+    )
 
 
 def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> None:
@@ -156,8 +197,17 @@ def test_missing_seeds_are_undecided_unless_partial_is_allowed(plant: Plant) -> 
 def test_head_ablations_are_read_from_the_run_directory(plant: Plant) -> None:
     frames = plant(HEADS)
     for number, run in enumerate(frames.rows("rotary").index):
-        metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
-        record = {"format": 1, "split": "test", "whole": {"loss": 1.0}, "heads": [], "metrics": metrics}
+        metrics = {
+            "heads/cross/only-one/loss": 0.9 + 0.01 * number,
+            "heads/encoder/only-one/loss": 0.1 + 0.02 * number,
+        }
+        record = {
+            "format": 1,
+            "split": "test",
+            "whole": {"loss": 1.0},
+            "heads": [],
+            "metrics": metrics,
+        }
         (frames.folders[run] / "heads.json").write_text(json.dumps(record))
         record_checksums(frames.folders[run])
     found = contrast_of(load_frames(frames.directory))
@@ -168,7 +218,14 @@ def test_head_ablations_are_read_from_the_run_directory(plant: Plant) -> None:
 
 def test_scores_of_some_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
     """Buckets are 1-5, 6-8, 9-11 and 12-14 with 88, 97, 45 and 20 sentences."""
-    frames = plant({"variant": "sinusoidal", "lengths": [9, 14], "against_lengths": [1, 8], "expect": expect("lower")})
+    frames = plant(
+        {
+            "variant": "sinusoidal",
+            "lengths": [9, 14],
+            "against_lengths": [1, 8],
+            "expect": expect("lower"),
+        }
+    )
     found = contrast_of(frames)
     table = frames.buckets[frames.buckets["run"] == frames.rows("sinusoidal").index[0]]
     scores = dict(zip(table["low"], table["exact_match"], strict=True))
@@ -185,7 +242,9 @@ def test_agreements_have_at_most_the_stated_error_rate() -> None:
     for _ in range(2000):
         noise = random.normal(0, 0.02, size=8)
 
-        def found(shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise) -> Agreement:
+        def found(
+            shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise
+        ) -> Agreement:
             expected = Expectation.model_validate(expect(direction, by))
             return agreement(expected, noise + shift, paired_differences, 0.05)
 
@@ -201,19 +260,33 @@ def test_a_contrast_that_is_the_same_by_construction_has_an_agreement(
 ) -> None:
     monkeypatch.setattr(Frames, "trained", lambda self, slug: "sinusoidal")
     found = contrast_of(plant({"expect": expect(direction, 0.1)}))
-    assert (found.verdict, found.agreement and found.agreement.verdict) == ("same by construction", verdict)
+    assert (found.verdict, found.agreement and found.agreement.verdict) == (
+        "same by construction",
+        verdict,
+    )
 
 
 @pytest.mark.parametrize("gap", [-0.008, 0.008])
 @pytest.mark.parametrize("is_exchanged", [False, True])
-def test_a_difference_has_one_verdict_in_all_families(plant: Plant, gap: float, is_exchanged: bool) -> None:
+def test_a_difference_has_one_verdict_in_all_families(
+    plant: Plant, gap: float, is_exchanged: bool
+) -> None:
     """Of three declared contrasts, Holm's factor is another than of the two variants."""
-    others = [{"name": f"{k}", "variant": "none", "metric": k, "expect": None} for k in ("test/loss", "valid/loss")]
+    others = [
+        {"name": f"{k}", "variant": "none", "metric": k, "expect": None}
+        for k in ("test/loss", "valid/loss")
+    ]
     sides = {"variant": "sinusoidal", "against": "rotary"} if is_exchanged else {}
-    found = Analysis(plant({"expect": None} | sides, *others, {"name": "again", "expect": None}, gap=gap)).families
+    found = Analysis(
+        plant({"expect": None} | sides, *others, {"name": "again", "expect": None}, gap=gap)
+    ).families
     (declared, *_, again), variant = found.declared.contrasts, found.variants.contrasts[0]
     assert (again.left, variant.left, found.declared.tested) == ("rotary", "rotary", 3)
-    assert variant.judgement == again.judgement == declared.judgement.signed(-1.0 if is_exchanged else 1.0)
+    assert (
+        variant.judgement
+        == again.judgement
+        == declared.judgement.signed(-1.0 if is_exchanged else 1.0)
+    )
     assert variant.judgement.interval
     assert variant.paired
     assert variant.judgement.interval.low < variant.paired.mean < variant.judgement.interval.high

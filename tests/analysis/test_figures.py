@@ -9,7 +9,13 @@ from headtohead.figures import style
 from headtohead.figures.rows import Row, magnified_range, row_figure
 from headtohead.report.content import Report
 from headtohead.report.figures.interaction import interaction_figure
-from headtohead.report.figures.lines import bucket_scores, buckets_figure, curves, curves_figure, end_of_training
+from headtohead.report.figures.lines import (
+    bucket_scores,
+    buckets_figure,
+    curves,
+    curves_figure,
+    end_of_training,
+)
 from headtohead.report.figures.rows import MAX_ROWS, forest_figure, forest_rows, strip_figure
 from headtohead.report.sections import opening_section
 from headtohead.storage.frames import load_frames
@@ -24,7 +30,11 @@ def analysis(quickstart):
     return Analysis(load_frames(quickstart))
 
 
-@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)], ids="partial={}".format)
+@pytest.fixture(
+    scope="module",
+    params=[True, pytest.param(False, marks=pytest.mark.slow)],
+    ids="partial={}".format,
+)
 def with_holes(messy, request):
     """A study with missing runs, with and without ranks of its incomplete variants."""
     return Analysis(load_frames(messy), allow_partial=request.param)
@@ -70,7 +80,9 @@ def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
 
 def test_curves_leave_out_steps_that_some_seed_did_not_reach(analysed):
     states = {("sinusoidal", 2): "FAILED"}
-    table = curves(analysed(axes={"positional": ["sinusoidal"]}, seeds=(1, 2), states=states), "valid/loss")
+    table = curves(
+        analysed(axes={"positional": ["sinusoidal"]}, seeds=(1, 2), states=states), "valid/loss"
+    )
     assert table["step"].max() == 300
     assert (table["count"] == 2).all()
 
@@ -100,7 +112,11 @@ def test_a_large_study_draws_the_best_and_the_baseline(analysed):
 
 @pytest.mark.parametrize("axis", ["train.lr", "data"])
 def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(analysed, axis):
-    values = [f"set-{k:02}" for k in range(30)] if axis == "data" else [round(0.001 * k, 3) for k in range(1, 31)]
+    values = (
+        [f"set-{k:02}" for k in range(30)]
+        if axis == "data"
+        else [round(0.001 * k, 3) for k in range(1, 31)]
+    )
     states = {
         (str(value), seed): "PLANNED" if number < 26 else "RUNNING"
         for number, value in enumerate(values)
@@ -115,18 +131,26 @@ def test_a_large_study_draws_the_variants_with_values_where_the_first_have_none(
 LONG = [f"copy(split=length, longest=10, test_lengths=1,15, size={size}000)" for size in range(5)]
 
 
-@pytest.mark.parametrize("axes", [{"positional": ["rotary", "alibi"], "attention": LONG}, {"attention": LONG}], ids=len)
+@pytest.mark.parametrize(
+    "axes", [{"positional": ["rotary", "alibi"], "attention": LONG}, {"attention": LONG}], ids=len
+)
 def test_legends_of_long_names_are_inside_their_figure(analysed, axes):
     """Matplotlib warns if a legend leaves no room for its axes, and warnings are errors."""
     analysis = analysed(axes=axes, seeds=(1, 2), one_at_a_time=len(axes) == 1)
-    drawn = [figure for draw in (interaction_figure, curves_figure, buckets_figure) if (figure := draw(analysis))]
+    drawn = [
+        figure
+        for draw in (interaction_figure, curves_figure, buckets_figure)
+        if (figure := draw(analysis))
+    ]
     assert len(drawn) == 1 + len(axes)
     for figure in drawn:
         style.to_svg(figure, "salt")
         legends = [axes.get_legend() for axes in figure.axes] + figure.legends
         extents = [legend.get_window_extent() for legend in legends if legend]
         assert extents
-        assert all(figure.bbox.x0 <= extent.x0 and extent.x1 <= figure.bbox.x1 for extent in extents)
+        assert all(
+            figure.bbox.x0 <= extent.x0 and extent.x1 <= figure.bbox.x1 for extent in extents
+        )
 
 
 def test_intervals_of_an_interaction_end_at_the_bound_of_the_metric(analysed):
@@ -137,20 +161,32 @@ def test_intervals_of_an_interaction_end_at_the_bound_of_the_metric(analysed):
 
 
 AXES = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"]}
-CUBE = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"], "match": ["params", "none"]}
+CUBE = {
+    "positional": ["sinusoidal", "rotary"],
+    "attention": ["split-heads", "single"],
+    "match": ["params", "none"],
+}
 
 
 def test_an_interaction_is_drawn_of_fully_crossed_axes_only(analysed):
     frames = analysed(
-        axes=CUBE, score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads")
+        axes=CUBE,
+        score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
     ).frames
 
     def part(is_kept):
         kept = [variant for variant in frames.by_slug.values() if is_kept(variant.axes)]
-        return Analysis(replace(frames, record=frames.record.model_copy(update={"variants": tuple(kept)})))
+        return Analysis(
+            replace(frames, record=frames.record.model_copy(update={"variants": tuple(kept)}))
+        )
 
     # Averages over different settings are not comparable.
-    assert interaction_figure(part(lambda axes: (axes["attention"], axes["match"]) != ("single", "none"))) is None
+    assert (
+        interaction_figure(
+            part(lambda axes: (axes["attention"], axes["match"]) != ("single", "none"))
+        )
+        is None
+    )
     # In a half fraction, each pair of axes is complete, but the third axis is the product of both.
     half = part(lambda axes: sum(axes[axis] == values[1] for axis, values in CUBE.items()) % 2 == 0)
     assert (len(half.frames.by_slug), interaction_figure(half)) == (4, None)
@@ -198,4 +234,6 @@ def test_more_variants_than_colours_have_a_panel_each(analysed):
     for draw in (curves_figure, buckets_figure):
         panels = [axes for axes in draw(analysis).axes if axes.get_visible()]
         assert [axes.get_title("left") for axes in panels] == list("abcdefghi")
-        assert [len(axes.lines) for axes in panels] == [1] + [2] * 8  # the baseline, and each variant beside it
+        assert [len(axes.lines) for axes in panels] == [1] + [
+            2
+        ] * 8  # the baseline, and each variant beside it

@@ -19,7 +19,11 @@ def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
     frames = load_frames(quickstart)
     assert len(frames.runs) == 72
     row = frames.runs.loc[frames.runs["variant"] == "rotary-split-heads-causal"].iloc[0]
-    assert (row["positional"], row["attention"], row["masking"]) == ("rotary", "split-heads", "causal")
+    assert (row["positional"], row["attention"], row["masking"]) == (
+        "rotary",
+        "split-heads",
+        "causal",
+    )
     stored = json.loads((quickstart / row["directory"] / "results.json").read_text())["metrics"]
     for metric, value in stored.items():
         assert row[metric] == value
@@ -28,7 +32,10 @@ def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
 def test_the_last_line_of_a_repeated_step_is_used(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}}) + "\n")
+        file.write(
+            json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}})
+            + "\n"
+        )
     record_checksums(run)
     histories = load_frames(copied).histories
     rows = histories[(histories["run"] == run.name) & (histories["step"] == 50)]
@@ -60,14 +67,25 @@ def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
 
 
 def test_an_experiment_without_a_finished_run_loads(analysed):
-    frames = analysed(axes={"positional": ["none"]}, seeds=(1,), states={("none", 1): "PLANNED"}).frames
+    frames = analysed(
+        axes={"positional": ["none"]}, seeds=(1,), states={("none", 1): "PLANNED"}
+    ).frames
     assert frames.runs["state"].tolist() == ["PLANNED"]
     assert frames.histories.empty
 
 
 def test_training_curves_have_the_axes_of_each_run(quickstart):
     frames, curves = load_frames(quickstart), h2h.curves(quickstart)
-    assert list(curves) == ["run", "variant", *frames.record.axes, "seed", "step", "epoch", "metric", "value"]
+    assert list(curves) == [
+        "run",
+        "variant",
+        *frames.record.axes,
+        "seed",
+        "step",
+        "epoch",
+        "metric",
+        "value",
+    ]
     assert len(curves) == len(frames.histories) > 0
     assert len(frames.record.axes) > 1
     for run, rows in curves.groupby("run"):
@@ -75,7 +93,9 @@ def test_training_curves_have_the_axes_of_each_run(quickstart):
             assert set(rows[column]) == {frames.runs.loc[run, column]}
 
 
-@pytest.mark.parametrize("references", [("a ||| b", "c"), ("|||",), ("x\\y", "\\p", "z"), ("plain",)])
+@pytest.mark.parametrize(
+    "references", [("a ||| b", "c"), ("|||",), ("x\\y", "\\p", "z"), ("plain",)]
+)
 def test_references_with_the_separator_are_split_as_joined(references):
     assert split_references(joined_references(references)) == references
 

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, HeatMap, cell_colours, heat_map_figure
+from headtohead.figures.heat_map import (
+    BLUE,
+    HIDDEN,
+    ORANGE,
+    ColourRange,
+    HeatMap,
+    cell_colours,
+    heat_map_figure,
+)
 from headtohead.figures.style import to_svg
 
 
@@ -28,7 +36,9 @@ def test_cells_of_sheets_have_the_colours_of_heat_maps_on_white() -> None:
     image = figure.axes[0].images[0]
     colours = image.cmap(image.norm(image.get_array()))
     on_white = colours[..., :3] * colours[..., 3:] + 1 - colours[..., 3:]
-    np.testing.assert_allclose(cell_colours(values, ColourRange(-1.0, 1.0)) / 255, on_white, atol=1 / 255)
+    np.testing.assert_allclose(
+        cell_colours(values, ColourRange(-1.0, 1.0)) / 255, on_white, atol=1 / 255
+    )
 
 
 def test_every_row_column_and_map_has_its_name() -> None:
@@ -44,7 +54,9 @@ def test_every_row_column_and_map_has_its_name() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_maps_stand_side_by_side_without_overlap(count: int) -> None:
-    heat_map = HeatMap(np.eye(4), list("abcd"), list("efgh"), "a title · of several · values · that wraps")
+    heat_map = HeatMap(
+        np.eye(4), list("abcd"), list("efgh"), "a title · of several · values · that wraps"
+    )
     figure = heat_map_figure([heat_map] * count, across=3)
     boxes = [axes.get_position() for axes in figure.axes]
     assert len(boxes) == count

@@ -70,7 +70,10 @@ def test_unpaired_scores_without_spread_are_compared_by_permutations() -> None:
     table = wide(base=[0.5] * 5, higher=[0.6] * 5, equal=[0.5] * 5)
     judged = judge(table, baseline="base", is_paired=False, margin=0.2)
     higher, equal = judged.variants
-    assert (higher.difference.kind, higher.difference.p) == ("constant", pytest.approx(2 / math.comb(10, 5)))
+    assert (higher.difference.kind, higher.difference.p) == (
+        "constant",
+        pytest.approx(2 / math.comb(10, 5)),
+    )
     assert equal.judgement.verdict == "identical"
     assert verdicts(judged)["higher"] == "better, within"
 
@@ -86,11 +89,22 @@ def test_many_unpaired_seeds_are_permuted_at_random() -> None:
 def test_lower_is_better_by_name_or_by_request() -> None:
     table = wide(base=BASE, better=BETTER)
     assert verdicts(judge(table, baseline="base", higher_is_better=False)) == {"better": "worse"}
-    assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {"better": "worse"}
+    assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {
+        "better": "worse"
+    }
 
 
 def test_a_direction_follows_from_a_name_or_is_needed() -> None:
-    lower = ["valid/loss", "WER", "test_error", "perplexity", "step_ms", "eval.nll", "val bpb", "test/bits_per_byte"]
+    lower = [
+        "valid/loss",
+        "WER",
+        "test_error",
+        "perplexity",
+        "step_ms",
+        "eval.nll",
+        "val bpb",
+        "test/bits_per_byte",
+    ]
     higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
     assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
     for name in (
@@ -120,20 +134,29 @@ def test_long_wide_and_histories_give_the_same_judgement() -> None:
         judge(history, baseline="base", metric="accuracy")
     ended = history[(history["step"] == 1) | (history["seed"] != 3)]
     cut = judge(ended, baseline="base", step_column="step").warnings
-    assert any(own.startswith("runs end at different steps, from 1 (seed 3 of 'base') to 10 (seed ") for own in cut)
+    assert any(
+        own.startswith("runs end at different steps, from 1 (seed 3 of 'base') to 10 (seed ")
+        for own in cut
+    )
 
 
 def test_several_columns_name_a_variant() -> None:
     table = wide(base=BASE, better=BETTER).assign(width=64)
-    judged = judge(table, baseline="base · 64", metric="accuracy", variant_columns=("variant", "width"))
+    judged = judge(
+        table, baseline="base · 64", metric="accuracy", variant_columns=("variant", "width")
+    )
     assert verdicts(judged) == {"better · 64": "better"}
 
 
 def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
     table = wide(base=BASE, better=BETTER).assign(State="finished")
-    crashed = pd.DataFrame([{"variant": "better", "seed": 1, "accuracy": math.nan, "State": "crashed"}])
+    crashed = pd.DataFrame(
+        [{"variant": "better", "seed": 1, "accuracy": math.nan, "State": "crashed"}]
+    )
     table = pd.concat([table, crashed])
-    judged = judge(table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base")
+    judged = judge(
+        table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base"
+    )
     assert verdicts(judged) == {"better": "better"}
     assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
 
@@ -154,7 +177,11 @@ def test_equal_scores_of_a_coarse_metric_are_no_warning_and_those_of_a_fine_metr
 def test_scores_copied_between_variants_are_a_warning(is_paired: bool) -> None:
     for base, new, seeds in (
         (FINE, [OTHER[0], FINE[0], *OTHER[2:]], "1 and 2"),  # under another seed
-        (FINE, [*FINE[:2], *OTHER[2:]], "1, 2" if is_paired else "1 and 1, 2 and 2"),  # under the same seeds
+        (
+            FINE,
+            [*FINE[:2], *OTHER[2:]],
+            "1, 2" if is_paired else "1 and 1, 2 and 2",
+        ),  # under the same seeds
     ):
         (warning,) = judge(wide(base=base, new=new), baseline="base", is_paired=is_paired).warnings
         assert "'base' and 'new' under seeds " + seeds in warning
@@ -164,16 +191,26 @@ def test_scores_copied_between_variants_are_a_warning(is_paired: bool) -> None:
 
 
 @pytest.mark.parametrize("is_paired", [True, False])
-def test_a_curve_copied_between_variants_is_a_warning_even_of_a_coarse_metric(is_paired: bool) -> None:
+def test_a_curve_copied_between_variants_is_a_warning_even_of_a_coarse_metric(
+    is_paired: bool,
+) -> None:
     early = wide(base=[value - 0.1 for value in BASE], new=[value - 0.2 for value in BETTER])
     table = pd.concat([early.assign(step=1), wide(base=BASE, new=BETTER).assign(step=2)])
-    table["accuracy"] += 0.01 * (table["seed"] == 6) * (table["step"] == 1)  # seeds 1 and 6 of base have equal ends
-    table["accuracy"] += 0.02 * table["seed"].isin([3, 5]) * (table["variant"] == "new") * (table["step"] == 1)
-    table["accuracy"] += 0.03 * table["seed"].isin([5, 6]) * (table["variant"] == "new") * (table["step"] == 1)
+    table["accuracy"] += (
+        0.01 * (table["seed"] == 6) * (table["step"] == 1)
+    )  # seeds 1 and 6 of base have equal ends
+    table["accuracy"] += (
+        0.02 * table["seed"].isin([3, 5]) * (table["variant"] == "new") * (table["step"] == 1)
+    )
+    table["accuracy"] += (
+        0.03 * table["seed"].isin([5, 6]) * (table["variant"] == "new") * (table["step"] == 1)
+    )
     arguments = {"baseline": "base", "step_column": "step", "is_paired": is_paired}
     assert not judge(table, **arguments).warnings
     source = table[(table["variant"] == "base") & (table["seed"] == 2)]
-    copied = pd.concat([table.query("variant == 'base' or seed != 4"), source.assign(variant="new", seed=4)])
+    copied = pd.concat(
+        [table.query("variant == 'base' or seed != 4"), source.assign(variant="new", seed=4)]
+    )
     (warning,) = judge(copied, **arguments).warnings
     assert warning == (
         "the same values at every step: seed 2 of 'base' and seed 4 of 'new'; check that these are separate runs"
@@ -206,7 +243,10 @@ def test_a_second_column_that_agrees_or_has_no_states_is_accepted() -> None:
 
 def test_fractions_beside_percentages_are_a_warning() -> None:
     judged = judge(wide(base=BASE, percent=[100 * value for value in BETTER]), baseline="base")
-    assert "scores of 'percent' can be percentages, and the others fractions; check their unit" in judged.warnings
+    assert (
+        "scores of 'percent' can be percentages, and the others fractions; check their unit"
+        in judged.warnings
+    )
 
 
 @pytest.mark.parametrize(
@@ -246,7 +286,9 @@ def test_fractions_beside_percentages_are_a_warning() -> None:
         ),
     ],
 )  # fmt: skip
-def test_unusable_tables_are_refused(table: pd.DataFrame, arguments: dict[str, Any], message: str) -> None:
+def test_unusable_tables_are_refused(
+    table: pd.DataFrame, arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(HeadToHeadError) as error:
         judge(table, **{"baseline": "base", **arguments})
     assert str(error.value).startswith(message)
@@ -294,4 +336,6 @@ def test_a_noisy_variant_is_named_and_has_paired_t_tests(baseline: str) -> None:
     assert any("'noisy' (" in warning for warning in judged.warnings)
     for name, found in ((each.variant, each.difference) for each in judged.variants):
         names = {name, baseline} if "noisy" in (name, baseline) else {"base", "a", "b"}
-        assert found.p == pytest.approx(expected_test({own: rows[own] for own in names}, {name: 1, baseline: -1}).p)
+        assert found.p == pytest.approx(
+            expected_test({own: rows[own] for own in names}, {name: 1, baseline: -1}).p
+        )

@@ -13,7 +13,9 @@ from made import case_table
 
 
 @case_table("metric", ["test/exact_match", "test/loss", "test/token_accuracy"], default=3)
-def test_no_leak_improves_a_score_by_more_than_the_bound_and_the_best_one_reaches_it(metric: str) -> None:
+def test_no_leak_improves_a_score_by_more_than_the_bound_and_the_best_one_reaches_it(
+    metric: str,
+) -> None:
     generator = np.random.default_rng(3)
     best = 0.0 if metric == "test/loss" else 1.0
     for _ in range(200):
@@ -27,7 +29,9 @@ def test_no_leak_improves_a_score_by_more_than_the_bound_and_the_best_one_reache
         assert improvement == pytest.approx(largest_effect(metric, values.mean(), size / 50))
 
 
-def test_with_the_whole_test_set_in_training_the_bound_is_the_distance_from_the_worst_score() -> None:
+def test_with_the_whole_test_set_in_training_the_bound_is_the_distance_from_the_worst_score() -> (
+    None
+):
     assert largest_effect("test/exact_match", 0.9, 1.0) == 0.9
     assert largest_effect("test/loss", 0.9, 1.0) == float("inf")
 
@@ -42,14 +46,37 @@ def leak_remark(analysis: Analysis) -> tuple[str, str]:
     [
         (0.007, None, "caution", "Leak: 0.7 %", "by at most 0.004."),
         (0.05, None, "warning", "LEAKY split: 5.0 %", "by at most 0.027."),
-        (0.05, 0.03, "caution", "Leak: 5.0 %", "by at most 0.027, not more than the margin of 0.030."),
-        (0.05, 0.02, "warning", "LEAKY split: 5.0 %", "by at most 0.027, more than the margin of 0.020."),
-        (0.007, 0.002, "warning", "LEAKY split: 0.7 %", "by at most 0.004, more than the margin of 0.002."),
+        (
+            0.05,
+            0.03,
+            "caution",
+            "Leak: 5.0 %",
+            "by at most 0.027, not more than the margin of 0.030.",
+        ),
+        (
+            0.05,
+            0.02,
+            "warning",
+            "LEAKY split: 5.0 %",
+            "by at most 0.027, more than the margin of 0.020.",
+        ),
+        (
+            0.007,
+            0.002,
+            "warning",
+            "LEAKY split: 0.7 %",
+            "by at most 0.004, more than the margin of 0.002.",
+        ),
     ],
     default=5,
 )
 def test_a_leak_is_a_warning_if_its_effect_can_exceed_the_margin(
-    share: float, margin: float | None, severity: str, start: str, end: str, analysed: Callable[..., Analysis]
+    share: float,
+    margin: float | None,
+    severity: str,
+    start: str,
+    end: str,
+    analysed: Callable[..., Analysis],
 ) -> None:
     """The worst mean, 0.5, can contain s / (1 - s) * 0.5 of the leak, rounded up."""
     data: dict[str, Any] = {"leak": share, "leaked_shares": {"examples": share, "tokens": share}}
@@ -77,4 +104,6 @@ def test_the_bound_of_a_score_that_is_no_mean_over_examples_is_that_of_the_loss(
     )
     severity, text = leak_remark(analysis)
     assert severity == "caution"
-    assert text.endswith("it improves test loss by at most 0.006.")  # 1 / 99 of 0.5 nats, rounded up
+    assert text.endswith(
+        "it improves test loss by at most 0.006."
+    )  # 1 / 99 of 0.5 nats, rounded up

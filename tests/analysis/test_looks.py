@@ -19,7 +19,9 @@ Analysed = Callable[..., Analysis]
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"
 
 
-def with_looks(frames: Frames, *seeds: int, taken: tuple[int, ...] = (6,), since: str = EARLY) -> Frames:
+def with_looks(
+    frames: Frames, *seeds: int, taken: tuple[int, ...] = (6,), since: str = EARLY
+) -> Frames:
     looks = LooksRecord(seeds=seeds, taken=taken, since=since)
     return dataclasses.replace(frames, record=frames.record.model_copy(update={"looks": looks}))
 
@@ -30,7 +32,9 @@ def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) ->
     frames = load_frames(quickstart)
     fixed, sequential = Analysis(frames), Analysis(with_looks(frames, 6, 12, 18))
     for plain, family in zip(fixed.families, sequential.families, strict=True):
-        expected, _ = holm([looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired])
+        expected, _ = holm(
+            [looks.adjusted(contrast.paired.p) for contrast in plain.contrasts if contrast.paired]
+        )
         found = [contrast.judgement.holm_p for contrast in family.contrasts if contrast.paired]
         assert found == pytest.approx(expected)
     pairs = [
@@ -40,7 +44,9 @@ def test_every_family_is_adjusted_for_the_looks_before_holm(quickstart: Path) ->
     ]
     assert any(b.judgement.holm_p > 1.5 * a.judgement.holm_p for a, b in pairs)
     for _, contrast in pairs:
-        if contrast.judgement.interval is not None and not math.isnan(contrast.judgement.interval.low):
+        if contrast.judgement.interval is not None and not math.isnan(
+            contrast.judgement.interval.low
+        ):
             low, high = contrast.judgement.interval.low, contrast.judgement.interval.high
             assert (low * high > 0) == (contrast.judgement.holm_p <= 0.05)
 
@@ -67,25 +73,34 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(analysed: Anal
         seed += len(axes["positional"])
         return 0.01 * seed * seed % 0.03 + (0.9 if axes["positional"] == "none" else 0.1)
 
-    analysis = Analysis(with_looks(analysed(axes={"positional": ["sinusoidal", "none"]}, score=score).frames, 6, 12))
+    analysis = Analysis(
+        with_looks(analysed(axes={"positional": ["sinusoidal", "none"]}, score=score).frames, 6, 12)
+    )
     assert [contrast.verdict for contrast in analysis.families.variants.contrasts] == ["better"]
     assert analysis.looks is not None
     assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
     assert any("1 of 2 looks taken: stopped" in remark.text for remark in remarks(analysis))
 
 
-def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(analysed: Analysed) -> None:
+def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(
+    analysed: Analysed,
+) -> None:
     axes, states = {"positional": ["sinusoidal", "rotary"]}, {("rotary", 2): "DIVERGED"}
     frames = analysed(axes=axes, seeds=(1, 2, 3), states=states, one_at_a_time=True).frames
     analysis = Analysis(with_looks(frames, 3, 6, taken=(3,)))
     assert analysis.looks is not None
     assert (analysis.looks.undecided, len(analysis.looks.untested)) == ((), 1)
-    assert any(remark.text.endswith("stopped; 1 contrast cannot be tested.") for remark in remarks(analysis))
+    assert any(
+        remark.text.endswith("stopped; 1 contrast cannot be tested.")
+        for remark in remarks(analysis)
+    )
 
 
 def test_equal_differences_in_few_seeds_are_undecided(analysed: Analysed) -> None:
     axes = {"positional": ["sinusoidal", "none"]}
-    frames = analysed(axes=axes, score=lambda axes, seed: float(axes["positional"] == "none"), seeds=(1, 2, 3)).frames
+    frames = analysed(
+        axes=axes, score=lambda axes, seed: float(axes["positional"] == "none"), seeds=(1, 2, 3)
+    ).frames
     assert status_of(with_looks(frames, 3, 6, taken=(3,))).next == 6
 
 
@@ -100,7 +115,9 @@ def test_a_study_does_not_wait_for_interactions(analysed: Analysed) -> None:
     ).frames  # fmt: skip
     analysis = Analysis(with_looks(frames, 6, 12))
     assert [contrast.detected for contrast in analysis.main_contrasts] == [True, True]
-    assert [contrast.is_undecided for contrast in analysis.families.interactions.contrasts] == [True]
+    assert [contrast.is_undecided for contrast in analysis.families.interactions.contrasts] == [
+        True
+    ]
     assert (status_of(analysis.frames).next, status_of(analysis.frames).undecided) == (None, ())
 
 
@@ -116,7 +133,9 @@ def test_looks_that_are_changed_after_results_existed_are_labelled(
 ) -> None:
     def is_late(**since: str) -> bool:
         found = remarks(Analysis(with_looks(load_frames(quickstart), *seeds, taken=taken, **since)))
-        return any("changed after results existed, on 2090-01-01" in remark.text for remark in found)
+        return any(
+            "changed after results existed, on 2090-01-01" in remark.text for remark in found
+        )
 
     assert not is_late()
     assert is_late(since=LATE)

@@ -21,9 +21,14 @@ def false_verdicts(looks: Looks, studies: int = 600) -> float:
     """Return the rate of studies of two equal variants in which any look finds a difference."""
     generator = np.random.default_rng(0)
     found = 0
-    with patch.object(paired_tests, "sign_flip_p", lambda _: math.nan):  # no verdict rests on it, and it takes long
+    with patch.object(
+        paired_tests, "sign_flip_p", lambda _: math.nan
+    ):  # no verdict rests on it, and it takes long
         for differences in generator.normal(size=(studies, looks.seeds[-1])):
-            verdicts = (judge([paired_differences(differences[:seeds])], looks=looks) for seeds in looks.seeds)
+            verdicts = (
+                judge([paired_differences(differences[:seeds])], looks=looks)
+                for seeds in looks.seeds
+            )
             found += any(judgement.verdict in (BETTER, WORSE) for (judgement,) in verdicts)
     return found / studies
 

@@ -28,7 +28,9 @@ def design(text):
 
 
 def seeds(*means, noise=(-1.0, 0.0, 1.0, 2.5)):
-    return [[mean + step / 100 for step in np.roll(noise, number)] for number, mean in enumerate(means)]
+    return [
+        [mean + step / 100 for step in np.roll(noise, number)] for number, mean in enumerate(means)
+    ]
 
 
 def all_pairs(values):
@@ -38,7 +40,9 @@ def all_pairs(values):
 def test_pairs_with_the_same_order_and_verdict_are_counted():
     small, large = seeds(1.0, 2.0, 3.0, 3.001), seeds(1.0, 3.0, 2.0, 4.0)
     values = np.array([small, large])
-    pairs, order, interval, verdicts, over_seeds, detected, opposite = compare_orders(values, all_pairs(values))
+    pairs, order, interval, verdicts, over_seeds, detected, opposite = compare_orders(
+        values, all_pairs(values)
+    )
     # Of six pairs, only the second and third variant change their order; the difference of the third and fourth is
     # undetected at the small size alone.
     assert (pairs, order, verdicts, detected, opposite) == (6, 5, 4, 4, 1)
@@ -68,7 +72,10 @@ def test_variants_are_compared_with_the_baseline_of_their_size():
     found = design(FILE)
     assert found.axes == ("attention", "size")
     assert {variant.axes["size"] for variant in found.variants} == {"d_model 16", "d_model 32"}
-    widths = {variant.slug: (variant.config.model.d_model, variant.config.train.steps) for variant in found.variants}
+    widths = {
+        variant.slug: (variant.config.model.d_model, variant.config.train.steps)
+        for variant in found.variants
+    }
     assert sorted(widths.values()) == [(16, 10)] * 3 + [(32, 20)] * 3
     contrasts = found.contrasts()
     assert len(contrasts) == 4
@@ -76,24 +83,46 @@ def test_variants_are_compared_with_the_baseline_of_their_size():
 
 
 def test_a_product_has_interactions_with_the_size_and_no_contrast_of_sizes():
-    text = FILE.replace("one_at_a_time: {", "product: {feed_forward: [relu, gelu], ").replace("[gated", "[split-heads")
+    text = FILE.replace("one_at_a_time: {", "product: {feed_forward: [relu, gelu], ").replace(
+        "[gated", "[split-heads"
+    )
     contrasts = design(text).contrasts()
     sides = [contrast for contrast in contrasts if contrast.kind == "factor"]
     assert {contrast.axis for contrast in sides} == {"feed_forward", "attention"}
     pairs = [pair for contrast in sides for pair in contrast.pairs]
     assert all(left.split("d_model")[1] == right.split("d_model")[1] for left, right in pairs)
-    others = {frozenset((own.axis, own.other_axis)) for own in contrasts if own.kind == "interaction"}
-    assert others == {frozenset(pair) for pair in itertools.combinations(("feed_forward", "attention", "size"), 2)}
+    others = {
+        frozenset((own.axis, own.other_axis)) for own in contrasts if own.kind == "interaction"
+    }
+    assert others == {
+        frozenset(pair) for pair in itertools.combinations(("feed_forward", "attention", "size"), 2)
+    }
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (", train.steps: 20}", "}", "every size sets the same fields; the first one sets model.d_model, train.steps"),
-        ("attention: [gated", "model.d_model: [24], attention: [gated", "sizes set this field already"),
+        (
+            ", train.steps: 20}",
+            "}",
+            "every size sets the same fields; the first one sets model.d_model, train.steps",
+        ),
+        (
+            "attention: [gated",
+            "model.d_model: [24], attention: [gated",
+            "sizes set this field already",
+        ),
         ("model.d_model", "model.d_modle", "did you mean"),
-        ("model.d_model: 32, train.steps: 20", "model.d_model: 16, train.steps: 10", "this size is listed twice"),
-        ("  - one_at_a_time", "  - between: {from: {}, to: {positional: none}}\n  - one_at_a_time", "between"),
+        (
+            "model.d_model: 32, train.steps: 20",
+            "model.d_model: 16, train.steps: 10",
+            "this size is listed twice",
+        ),
+        (
+            "  - one_at_a_time",
+            "  - between: {from: {}, to: {positional: none}}\n  - one_at_a_time",
+            "between",
+        ),
     ],
 )
 def test_a_wrong_size_is_one_line_with_its_location(old, new, message):

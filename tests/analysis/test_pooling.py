@@ -30,7 +30,10 @@ class Planted:
         random = np.random.default_rng(seed)
         self.lengths = random.integers(1, 12, size=60).tolist()
         texts = [[str(word) for word in random.choice(WORDS, size=n)] for n in self.lengths]
-        written = [[word if random.random() < 0.95 - 0.05 * len(text) else "non" for word in text] for text in texts]
+        written = [
+            [word if random.random() < 0.95 - 0.05 * len(text) else "non" for word in text]
+            for text in texts
+        ]
         self.translations = Translations(
             tuple(f"source {row}" for row in range(60)),
             tuple((" ".join(text), "non") for text in texts),
@@ -54,9 +57,12 @@ class Planted:
         return {
             "test/bleu": bleu.corpus_score(hypotheses, streams).score,
             "test/chrf": sacrebleu.metrics.CHRF().corpus_score(hypotheses, streams).score,
-            "test/loss": float(self.forced.losses[0][rows].sum() / self.forced.num_tokens[rows].sum()),
+            "test/loss": float(
+                self.forced.losses[0][rows].sum() / self.forced.num_tokens[rows].sum()
+            ),
             "test/exact_match": sum(
-                hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)
+                hypothesis in accepted
+                for hypothesis, accepted in zip(hypotheses, references, strict=True)
             )
             / len(rows),
         }
@@ -86,7 +92,9 @@ def test_scores_of_several_buckets_equal_the_scores_of_all_their_sentences(
 ) -> None:
     planted, tests = with_tests(frames)
     found = pooled_scores(planted, planted.baseline, metric, lengths)
-    assert found == {seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()}
+    assert found == {
+        seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()
+    }
 
 
 @pytest.mark.parametrize("metric", ["valid/loss", "test/loss_unpadded", "system/mfu"])

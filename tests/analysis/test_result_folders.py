@@ -20,10 +20,17 @@ BASE, NEW = {"42": 1.0661, "0": 1.06473, "7": 1.06563}, {"42": 1.0631, "0": 1.06
 def submissions(folder: Path) -> Path:
     """Write the three forms of a submission with several seeds, and one with a single score."""
     records = {
-        "base": {"val_bpb": 1.0655, "seeds": [42, 0, 7], "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()}},
+        "base": {
+            "val_bpb": 1.0655,
+            "seeds": [42, 0, 7],
+            "seed_results": {k: {"val_bpb": v} for k, v in BASE.items()},
+        },
         "new/final": {"seeds": {k: {"val_bpb": v, "val_loss": 2 * v} for k, v in NEW.items()}},
         "listed": {"seeds": [*map(int, NEW)], "seed_scores": [*NEW.values()]},
-        "rows": {"val_bpb": 1.06, "seed_results": [{"seed": int(k), "val_bpb": v} for k, v in NEW.items()]},
+        "rows": {
+            "val_bpb": 1.06,
+            "seed_results": [{"seed": int(k), "val_bpb": v} for k, v in NEW.items()],
+        },
         "single": {"val_bpb": 1.07, "seed": 1337},
     }
     for name, record in records.items():
@@ -36,15 +43,23 @@ def submissions(folder: Path) -> Path:
 def log(*runs: list[tuple[int, float]], unit: str = "ms") -> str:
     lines = ['print(f"step:{step}/{steps} val_loss:{loss}")', "===", "step:1/9 train_time:5ms"]
     lines += [
-        f"step:{step}/9 val_loss:{loss} train_time:{step * 1000}{unit} step_avg:1ms" for r in runs for step, loss in r
+        f"step:{step}/9 val_loss:{loss} train_time:{step * 1000}{unit} step_avg:1ms"
+        for r in runs
+        for step, loss in r
     ]
     return "\n".join(lines)
 
 
 def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Command) -> None:
     table = read_results(submissions(tmp_path))
-    scores = {name: dict(zip(rows["seed"], rows["val_bpb"], strict=True)) for name, rows in table.groupby("variant")}
-    as_text = {name: {seed: str(score) for seed, score in by.items()} for name, by in (("base", BASE), ("new", NEW))}
+    scores = {
+        name: dict(zip(rows["seed"], rows["val_bpb"], strict=True))
+        for name, rows in table.groupby("variant")
+    }
+    as_text = {
+        name: {seed: str(score) for seed, score in by.items()}
+        for name, by in (("base", BASE), ("new", NEW))
+    }
     assert scores == {
         "base": as_text["base"],
         "new/final": as_text["new"],
@@ -53,10 +68,15 @@ def test_submissions_give_the_scores_of_their_seeds(tmp_path: Path, h2h_here: Co
         "single": {"1337": "1.07"},
     }
     judged = judge(table, baseline="base", metric="val_bpb", candidates=["new/final"])
-    assert [(found.variant, found.judgement.direction) for found in judged.variants] == [("new/final", "better")]
+    assert [(found.variant, found.judgement.direction) for found in judged.variants] == [
+        ("new/final", "better")
+    ]
     arguments = ("judge", ".", "--metric", "val_bpb", "--baseline", "base", "--candidate")
     assert h2h_here(tmp_path, *arguments, "new/final").returncode == 0
-    assert "no variant 'new/fnal'; did you mean 'new/final'?" in h2h_here(tmp_path, *arguments, "new/fnal").stderr
+    assert (
+        "no variant 'new/fnal'; did you mean 'new/final'?"
+        in h2h_here(tmp_path, *arguments, "new/fnal").stderr
+    )
 
 
 def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
@@ -77,7 +97,10 @@ def test_logs_give_the_last_loss_of_every_run(tmp_path: Path) -> None:
         ["two", "two#2", "3.3", "9000.0"],
     ]
     judged = judge(table, baseline="two", metric="val_loss", is_paired=False, step_column="step")
-    assert "row 6 (no evaluation in crashed.txt), row 7 (step 9 of cut.txt has no com" in judged.warnings[0]
+    assert (
+        "row 6 (no evaluation in crashed.txt), row 7 (step 9 of cut.txt has no com"
+        in judged.warnings[0]
+    )
     (found,) = judged.variants
     assert found.difference.mean == pytest.approx(-0.03)
 
@@ -90,7 +113,9 @@ def test_a_log_that_ends_before_its_last_step_is_left_out_with_its_name(tmp_path
             (tmp_path / variant / f"{seed}.txt").write_text(f"{text}\n")
     (tmp_path / "b" / "3.txt").write_text(log([(0, 10.8), (5, 2.1)]) + "\n")
     (tmp_path / "b" / "4.txt").write_text(log([(0, 10.8), (5, 2.1)], [(0, 10.8), (5, 2.2)]) + "\n")
-    judged = judge(read_results(tmp_path), baseline="a", metric="val_loss", is_paired=False, step_column="step")
+    judged = judge(
+        read_results(tmp_path), baseline="a", metric="val_loss", is_paired=False, step_column="step"
+    )
     assert judged.variants[0].summary.n == 3
     assert judged.warnings[0] == (
         "left out, as their state is not finished: row 19 (3.txt ends at step 5 of 9), "
@@ -127,7 +152,11 @@ RESULTS = [
     ("repeats", "options", "message"),
     [
         ([], (), "--sd X, the standard deviation between seeds, adds how many a decision needs"),
-        ([], ("--sd", "0.002"), "a standard deviation of 0.002 between seeds, a decision on the difference -0.0047 of"),
+        (
+            [],
+            ("--sd", "0.002"),
+            "a standard deviation of 0.002 between seeds, a decision on the difference -0.0047 of",
+        ),
         (
             [0.9999],
             (),
@@ -141,9 +170,21 @@ def test_a_single_run_per_commit_states_what_a_decision_needs(
     repeats: list[float], options: tuple[str, ...], message: str, tmp_path: Path, h2h_here: Command
 ) -> None:
     rows = [*RESULTS, *(("a1b2c3d", score, "discard") for score in repeats)]
-    lines = ["commit\tval_bpb\tmemory_gb\tstatus\tdescription", *(f"{c}\t{s}\t44.0\t{r}\tan idea" for c, s, r in rows)]
+    lines = [
+        "commit\tval_bpb\tmemory_gb\tstatus\tdescription",
+        *(f"{c}\t{s}\t44.0\t{r}\tan idea" for c, s, r in rows),
+    ]
     (tmp_path / "results.tsv").write_text("\n".join(lines))
-    done = h2h_here(tmp_path, "judge", "results.tsv", "--baseline", "a1b2c3d", "--candidate", "b2c3d4e", *options)
+    done = h2h_here(
+        tmp_path,
+        "judge",
+        "results.tsv",
+        "--baseline",
+        "a1b2c3d",
+        "--candidate",
+        "b2c3d4e",
+        *options,
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert message in done.stderr
 
@@ -168,7 +209,11 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     "no JSON": ("a/submission.json", "{", "not a submission of parameter-golf (JSONDecodeError"),
     "a list": ("a/submission.json", "[1]", "not a submission of parameter-golf (AttributeError"),
     "a seed twice": ("a/submission.json", '{"seeds": {"1": 1.0, "1": 1.1}}', "the key '1' twice"),
-    "more seeds than scores": ("a/submission.json", '{"seeds": [1, 2], "seed_scores": [1.0]}', "shorter than"),
+    "more seeds than scores": (
+        "a/submission.json",
+        '{"seeds": [1, 2], "seed_scores": [1.0]}',
+        "shorter than",
+    ),
     "two scores of a seed": (
         "a/submission.json",
         '{"seeds": [1, 2], "seed_scores": [1.0, 2], "seed_results": {"1": 1.5, "2": 2.0}}',
@@ -224,7 +269,11 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
         "step:1/9 val_loss:3.1\nstep:2/10 val_loss:3.0\n",
         "the last step of a run is 9 in 'step:1/9', and 10 in 'step:2/10'; correct one of them",
     ),
-    "a seed twice in a list": ("a/submission.json", '{"seeds": [1, 1], "seed_scores": [1.0, 2]}', "the key '1' twice"),
+    "a seed twice in a list": (
+        "a/submission.json",
+        '{"seeds": [1, 1], "seed_scores": [1.0, 2]}',
+        "the key '1' twice",
+    ),
     "no score in a log": ("a/1.txt", "print(val_loss)", "no metric 'val_loss'"),
     "scores without seeds": ("a/submission.json", '{"seed_scores": [1.0]}', "KeyError: 'seeds'"),
     "a deep list": ("a/submission.json", "[" * 100_000, "(RecursionError"),
@@ -235,7 +284,11 @@ HOSTILE: dict[str, tuple[str, str, str]] = {
     ),
     "no score": ("a/submission.json", '{"name": "x"}', "seed 1 has no number"),
     "NaN": ("a/1.txt", "step:1/1 val_loss:nan\n", "is not a finite number: 'nan'"),
-    "a step twice": ("a/1.txt", "step:1/1 val_loss:3\nstep:1/1 val_loss:4\n", "variant 'a' has seed 1 twice"),
+    "a step twice": (
+        "a/1.txt",
+        "step:1/1 val_loss:3\nstep:1/1 val_loss:4\n",
+        "variant 'a' has seed 1 twice",
+    ),
     "bytes": ("a/1.txt", "\udcff\udcfe" * 9, "no results in the folder"),
 }
 

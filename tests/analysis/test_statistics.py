@@ -30,7 +30,9 @@ def test_the_interval_of_a_mean_equals_the_textbook_formula():
 
 def test_an_interval_is_clipped_to_the_range_of_the_metric_and_a_single_score_has_none():
     single = s.summarise([0.5])
-    assert (single.mean, single.sd, single.low) == pytest.approx((0.5, math.nan, math.nan), nan_ok=True)
+    assert (single.mean, single.sd, single.low) == pytest.approx(
+        (0.5, math.nan, math.nan), nan_ok=True
+    )
     free = s.summarise([0.1, 0.2, 0.6])
     assert free.low < 0
     cut = s.summarise([0.1, 0.2, 0.6], span=(0.0, 1.0))
@@ -84,9 +86,12 @@ def test_holm_agrees_with_its_definition(p_values):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "contrasts", "effect"), [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)]
+    ("seeds", "contrasts", "effect"),
+    [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)],
 )
-def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(seeds, contrasts, effect):
+def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(
+    seeds, contrasts, effect
+):
     sd = 0.02
     found = s.minimum_detectable_effect(sd, seeds, level=s.ALPHA / contrasts)
     assert found / sd == pytest.approx(effect, rel=2e-3)

@@ -26,18 +26,23 @@ def test_values_by_sentence_are_jackknife_values_of_the_corpus_score(metric, sco
     references = [("a b c d e", "z b c d f") if i % 3 else ("a b c d e",) for i in range(12)]
 
     def score(indices):
-        streams = [[references[i][k] if k < len(references[i]) else None for i in indices] for k in (0, 1)]
+        streams = [
+            [references[i][k] if k < len(references[i]) else None for i in indices] for k in (0, 1)
+        ]
         return scorer.corpus_score([texts[i] for i in indices], streams).score
 
     rows = [
-        Translation(str(i), own, text, text in own) for i, (own, text) in enumerate(zip(references, texts, strict=True))
+        Translation(str(i), own, text, text in own)
+        for i, (own, text) in enumerate(zip(references, texts, strict=True))
     ]
     full = score(range(12))
     without = [score([i for i in range(12) if i != left_out]) for left_out in range(12)]
     found = sentence_values(rows, metric)
     assert found.mean() == pytest.approx(full)
     assert found - full == pytest.approx([11 * (np.mean(without) - rest) for rest in without])
-    scores = Translations(tuple(row.source for row in rows), tuple(references), tuple(texts)).scores(TRANSLATION)
+    scores = Translations(
+        tuple(row.source for row in rows), tuple(references), tuple(texts)
+    ).scores(TRANSLATION)
     assert found.mean() == pytest.approx(scores[metric.removeprefix("test/")], abs=1e-12)
 
 
@@ -47,22 +52,30 @@ def test_the_interval_with_sentences_is_that_of_the_translations(quickstart):
     assert (found.reason, found.num_sentences) == (None, 250)
     (none,) = (row for row in found.contrasts if row.contrast.left == "none")
     settings = [
-        f"{style}-{mask}" for style in ("split-heads", "independent-heads") for mask in ("padding-causal", "causal")
+        f"{style}-{mask}"
+        for style in ("split-heads", "independent-heads")
+        for mask in ("padding-causal", "causal")
     ]
 
     def exact(slug):
         rows = [translations_of(analysis.frames, slug, seed) for seed in analysis.frames.seeds]
         return np.array([[row.exact for row in by_seed] for by_seed in rows], dtype=float)
 
-    difference = np.mean([exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0)
+    difference = np.mean(
+        [exact(f"none-{rest}") - exact(f"sinusoidal-{rest}") for rest in settings], axis=0
+    )
     expected, over_seeds = with_sentences(none.contrast.paired, difference), none.contrast.paired
     assert difference.mean() == pytest.approx(over_seeds.mean)
-    assert (none.with_sentences.low, none.with_sentences.high) == pytest.approx((expected.low, expected.high))
+    assert (none.with_sentences.low, none.with_sentences.high) == pytest.approx(
+        (expected.low, expected.high)
+    )
     assert expected.low <= over_seeds.low < over_seeds.high <= expected.high
 
 
 def test_scores_that_are_not_those_of_the_translations_are_not_analysed(analysed):
-    analysis = analysed(axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011)
+    analysis = analysed(
+        axes={"positional": ["sinusoidal", "rotary"]}, score=lambda axes, seed: 0.5011
+    )
     assert analysis.uncertainty.reason.startswith("the scores are not those")
 
 
@@ -82,14 +95,18 @@ def test_the_report_has_the_correlation_of_seeds_with_its_interval(analysed, sha
     analysis = analysed(axes=axes, seeds=range(1, 25), score=score_with(shared))
     correlation, interval = analysis.uncertainty.correlation
     assert low < interval.low < correlation < interval.high < high
-    (line,) = [line for line in uncertainty_section(Report(analysis)).lines if "correlation" in line]
+    (line,) = [
+        line for line in uncertainty_section(Report(analysis)).lines if "correlation" in line
+    ]
     assert f"{interval.low:.2f} to {interval.high:.2f}".replace("-", "−") in line
 
 
 def test_a_negative_estimate_of_a_variance_is_not_estimable(analysed):
     analysis = analysed(
         axes={"positional": ["sinusoidal", "rotary"]},
-        score=lambda axes, seed: 0.5 + (0.01 if axes["positional"] == "rotary" else -0.01) * (-1) ** seed,
+        score=lambda axes, seed: (
+            0.5 + (0.01 if axes["positional"] == "rotary" else -0.01) * (-1) ** seed
+        ),
     )
     assert analysis.uncertainty.variant_sd is None
     table = uncertainty_section(Report(analysis)).frame.set_index("source")["standard deviation"]

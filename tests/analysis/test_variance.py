@@ -31,18 +31,27 @@ def mean_squares(values):
 
 def test_the_interval_with_sentences_equals_its_definition():
     generator = np.random.default_rng(1)
-    x = generator.normal(size=(5, 1)) + generator.normal(size=(1, 9)) + generator.normal(size=(5, 9))
+    x = (
+        generator.normal(size=(5, 1))
+        + generator.normal(size=(1, 9))
+        + generator.normal(size=(5, 9))
+    )
     seed, sentence, residual = mean_squares(x.tolist())
     assert sentence > residual
     assert sentence_variance(x) == pytest.approx((sentence - residual) / 45)
-    found, quantiles = with_sentences(paired_differences(x.mean(axis=1)), x), scipy.stats.t.ppf(0.975, [4, 8])
+    found, quantiles = (
+        with_sentences(paired_differences(x.mean(axis=1)), x),
+        scipy.stats.t.ppf(0.975, [4, 8]),
+    )
     half = (quantiles[0] ** 2 * seed / 45 + quantiles[1] ** 2 * (sentence - residual) / 45) ** 0.5
     assert (found.low, found.high) == pytest.approx((x.mean() - half, x.mean() + half))
 
 
 def test_without_an_effect_of_sentences_the_interval_is_that_over_seeds():
     by_seed = np.array([0.1, 0.4, 0.2, 0.5])
-    alternating = np.where(np.add.outer(range(4), range(8)) % 2, 0.3, -0.3)  # mean 0 in each seed and each sentence
+    alternating = np.where(
+        np.add.outer(range(4), range(8)) % 2, 0.3, -0.3
+    )  # mean 0 in each seed and each sentence
     found = with_sentences(paired_differences(by_seed), by_seed[:, None] + alternating)
     low, high = scipy.stats.t.interval(0.95, 3, by_seed.mean(), by_seed.std(ddof=1) / 2)
     assert (found.low, found.high) == pytest.approx((low, high))

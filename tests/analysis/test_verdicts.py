@@ -71,7 +71,10 @@ def test_a_test_that_is_not_rejected_has_the_level_of_the_step_at_which_holm_sto
 def test_a_constant_difference_has_an_interval_only_with_enough_seeds_for_a_verdict():
     few, enough = (judge([paired_differences([0.125] * seeds)])[0] for seeds in (4, 6))
     assert (few.verdict, few.interval) == ("no verdict", None)
-    sized = [judge([paired_differences([0.125] * seeds)], margin=margin)[0] for seeds, margin in ((2, 0.1), (5, 0.2))]
+    sized = [
+        judge([paired_differences([0.125] * seeds)], margin=margin)[0]
+        for seeds, margin in ((2, 0.1), (5, 0.2))
+    ]
     assert [judgement.verdict for judgement in sized] == ["no verdict", "undetected, within"]
     assert enough.verdict == "better"
     assert (enough.interval.low, enough.interval.high) == (0.125, 0.125)

@@ -35,7 +35,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     draw = random.Random(1)
     path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
     lines = [
-        "\t".join(" ".join("".join(draw.choices("abc", k=3)) for _ in range(draw.randint(1, 9))) for _ in range(2))
+        "\t".join(
+            " ".join("".join(draw.choices("abc", k=3)) for _ in range(draw.randint(1, 9)))
+            for _ in range(2)
+        )
         for _ in range(300)
     ]
     path.write_text("\n".join(lines), encoding="utf-8")

@@ -25,7 +25,9 @@ def test_the_effects_by_value_of_a_committed_row_have_its_difference_as_their_me
     for file in REPORTS.rglob("answer.json"):
         for row in json.loads(file.read_text(encoding="utf-8"))["differences"]:
             numbers = re.findall(r"([+−]\d+\.\d+) with", row["contrast"])
-            difference, *effects = (float(text.replace("−", "-")) for text in (row["difference"] or "0", *numbers))
+            difference, *effects = (
+                float(text.replace("−", "-")) for text in (row["difference"] or "0", *numbers)
+            )
             assert not effects or difference == pytest.approx(np.mean(effects), abs=0.0011), row
             checked += bool(effects)
     assert checked
@@ -34,18 +36,26 @@ def test_the_effects_by_value_of_a_committed_row_have_its_difference_as_their_me
 def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, tmp_path):
     study = Study(
         axes={"positional": ["sinusoidal", "rotary", "none"]},
-        score=lambda axes, seed: 0.6 + (0.1 + 0.002 * seed) * (axes["positional"] == "rotary") + 0.01 * (seed * 5 % 7),
+        score=lambda axes, seed: (
+            0.6 + (0.1 + 0.002 * seed) * (axes["positional"] == "rotary") + 0.01 * (seed * 5 % 7)
+        ),
         maps=False,
     )
     folder = write_study(tmp_path, study)
     sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
-    own = [{"name": "long", "lengths": [9, 14]}, {"name": "short", "lengths": [9, 14], "against_lengths": [1, 8]}]
+    own = [
+        {"name": "long", "lengths": [9, 14]},
+        {"name": "short", "lengths": [9, 14], "against_lengths": [1, 8]},
+    ]
     own.append({"name": "exchanged", "variant": "sinusoidal", "against": "rotary"})
     record = json.loads((folder / "experiment.json").read_text())
     edit(folder, contrasts=[*record["contrasts"], *(sides | lengths for lengths in own)])
     written = write_report(folder, tmp_path / "reports")
     answer = json.loads(written.json.read_text())
-    assert [found["against_lengths"] for found in answer["contrasts"] if found["lengths"]] == [None, [1, 8]]
+    assert [found["against_lengths"] for found in answer["contrasts"] if found["lengths"]] == [
+        None,
+        [1, 8],
+    ]
     (first, *_), exchanged = answer["contrasts"], answer["contrasts"][-1]
     assert (first["direction"], exchanged["direction"]) == ("better", "worse")
     assert first["interval"]["low"] == -exchanged["interval"]["high"]

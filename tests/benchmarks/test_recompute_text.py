@@ -34,7 +34,9 @@ def copied(tmp_path):
 
 
 def test_every_number_of_the_committed_reports_has_a_source(benchmark, capsys):
-    assert benchmark("recompute_text").main([str(folder) for folder in FOLDERS]) == 0, capsys.readouterr().out
+    assert benchmark("recompute_text").main([str(folder) for folder in FOLDERS]) == 0, (
+        capsys.readouterr().out
+    )
 
 
 @case_table(
@@ -75,7 +77,9 @@ def perturbed(text: str, generator: random.Random) -> tuple[str, set[int]]:
         if section not in SECTIONS or not line.startswith("|") or "interval" in line:
             continue
         start = line.index("|", 1)  # the name of the row is no number
-        digits = [start + found.start() for found in re.finditer(r"(?<=\.)\d+(?= |\))", line[start:])]
+        digits = [
+            start + found.start() for found in re.finditer(r"(?<=\.)\d+(?= |\))", line[start:])
+        ]
         if digits:
             place = generator.choice(digits)
             lines[index] = f"{line[:place]}{(int(line[place]) + 5) % 10}{line[place + 1 :]}"
@@ -99,11 +103,15 @@ def test_a_changed_digit_of_every_row_of_results_is_found(name, copied, benchmar
 
 def test_every_number_of_the_index_of_reports_is_in_its_report_or_recomputed():
     """nanogpt-cpu names the mean of test and validation loss, and mqar-layers an accuracy in percent."""
-    claims = (REPORTS / "README.md").read_text(encoding="utf-8").split("## What each report claims")[1]
+    claims = (
+        (REPORTS / "README.md").read_text(encoding="utf-8").split("## What each report claims")[1]
+    )
     runs = pd.read_csv(REPORTS / "published" / "nanogpt-cpu" / "results.csv")
     both = (runs["test/loss"] + runs["valid/loss"]) / 2
     half = stats.t.ppf(0.975, len(both) - 1) * both.sem()
-    recomputed = {f"{value:.3f}" for value in (both.mean(), both.mean() - half, both.mean() + half)} | {"17.8"}
+    recomputed = {
+        f"{value:.3f}" for value in (both.mean(), both.mean() - half, both.mean() + half)
+    } | {"17.8"}
     number = re.compile(r"\d[\d,]*(?:\.\d+)?")
     missing, rows = {}, 0
     for line in claims.splitlines():
@@ -113,7 +121,11 @@ def test_every_number_of_the_index_of_reports_is_in_its_report_or_recomputed():
             continue
         rows += 1
         printed = {text.rstrip(",") for text in number.findall(file.read_text(encoding="utf-8"))}
-        missing[name] = {text.rstrip(",") for text in number.findall(rest.rpartition(" | ")[0])} - printed - recomputed
+        missing[name] = (
+            {text.rstrip(",") for text in number.findall(rest.rpartition(" | ")[0])}
+            - printed
+            - recomputed
+        )
     assert rows == len(FOLDERS)
     assert {name: numbers for name, numbers in missing.items() if numbers} == {}
 
@@ -125,7 +137,9 @@ def test_a_sentence_that_answer_json_has_with_other_words_is_found(copied, bench
     (folder / "answer.json").write_text(json.dumps(answer), encoding="utf-8")
     checked = benchmark("recompute_text")
     (found,) = checked.sentence_findings(checked.Page(folder))
-    assert found.problem.startswith("answer.json has another sentence: Set-up: text, 15,686 training")
+    assert found.problem.startswith(
+        "answer.json has another sentence: Set-up: text, 15,686 training"
+    )
 
 
 def test_an_edited_an_added_and_a_missing_file_are_found(copied, benchmark):
@@ -139,7 +153,9 @@ def test_an_edited_an_added_and_a_missing_file_are_found(copied, benchmark):
     found = [finding.problem.partition(" ")[0] for finding in checksum_findings(folder)]
     assert found == ["figures/curves.svg", "notes.md", "report.md"]
     (folder / CHECKSUMS).unlink()
-    assert [finding.problem for finding in checksum_findings(folder)] == ["SHA256SUMS is missing; h2h report writes it"]
+    assert [finding.problem for finding in checksum_findings(folder)] == [
+        "SHA256SUMS is missing; h2h report writes it"
+    ]
 
 
 def test_a_written_report_has_the_checksums_of_its_files(quickstart, tmp_path, benchmark):

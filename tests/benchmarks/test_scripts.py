@@ -13,7 +13,16 @@ import torch
 @pytest.mark.timeout(900)
 def test_kills_lose_nothing(benchmark, tmp_path, capsys):
     page = tmp_path / "soak.md"
-    options = ["--kills", "2", "--seed", "3", "--folder", str(tmp_path / "studies"), "--write", str(page)]
+    options = [
+        "--kills",
+        "2",
+        "--seed",
+        "3",
+        "--folder",
+        str(tmp_path / "studies"),
+        "--write",
+        str(page),
+    ]
     assert benchmark("soak").main(options) == 0, capsys.readouterr().out
     assert "| any of these | 2 | 1 | 0 | 0 | 0 |" in page.read_text()
 
@@ -26,7 +35,9 @@ def test_a_stack_a_single_run_and_vmap_have_equal_losses(benchmark):
     assert vmap == pytest.approx(stack, abs=1e-5)
 
 
-def test_a_deeper_variant_gets_fewer_steps_in_equal_time(benchmark, cache, monkeypatch, tmp_path, capsys):
+def test_a_deeper_variant_gets_fewer_steps_in_equal_time(
+    benchmark, cache, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setenv("H2H_CACHE", str(cache))
     file = tmp_path / "deep.yaml"
     file.write_text(
@@ -35,7 +46,9 @@ def test_a_deeper_variant_gets_fewer_steps_in_equal_time(benchmark, cache, monke
         "design: [{one_at_a_time: {model.layers: [8]}}]\n"
     )
     benchmark("ratios").main([str(file), "--rounds", "3"])
-    lines = re.findall(r"^train.steps: (\d+) +# .*: ([\d.]+) times", capsys.readouterr().out, re.MULTILINE)
+    lines = re.findall(
+        r"^train.steps: (\d+) +# .*: ([\d.]+) times", capsys.readouterr().out, re.MULTILINE
+    )
     assert lines[0] == ("1000", "1.00")
     assert float(lines[1][1]) > 2
     assert int(lines[1][0]) < 500
@@ -50,7 +63,9 @@ def test_stacks_of_one_and_of_sixteen_runs_reach_the_recorded_speed(benchmark):
 @pytest.mark.slow
 def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, monkeypatch):
     gpu, cpu = benchmark("gpu"), torch.device("cpu")
-    monkeypatch.setattr(gpu, "STACKS", {name: gpu.STACKS[name] for name in ("with dropout", "tied")})
+    monkeypatch.setattr(
+        gpu, "STACKS", {name: gpu.STACKS[name] for name in ("with dropout", "tied")}
+    )
     checks = list(gpu.report(cpu, [1], ("eager",)))
     assert sum(line.startswith("- ") for line in checks) == 12
     assert not any("WRONG" in line for line in checks)
@@ -67,5 +82,9 @@ def test_the_correctness_part_finds_no_fault_and_finds_a_planted_one(benchmark, 
     assert all("WRONG" in line for line in steps)
     own, tiny = {"attention": "gated"}, gpu.tiny_training
     assert gpu.entry("cpu", "decoder-only", own) == ([], 1, 0)
-    monkeypatch.setattr(gpu, "tiny_training", lambda *now: tiny(*now[:2], now[2] and {**now[2], "lr": 3e-3}, *now[3:]))
+    monkeypatch.setattr(
+        gpu,
+        "tiny_training",
+        lambda *now: tiny(*now[:2], now[2] and {**now[2], "lr": 3e-3}, *now[3:]),
+    )
     assert "WRONG" in gpu.entry("cpu", "decoder-only", own)[0][0]

@@ -38,11 +38,18 @@ def test_studies_that_are_judged_at_once_have_the_verdicts_of_a_report(
     expected = [simulation.judged(study, margin=2.0, moderate=moderate) for study in scores]
     words = np.array([[judgement.verdict for judgement in family] for family in expected])
     size = np.select([is_within, is_beyond], ["within", "beyond"], "unclear")
-    direction = np.where(found.detected[test], np.where(found.mean > 0, "better", "worse"), "undetected")
+    direction = np.where(
+        found.detected[test], np.where(found.mean > 0, "better", "worse"), "undetected"
+    )
     assert words.tolist() == np.char.add(np.char.add(direction, ", "), size).tolist()
     assert {"better, beyond", "undetected, within", "undetected, unclear"} & {*words.flat}
     intervals = [[(own.interval, own.size_test.interval) for own in family] for family in expected]
-    numbers = np.array([[[part.low for part in own] + [part.high for part in own] for own in row] for row in intervals])
+    numbers = np.array(
+        [
+            [[part.low for part in own] + [part.high for part in own] for own in row]
+            for row in intervals
+        ]
+    )
     low, high = ends
     assert numbers == pytest.approx(np.stack([low, size_ends[0], high, size_ends[1]], axis=-1))
 
@@ -76,7 +83,9 @@ def test_intervals_with_sentences_cover_the_difference_on_all_sentences(
 
 
 @pytest.mark.parametrize("sd", [1.0, 3.0])
-def test_the_simulated_chains_have_the_decisions_of_a_ledger(simulation: ModuleType, sd: float) -> None:
+def test_the_simulated_chains_have_the_decisions_of_a_ledger(
+    simulation: ModuleType, sd: float
+) -> None:
     kept, real, ratio, scores = simulation.chains(np.random.default_rng(3), 3, 8, 6.0, sd)
     assert 5 < kept.sum() < 75
     assert (kept & real).any()
@@ -90,7 +99,9 @@ def test_the_simulated_chains_have_the_decisions_of_a_ledger(simulation: ModuleT
             judged = judge(table, baseline=ledger.incumbent or "main", stored=ledger.scores)
             ledger = Ledger(ledger.path, (*ledger.decisions, ledger.decide(judged)))
         assert [decision.kept for decision in ledger.decisions] == kept[chain].tolist()
-        assert ratio[chain] == pytest.approx([decision.p / decision.level for decision in ledger.decisions])
+        assert ratio[chain] == pytest.approx(
+            [decision.p / decision.level for decision in ledger.decisions]
+        )
 
 
 @pytest.mark.slow

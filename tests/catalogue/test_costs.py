@@ -32,6 +32,8 @@ def test_flops_equal_the_counts_of_a_plan() -> None:
         ("positional", "alibi", 0),
     ],
 )
-def test_described_costs_are_those_of_a_loop_by_hand(family: str, name: str, parameters: int) -> None:
+def test_described_costs_are_those_of_a_loop_by_hand(
+    family: str, name: str, parameters: int
+) -> None:
     text = describe_costs(current().find(family, name).entry, "encoder")["parameters"]
     assert text == (f"{parameters:,} at d = 32, h = 4, L = 2, n = 16" if parameters else "0")

@@ -27,7 +27,10 @@ CONTRAST = {
 def study(tmp_path_factory, h2h_here, no_figures):
     folder = tmp_path_factory.mktemp("heads")
     made = Study(folder, folder / "cache", h2h_here)
-    short = {"train": {"steps": 6, "evaluate_every": 6}, "evaluate": {"test_limit": 5, "max_length": 4}}
+    short = {
+        "train": {"steps": 6, "evaluate_every": 6},
+        "evaluate": {"test_limit": 5, "max_length": 4},
+    }
     made.write(base=short, contrasts=[CONTRAST])
     with no_figures():
         made.run()
@@ -39,7 +42,8 @@ def test_every_run_gets_a_file_and_the_report_summarises_them(study, without_fig
     done = study.h2h("ablate-heads", "tiny", "--format", "json")
     written = [files.read_json(run / "heads.json") for run in study.directories()]
     assert json.loads(done.stdout) == [
-        {"run": run.name, **record} for run, record in zip(study.directories(), written, strict=True)
+        {"run": run.name, **record}
+        for run, record in zip(study.directories(), written, strict=True)
     ]
     for record in written:
         assert len(record["heads"]) == 3 * 2
@@ -49,7 +53,8 @@ def test_every_run_gets_a_file_and_the_report_summarises_them(study, without_fig
     assert "no head ablation" not in study.page()
     (contrast,) = (found for found in study.answer()["contrasts"] if found["expected"])
     cross, encoder = (
-        [record["metrics"][f"heads/{role}/only-one/loss"] for record in written] for role in ("cross", "encoder")
+        [record["metrics"][f"heads/{role}/only-one/loss"] for record in written]
+        for role in ("cross", "encoder")
     )
     assert contrast["difference"] == pytest.approx((sum(cross) - sum(encoder)) / 2)
 
@@ -62,7 +67,11 @@ def test_the_figure_of_the_report_has_every_head(study, tmp_path):
     picture = (tmp_path / "tiny" / "figures" / "heads.svg").read_text()
     assert picture.count("without this head, seed") == 2 * 3 * 2
     assert picture.count("with only this head, seed") == 2 * 3 * 2
-    assert {f"{head['role']} {head['layer']}" for head in written[0]["heads"]} == {"encoder 0", "decoder 0", "cross 0"}
+    assert {f"{head['role']} {head['layer']}" for head in written[0]["heads"]} == {
+        "encoder 0",
+        "decoder 0",
+        "cross 0",
+    }
     assert "cross-attention, layer 0" in picture
     assert "layer 1" not in picture
     for record in written:
@@ -72,7 +81,9 @@ def test_the_figure_of_the_report_has_every_head(study, tmp_path):
     assert "Layers and heads are numbered from 0." in (tmp_path / "tiny" / "report.md").read_text()
 
 
-def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once_with_or_without_bleu(study):
+def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once_with_or_without_bleu(
+    study,
+):
     run = study.directories()[0]
     study.h2h("ablate-heads", run.name[:-4], "--no-decode", "--fresh")
     assert set(files.read_json(run / "heads.json")["whole"]) == {"loss"}
@@ -86,7 +97,9 @@ def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once_with_
 
 def test_a_run_that_another_process_writes_is_not_measured(study, monkeypatch):
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
-    monkeypatch.setattr(head_ablation, "head_effects", lambda *arguments: pytest.fail("the run was measured"))
+    monkeypatch.setattr(
+        head_ablation, "head_effects", lambda *arguments: pytest.fail("the run was measured")
+    )
     path = study.directories()[1]
     with Lease(path), pytest.raises(HeadToHeadError, match="; wait for that process or end it"):
         masked_heads(path, fresh=True)
@@ -99,7 +112,9 @@ def test_an_experiment_without_a_finished_run_is_an_error(study):
     (planned / "experiment.json").write_text(text)
     done = study.h2h("ablate-heads", "planned", code=2)
     assert done.stderr == "h2h: no run of 'planned' is DONE; train it with h2h run FILE\n"
-    assert study.h2h("ablate-heads", "nothing", code=2).stderr.startswith("h2h: no run 'nothing' in ")
+    assert study.h2h("ablate-heads", "nothing", code=2).stderr.startswith(
+        "h2h: no run 'nothing' in "
+    )
 
 
 def test_a_run_without_data_splits_is_an_error(study, monkeypatch):
@@ -107,6 +122,10 @@ def test_a_run_without_data_splits_is_an_error(study, monkeypatch):
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
     path = study.directories()[1]
     run = head_ablation.load(path)
-    monkeypatch.setattr(head_ablation, "load", lambda path: replace(run, words=replace(run.data, splits={})))
-    with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
+    monkeypatch.setattr(
+        head_ablation, "load", lambda path: replace(run, words=replace(run.data, splits={}))
+    )
+    with pytest.raises(
+        HeadToHeadError, match="was imported without sentences; ablating heads requires"
+    ):
         masked_heads(path, fresh=True)

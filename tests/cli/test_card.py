@@ -32,7 +32,9 @@ def write(name: str, family: str, *replaced: str) -> Path:
     """Write a plugin file with an entry ``my-idea`` of a family, with a text replaced by another."""
     text = SLOPE
     if family != "positional":
-        text = write_package(family, "my-idea", Path(family), current())[0].read_text(encoding="utf-8")
+        text = write_package(family, "my-idea", Path(family), current())[0].read_text(
+            encoding="utf-8"
+        )
     Path(name).write_text(text.replace(*replaced) if replaced else text, encoding="utf-8")
     return Path(name)
 
@@ -54,7 +56,9 @@ def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> 
 def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     h2h, monkeypatch: pytest.MonkeyPatch, without_figures: None
 ) -> None:
-    monkeypatch.setattr(card, "TASKS", {"copy": "longest: 4, size: 100", "text": "file: card-text.txt, block: 8"})
+    monkeypatch.setattr(
+        card, "TASKS", {"copy": "longest: 4, size: 100", "text": "file: card-text.txt, block: 8"}
+    )
     Path("card-text.txt").write_text("to be or not to be, " * 40, encoding="utf-8")
     plugin = write("idea.py", "positional")
     name, text = card.experiment_of(plugin)
@@ -72,12 +76,23 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
     assert code == 0, output
     assert "card-my-idea.yaml exists and is used" in output
     page = Path("my-idea.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| copy |", "| text ("))]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in page.splitlines()
+        if line.startswith(("| copy |", "| text ("))
+    ]
     assert len(rows) == 2
-    for (task, own, *differences), metric in zip(rows, ("test/perplexity", "test/loss"), strict=True):
-        means, task = api.results("card-my-idea").groupby(["positional", "data"])[metric].mean(), task.split()[0]
+    for (task, own, *differences), metric in zip(
+        rows, ("test/perplexity", "test/loss"), strict=True
+    ):
+        means, task = (
+            api.results("card-my-idea").groupby(["positional", "data"])[metric].mean(),
+            task.split()[0],
+        )
         (data,) = {data for _, data in means.index if data.startswith(task)}
-        expected = [means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]]
+        expected = [
+            means["my-idea", data] - means[other, data] for other in card.BASELINES["positional"]
+        ]
         shown = [float(cell.split()[0].replace("−", "-")) for cell in differences]
         assert any(shown)
         assert float(own.split()[0]) == pytest.approx(means["my-idea", data], abs=6e-3)
@@ -93,12 +108,18 @@ def test_the_page_has_the_differences_of_the_runs_the_costs_and_the_source(
 def assert_texts_are_judged_on_loss(report: Report) -> None:
     """A text has no exact match, and its contrasts are about the loss."""
     frames, section = report.analysis.frames, variant_section(report)
-    texts = [slug for slug, variant in frames.by_slug.items() if variant.config.data.dataset == "text"]
+    texts = [
+        slug for slug, variant in frames.by_slug.items() if variant.config.data.dataset == "text"
+    ]
     assert (len(texts), report.analysis.unranked) == (4, {})
     assert set(report.analysis.ranked) == frames.by_slug.keys() - set(texts)
     losses = {report.title(slug): frames.summary(slug, "test/loss").mean for slug in texts}
-    rows = [row for row in section.frame.to_dict("records") if row["variant"].split("\n")[0] in losses]
-    assert [float(row["exact match"].split()[0]) for row in rows] == pytest.approx(sorted(losses.values()), abs=6e-3)
+    rows = [
+        row for row in section.frame.to_dict("records") if row["variant"].split("\n")[0] in losses
+    ]
+    assert [float(row["exact match"].split()[0]) for row in rows] == pytest.approx(
+        sorted(losses.values()), abs=6e-3
+    )
     for row in rows:
         assert row["variant"].endswith("\njudged on test loss")
         assert row["exact match"].endswith("\ntest loss")
@@ -106,12 +127,18 @@ def assert_texts_are_judged_on_loss(report: Report) -> None:
     notes = [text.get_text() for text in strip_figure(report.analysis).axes[0].texts]
     assert sum(note.startswith("test loss ") for note in notes) == 4
     assert "not ranked" not in notes
-    reasons = {contrast.reason for contrast in report.analysis.families.variants.contrasts if contrast.left in texts}
+    reasons = {
+        contrast.reason
+        for contrast in report.analysis.families.variants.contrasts
+        if contrast.left in texts
+    }
     assert reasons == {"judged on test loss"}
 
 
 def test_a_plugin_that_violates_an_invariant_is_refused_before_training(h2h) -> None:
-    code, output = h2h("card", write("idea.py", "positional", "-self.slope[", "-self.slope.mean(0, keepdim=True)["))
+    code, output = h2h(
+        "card", write("idea.py", "positional", "-self.slope[", "-self.slope.mean(0, keepdim=True)[")
+    )
     assert code == 2
     assert "positional/my-idea violates 'members'" in output
     assert not list(Path().rglob("results.json"))

@@ -75,7 +75,9 @@ def test_a_sound_dataset_has_no_violation(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(DATASET))
     assert code == 0, output
     assert output.startswith("dataset/letters\n")
-    assert [line.split()[1] for line in output.splitlines()[2:-2]] == ["holds"] * len(DATASET_INVARIANTS)
+    assert [line.split()[1] for line in output.splitlines()[2:-2]] == ["holds"] * len(
+        DATASET_INVARIANTS
+    )
 
 
 @pytest.mark.parametrize("invariant", FAULTS)
@@ -83,7 +85,12 @@ def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invaria
     correct, fault = FAULTS[invariant]
     assert correct in DATASET
     code, output = h2h(
-        "check", "dataset/letters", "--plugin", plugin(DATASET.replace(correct, fault)), "--format", "json"
+        "check",
+        "dataset/letters",
+        "--plugin",
+        plugin(DATASET.replace(correct, fault)),
+        "--format",
+        "json",
     )
     (record,) = json.loads(output)
     outcomes = {found["invariant"]: found for found in record["invariants"]}
@@ -95,7 +102,11 @@ def test_a_planted_fault_violates_the_invariant_of_datasets(h2h, plugin, invaria
 def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "own")
     assert code == 1
-    line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
+    line = next(
+        n
+        for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1)
+        if "to be done" in text
+    )
     assert output.count("to be done") == 1  # one error, raised by many invariants
     assert f"\nviolated: ValueError: to be done (mine.py:{line})\n  raised by " in output
     raised = output.partition("  raised by ")[2].splitlines()[0].split(", ")
@@ -152,9 +163,13 @@ def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):
     ],
 )
 def test_bad_input_is_one_line(h2h, plugin, tmp_path, arguments, named):
-    (tmp_path / "idle.py").write_text(RAISING.replace('"own"', '"idle"').replace("def embed", "def _embed"))
+    (tmp_path / "idle.py").write_text(
+        RAISING.replace('"own"', '"idle"').replace("def embed", "def _embed")
+    )
     plugin(
-        DATASET.replace("next(calls)\n", "next(calls) / 0\n") if "dataset/letters" in arguments else "import nothing"
+        DATASET.replace("next(calls)\n", "next(calls) / 0\n")
+        if "dataset/letters" in arguments
+        else "import nothing"
     )
     code, output = h2h("check", *arguments)
     assert (code, output.count("\n")) == (2, 1)
@@ -174,8 +189,12 @@ TABLE = """
 """
 
 
-@pytest.mark.parametrize(("body", "error"), [(PER_LAYER, "no attribute 'kept'"), (TABLE, "out of bounds")])
-def test_an_entry_is_checked_in_a_pattern_of_layers_and_in_decoder_only_models(h2h, plugin, monkeypatch, body, error):
+@pytest.mark.parametrize(
+    ("body", "error"), [(PER_LAYER, "no attribute 'kept'"), (TABLE, "out of bounds")]
+)
+def test_an_entry_is_checked_in_a_pattern_of_layers_and_in_decoder_only_models(
+    h2h, plugin, monkeypatch, body, error
+):
     """Faults: later layers use the bias of the first layer; distances are limited to those of a sentence."""
     head = 'properties = frozenset({"relative", "mirror-invariant"})\n\n    def bias('
     body = f"    {head}self, query_positions, key_positions, role, layer):{body}"

@@ -27,7 +27,9 @@ def test_stats_of_a_dataset_by_name(stats):
 def test_stats_of_a_file_list_dropped_pairs_and_measurements(stats, tmp_path):
     pairs = "".join(f"I see {n} cats\tveo {n} gatos\n" for n in range(40)) + "lonely\t\n"
     (tmp_path / "pairs.tsv").write_text(pairs)
-    shown = stats("tatoeba", "--set", "file=pairs.tsv", "--set", "pair=eng-spa", "--set", "split=row")
+    shown = stats(
+        "tatoeba", "--set", "file=pairs.tsv", "--set", "pair=eng-spa", "--set", "split=row"
+    )
     assert shown["dropped"] == "0 empty, 1 one-sided, 0 too-long"
     assert shown["leak"].startswith("0.0 %")
     assert shown["split"] == "row"
@@ -69,7 +71,9 @@ def lines_of(numbers):
         ),
     ],
 )
-def test_every_pair_of_given_files_with_equal_sources_is_a_leak(h2h, stats, tmp_path, valid, test, leaks):
+def test_every_pair_of_given_files_with_equal_sources_is_a_leak(
+    h2h, stats, tmp_path, valid, test, leaks
+):
     for name, numbers in {"train": range(40), "valid": valid, "test": test}.items():
         (tmp_path / f"{name}.tsv").write_text(lines_of(numbers))
     files = ["file=train.tsv", "valid_file=valid.tsv", "test_file=test.tsv"]
@@ -85,7 +89,9 @@ def test_every_pair_of_given_files_with_equal_sources_is_a_leak(h2h, stats, tmp_
     code, plan = h2h("plan", "x.yaml")
     assert code == 0, plan
     planned = [line.strip() for line in plan.splitlines() if "leaky split" in line]
-    assert [line.partition(", so")[0] for line in planned] == [f"leaky split 'grouped': {leak}" for leak in leaks]
+    assert [line.partition(", so")[0] for line in planned] == [
+        f"leaky split 'grouped': {leak}" for leak in leaks
+    ]
 
 
 def test_every_pair_of_parts_of_a_text_with_equal_windows_is_a_leak(stats, tmp_path):

@@ -18,7 +18,9 @@ def diagnose(h2h):
 def test_a_sound_installation_passes_and_no_file_is_left(diagnose, tmp_path):
     code, found = diagnose()
     assert code == 0
-    assert {"python", "packages", "cpu", "plugins", "runs folder", "data cache", "mlflow"} <= set(found)
+    assert {"python", "packages", "cpu", "plugins", "runs folder", "data cache", "mlflow"} <= set(
+        found
+    )
     assert "torch" in found["packages"][1]
     assert found["mlflow"][1] == f"'{tmp_path / 'mlflow.db'}' will be created by the first run"
     assert list(tmp_path.iterdir()) == []
@@ -54,7 +56,9 @@ def test_a_missing_package_fails(diagnose, monkeypatch):
     assert (code, found["packages"][0]) == (1, "fail")
 
 
-@pytest.mark.parametrize(("free", "code", "level"), [(500 * 1024**2, 0, "warn"), (1024**2, 1, "fail")])
+@pytest.mark.parametrize(
+    ("free", "code", "level"), [(500 * 1024**2, 0, "warn"), (1024**2, 1, "fail")]
+)
 def test_a_nearly_full_disk_is_reported(diagnose, monkeypatch, free, code, level):
     usage = shutil.disk_usage("/")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=free))

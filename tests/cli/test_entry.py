@@ -30,7 +30,9 @@ print("the interpreter went on")
 def ended(words: list[str], setting: str = "") -> subprocess.CompletedProcess[str]:
     code = PREPARED.format(setting=setting, words=words)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=buffered)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=buffered
+    )
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["nonsense"], 2)])
@@ -103,7 +105,9 @@ def test_ctrl_c_during_an_import_is_one_line(module: str, tmp_path: Path) -> Non
     (tmp_path / "study.yaml").write_text(STUDY)
     command = [sys.executable, "-c", IMPORTING.format(setting=AT_IMPORT.format(module=module))]
     environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "h2h: interrupted\n")
 
 
@@ -117,11 +121,19 @@ def test_ctrl_c_after_the_command_is_one_line() -> None:
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     """Of a command that a script starts in the background."""
-    done = ended(["doctor", "--help"], f"import signal; signal.signal(2, signal.SIG_IGN); {INTERRUPT}")
+    done = ended(
+        ["doctor", "--help"], f"import signal; signal.signal(2, signal.SIG_IGN); {INTERRUPT}"
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-BEFORE_HANDLING = {"__init__.py", "lazy_names.py", "cli/__init__.py", "cli/__main__.py", "cli/interruption.py"}
+BEFORE_HANDLING = {
+    "__init__.py",
+    "lazy_names.py",
+    "cli/__init__.py",
+    "cli/__main__.py",
+    "cli/interruption.py",
+}
 
 
 def test_little_is_imported_before_ctrl_c_is_handled() -> None:
@@ -135,9 +147,14 @@ def test_little_is_imported_before_ctrl_c_is_handled() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2, 2.0])
 @pytest.mark.parametrize("entry", ["script", "module"])
-def test_ctrl_c_at_any_moment_of_the_start_is_one_line(entry: str, delay: float, tmp_path: Path) -> None:
+def test_ctrl_c_at_any_moment_of_the_start_is_one_line(
+    entry: str, delay: float, tmp_path: Path
+) -> None:
     """While Python itself starts, and imports the modules up to the entry point, it prints a traceback."""
-    script, module = [str(Path(sys.executable).with_name("h2h"))], [sys.executable, "-m", "headtohead.cli"]
+    script, module = (
+        [str(Path(sys.executable).with_name("h2h"))],
+        [sys.executable, "-m", "headtohead.cli"],
+    )
     (tmp_path / "study.yaml").write_text(STUDY)
     command = [*(script if entry == "script" else module), "run", "study.yaml", "--no-tracking"]
     environment = os.environ | {"H2H_CACHE": str(tmp_path / "cache")}
@@ -155,7 +172,9 @@ def test_ctrl_c_at_any_moment_of_the_start_is_one_line(entry: str, delay: float,
         assert set(re.findall(r"/headtohead/(\S+)\"", errors)) <= BEFORE_HANDLING, errors
 
 
-@case_table("error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1)
+@case_table(
+    "error", ["ValueError('two\\nlines')", "EOFError()", "RecursionError('deep')"], default=1
+)
 def test_an_unexpected_error_is_one_line_with_exit_code_70_and_a_traceback_in_a_file(
     error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,10 +212,19 @@ def test_a_closed_pipe_has_the_exit_code_of_shells() -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ("--verbos list", "h2h: no such option '--verbos'; did you mean '--verbose'? (options: h2h --help)"),
-        ("judge x.csv --sead 1", "h2h: no such option '--sead'; did you mean '--seed'? (options: h2h judge --help)"),
+        (
+            "--verbos list",
+            "h2h: no such option '--verbos'; did you mean '--verbose'? (options: h2h --help)",
+        ),
+        (
+            "judge x.csv --sead 1",
+            "h2h: no such option '--sead'; did you mean '--seed'? (options: h2h judge --help)",
+        ),
         ("plan", "h2h: missing argument 'EXPERIMENT' (options: h2h plan --help)"),
-        ("data stats", "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)"),
+        (
+            "data stats",
+            "h2h: missing argument 'DATASET|EXPERIMENT' (options: h2h data stats --help)",
+        ),
         (
             "run x.yaml --timeout inf",
             "h2h: invalid value for '--timeout': inf is not a finite number (options: h2h run --help)",
@@ -205,12 +233,20 @@ def test_a_closed_pipe_has_the_exit_code_of_shells() -> None:
             "ui --port 70000",
             "h2h: invalid value for '--port': 70000 is not in the range 1<=x<=65535 (options: h2h ui --help)",
         ),
-        ("clean --runs x", "h2h: invalid value for '--runs': 'x' is not a folder (options: h2h clean --help)"),
-        ("sync --logger wandb --uri x", "h2h: --uri is the store of MLflow; leave it out, or add --logger mlflow"),
+        (
+            "clean --runs x",
+            "h2h: invalid value for '--runs': 'x' is not a folder (options: h2h clean --help)",
+        ),
+        (
+            "sync --logger wandb --uri x",
+            "h2h: --uri is the store of MLflow; leave it out, or add --logger mlflow",
+        ),
         ("status /", "h2h: no runs of '/' in 'runs'; start with h2h run FILE"),
     ],
 )
-def test_a_wrong_option_is_one_line(words: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_option_is_one_line(
+    words: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, words.split(), prog_name="h2h")
     assert (result.exit_code, result.output) == (2, f"{line}\n")

@@ -22,7 +22,13 @@ def study(tmp_path_factory, h2h_here, no_figures):
         "evaluate": {"test_limit": 8, "max_length": 9},
     }
     design = [{"one_at_a_time": {"evaluate.decode": ["beam", "non-autoregressive"]}}]
-    made.write(base=base, baseline={"evaluate.decode": "greedy"}, design=design, seeds=1, probes=["a cat sees the dog"])
+    made.write(
+        base=base,
+        baseline={"evaluate.decode": "greedy"},
+        design=design,
+        seeds=1,
+        probes=["a cat sees the dog"],
+    )
     with no_figures():
         made.run()
     return made
@@ -46,7 +52,9 @@ def hypotheses(path):
 
 def test_results_record_the_decoding(run_of):
     decodings = ("greedy", "beam", "non-autoregressive")
-    assert [files.read_json(run_of(decode) / "results.json")["decoding"] for decode in decodings] == [
+    assert [
+        files.read_json(run_of(decode) / "results.json")["decoding"] for decode in decodings
+    ] == [
         {"decode": "greedy", "max_length": 9},
         {"decode": "beam", "max_length": 9, "size": 4, "length_penalty": 0.6},
         {"decode": "non-autoregressive"},
@@ -55,7 +63,10 @@ def test_results_record_the_decoding(run_of):
 
 def test_a_run_is_scored_on_its_beam_search_translations(run_of):
     greedy, beam = run_of("greedy"), run_of("beam")
-    sources = [row.split("\t")[0] for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]]
+    sources = [
+        row.split("\t")[0]
+        for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]
+    ]
     assert load(beam).translate(sources) == hypotheses(beam)
     assert load(greedy).translate(sources) == hypotheses(greedy)
     # Training does not depend on decoding: both runs have the same beam search translations.
@@ -74,7 +85,9 @@ def test_a_beam_of_one_equals_greedy_decoding(study, run_of):
 
 
 def test_invalid_options_are_one_line(study, run_of):
-    without_beam = study.h2h("generate", str(run_of("greedy")), "--length-penalty", "1", "she eats", code=2)
+    without_beam = study.h2h(
+        "generate", str(run_of("greedy")), "--length-penalty", "1", "she eats", code=2
+    )
     assert without_beam.stderr == "h2h: --length-penalty requires --beam\n"
     zeros = run_of("non-autoregressive")
     line = error_line(study.h2h("generate", str(zeros), "--beam", "4", "she eats", code=2))

@@ -22,7 +22,9 @@ def test_every_command_and_option_has_help(name: str) -> None:
     commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
     for subcommand in commands:
         assert (subcommand.help or "none")[0].isupper()
-        without_help = [p.opts[0] for p in subcommand.params if isinstance(p, click.Option) and not p.help]
+        without_help = [
+            p.opts[0] for p in subcommand.params if isinstance(p, click.Option) and not p.help
+        ]
         assert without_help == []
 
 

@@ -29,7 +29,10 @@ LIBRARIES = {"torch", "numpy", "mlflow", "pandas", "scipy", "pydantic", "matplot
             pytest.param(arguments, heavy, marks=pytest.mark.slow)
             for arguments, heavy in (
                 ("plugins", {"mlflow", "pandas", "scipy", "matplotlib", "sacrebleu"}),
-                ("plan tiny.yaml", {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"}),
+                (
+                    "plan tiny.yaml",
+                    {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"},
+                ),
                 *((f"{name} --help", {"torch", "mlflow", "pandas"}) for name in ("report", "data")),
             )
         ),
@@ -47,11 +50,18 @@ def test_a_command_imports_no_heavy_package_that_it_does_not_use(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("chosen", "shown"), [({}, "GOMP_SPINCOUNT = '20000'"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "GOMP_SPINCOUNT = '0'")]
+    ("chosen", "shown"),
+    [({}, "GOMP_SPINCOUNT = '20000'"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "GOMP_SPINCOUNT = '0'")],
 )
-def test_waiting_threads_of_a_worker_do_not_spin_for_long(chosen: dict[str, str], shown: str) -> None:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+def test_waiting_threads_of_a_worker_do_not_spin_for_long(
+    chosen: dict[str, str], shown: str
+) -> None:
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))
+    }
     variables |= {"OMP_DISPLAY_ENV": "verbose", **chosen}
     code = "import headtohead.execution.preload"
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True
+    )
     assert shown in done.stderr

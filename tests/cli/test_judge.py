@@ -25,7 +25,11 @@ from made import case_table
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 NOISE = (0.81, 0.80, 0.83, 0.80, 0.81, 0.82)
 BASE, NEW = (0.80, 0.82, 0.81, 0.79, 0.83, 0.80), (0.84, 0.85, 0.86, 0.83, 0.86, 0.85)
-ROWS = [(name, seed, score) for name, scores in (("base", BASE), ("new", NEW)) for seed, score in enumerate(scores, 1)]
+ROWS = [
+    (name, seed, score)
+    for name, scores in (("base", BASE), ("new", NEW))
+    for seed, score in enumerate(scores, 1)
+]
 
 
 def lines(*rows: tuple[Any, ...], header: str = "variant,seed,accuracy") -> bytes:
@@ -39,7 +43,9 @@ def named(base: str, new: str) -> list[tuple[Any, ...]]:
 def changed(row: int, **values: object) -> list[tuple[Any, ...]]:
     """Return the rows with values of the row with this number replaced."""
     columns = ("variant", "seed", "accuracy")
-    replaced = tuple(values.get(name, value) for name, value in zip(columns, ROWS[row - 1], strict=True))
+    replaced = tuple(
+        values.get(name, value) for name, value in zip(columns, ROWS[row - 1], strict=True)
+    )
     return [*ROWS[: row - 1], replaced, *ROWS[row:]]
 
 
@@ -49,14 +55,23 @@ def scaled(factor: float) -> list[tuple[Any, ...]]:
 
 def records(*extra: str, **columns: Callable[[int], object]) -> bytes:
     rows = [
-        {"variant": name, "seed": seed, "accuracy": score, **{key: make(seed) for key, make in columns.items()}}
+        {
+            "variant": name,
+            "seed": seed,
+            "accuracy": score,
+            **{key: make(seed) for key, make in columns.items()},
+        }
         for name, seed, score in ROWS
     ]
     return "\n".join([*map(json.dumps, rows), *extra]).encode()
 
 
 def frame(**others: tuple[float, ...]) -> pd.DataFrame:
-    more = [(name, seed, score) for name, scores in others.items() for seed, score in enumerate(scores, 1)]
+    more = [
+        (name, seed, score)
+        for name, scores in others.items()
+        for seed, score in enumerate(scores, 1)
+    ]
     return pd.DataFrame([*ROWS, *more], columns=["variant", "seed", "accuracy"])
 
 
@@ -89,18 +104,29 @@ GOOD: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
 
 
 @case_table("name", GOOD, default=8)
-def test_an_unusual_table_has_the_verdict_of_the_plain_table(name: str, tmp_path: Path, h2h_here: Command) -> None:
+def test_an_unusual_table_has_the_verdict_of_the_plain_table(
+    name: str, tmp_path: Path, h2h_here: Command
+) -> None:
     ending, content, arguments = GOOD[name]
     (tmp_path / f"scores.{ending}").write_bytes(content)
     baseline = () if "--baseline" in arguments else ("--baseline", "base")
-    done = h2h_here(tmp_path, "judge", f"scores.{ending}", *baseline, *arguments, "--format", "json")
-    assert (done.returncode, [found["direction"] for found in json.loads(done.stdout)["contrasts"]]) == (0, ["better"])
+    done = h2h_here(
+        tmp_path, "judge", f"scores.{ending}", *baseline, *arguments, "--format", "json"
+    )
+    assert (
+        done.returncode,
+        [found["direction"] for found in json.loads(done.stdout)["contrasts"]],
+    ) == (0, ["better"])
 
 
 def test_json_columns_named_as_times_are_numbers(tmp_path: Path, h2h_here: Command) -> None:
     # The differences in seconds are far below the margin; as dates in 1970 they are not.
     rows = [
-        {"variant": name, "seed": seed, "step_time": 1.7e9 + 0.1 * seed + (name == "new") * 0.01 * seed}
+        {
+            "variant": name,
+            "seed": seed,
+            "step_time": 1.7e9 + 0.1 * seed + (name == "new") * 0.01 * seed,
+        }
         for name in ("base", "new")
         for seed in range(1, 7)
     ]
@@ -147,11 +173,15 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
 
 
 @case_table("name", REFUSED, default=16)
-def test_an_unusable_table_is_an_error_of_one_line(name: str, tmp_path: Path, h2h_here: Command) -> None:
+def test_an_unusable_table_is_an_error_of_one_line(
+    name: str, tmp_path: Path, h2h_here: Command
+) -> None:
     ending, content, message = REFUSED[name]
     (tmp_path / f"scores.{ending}").write_bytes(content)
     step = ("--step", "epoch") if b"epoch" in content else ()
-    done = h2h_here(tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better", *step)
+    done = h2h_here(
+        tmp_path, "judge", f"scores.{ending}", "--baseline", "base", "--higher-is-better", *step
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
     assert message in done.stderr
     assert len(done.stderr) < 1000
@@ -167,10 +197,15 @@ def test_equal_whole_numbers_are_one_seed_and_other_texts_are_unchanged() -> Non
 def test_missing_values_of_pandas_are_missing() -> None:
     table = frame().astype({"accuracy": "Float64"})
     table.loc[7, "accuracy"] = pd.NA
-    with pytest.raises(HeadToHeadError, match="row 8: 'accuracy' of variant 'new', seed 2 has no number"):
+    with pytest.raises(
+        HeadToHeadError, match="row 8: 'accuracy' of variant 'new', seed 2 has no number"
+    ):
         judge(table, baseline="base")
     with pytest.raises(HeadToHeadError, match="row 7 has no variant"):
-        judge(frame().astype({"variant": "string"}).replace({"variant": {"new": pd.NA}}), baseline="base")
+        judge(
+            frame().astype({"variant": "string"}).replace({"variant": {"new": pd.NA}}),
+            baseline="base",
+        )
 
 
 def test_twenty_thousand_seeds_take_linear_time() -> None:
@@ -190,7 +225,9 @@ def test_twenty_thousand_seeds_take_linear_time() -> None:
 
 LARGE: dict[str, tuple[bytes, str]] = {
     "columns": (
-        json.dumps({"variant": "a", "seed": 1} | {f"k{number}": number for number in range(20_000)}).encode(),
+        json.dumps(
+            {"variant": "a", "seed": 1} | {f"k{number}": number for number in range(20_000)}
+        ).encode(),
         "scores.jsonl: not a JSON Lines table (20,002 columns, more than 10,000; it needs those of variant, seed and",
     ),
     "letters": (
@@ -210,7 +247,9 @@ def test_a_table_that_would_take_long_is_refused(name: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.timed
-def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_here: Command) -> None:
+def test_parquet_with_flipped_bits_never_ends_the_command(
+    tmp_path: Path, h2h_here: Command
+) -> None:
     generator = np.random.default_rng(0)
     content = parquet(frame())
     for _ in range(3):
@@ -218,7 +257,9 @@ def test_parquet_with_flipped_bits_never_ends_the_command(tmp_path: Path, h2h_he
         for position in generator.integers(len(damaged), size=3):
             damaged[position] ^= 1 << int(generator.integers(8))
         (tmp_path / "scores.parquet").write_bytes(damaged)
-        done = h2h_here(tmp_path, "judge", "scores.parquet", "--baseline", "base", "--higher-is-better")
+        done = h2h_here(
+            tmp_path, "judge", "scores.parquet", "--baseline", "base", "--higher-is-better"
+        )
         assert done.returncode in (0, 1, 2, 3)
         assert done.returncode != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
 
@@ -232,7 +273,9 @@ def test_hidden_characters_of_a_file_are_escaped(tmp_path: Path, h2h_here: Comma
 
 @pytest.mark.slow
 @pytest.mark.timed
-def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries(tmp_path: Path) -> None:
+def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries(
+    tmp_path: Path,
+) -> None:
     generator = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -248,20 +291,46 @@ def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries
         "try: main(['judge', 'scores.csv', '--baseline', 'v0'])\n"
         "finally: print(time.process_time() - began, *sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     seconds, *modules = done.stderr.splitlines()[-1].split()
     assert done.returncode in (1, 3)
     assert len(done.stdout.splitlines()) == 1002
-    assert not {"torch", "mlflow", "pydantic", "matplotlib", "rich", "sacrebleu", "scipy.stats"} & set(modules)
+    assert not {
+        "torch",
+        "mlflow",
+        "pydantic",
+        "matplotlib",
+        "rich",
+        "sacrebleu",
+        "scipy.stats",
+    } & set(modules)
     assert float(seconds) < 1
 
 
-def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: Path, h2h_here: Command) -> None:
+def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(
+    tmp_path: Path, h2h_here: Command
+) -> None:
     frame(noise=NOISE).to_csv(tmp_path / "scores.csv", index=False)
-    arguments = ("judge", "scores.csv", "--baseline", "base", "--margin", "0.02", "--looks", "3", "--at-most", "18")
+    arguments = (
+        "judge",
+        "scores.csv",
+        "--baseline",
+        "base",
+        "--margin",
+        "0.02",
+        "--looks",
+        "3",
+        "--at-most",
+        "18",
+    )
     done = h2h_here(tmp_path, *arguments, "--answer", "answer.json")
     rows = {line.split()[0]: line.split() for line in done.stdout.splitlines() if line}
-    assert (rows["new"][:4], rows["new"][-3:]) == (["new", "6", "0.8483", "+0.0400"], ["better,", "beyond", "0"])
+    assert (rows["new"][:4], rows["new"][-3:]) == (
+        ["new", "6", "0.8483", "+0.0400"],
+        ["better,", "beyond", "0"],
+    )
     assert rows["noise"][-3] == "undetected,"
     assert rows["noise"][-1] == "3"
     assert done.returncode == 3
@@ -269,13 +338,19 @@ def test_the_text_has_a_row_per_variant_and_the_answer_the_next_look(tmp_path: P
 
 
 def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_verdicts() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "judge.md").read_text(encoding="utf-8").replace("`", "")
+    page = (
+        (Path(__file__).parents[2] / "docs" / "how-to" / "judge.md")
+        .read_text(encoding="utf-8")
+        .replace("`", "")
+    )
     table = page.split("| verdict of a variant | exit code |\n|---|---|\n")[1].split("\n\n")[0]
     rows = [tuple(line.strip("| ").split(" | ")) for line in table.splitlines()]
     printed = [re.split("  +", line) for line in EXIT_CODES.strip().splitlines()[2:]]
     assert [list(row) for row in rows] == printed
     code_of = {verdict.partition(" (")[0]: code for verdict, code in rows}
-    for direction, size in itertools.product(("better", "worse", "undetected"), ("within", "beyond", "unclear")):
+    for direction, size in itertools.product(
+        ("better", "worse", "undetected"), ("within", "beyond", "unclear")
+    ):
         inside = {"within": 0.1, "beyond": 9.0, "unclear": 0.6}[size]
         test = SizeTest(0.5, 0.01 if size == "within" else 1.0, Interval(0.9, inside - 0.2, inside))
         found = Judgement(direction, size_test=test)
@@ -283,7 +358,9 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         assert found.size == size
         assert found.exit_code(()) == int(code_of.get(row, code_of["any other"])[-1])
         assert (
-            found.exit_code((direction,)) == found.exit_code((f"{direction}, {size}",)) == int(code_of["in --accept"])
+            found.exit_code((direction,))
+            == found.exit_code((f"{direction}, {size}",))
+            == int(code_of["in --accept"])
         )
 
 
@@ -309,37 +386,65 @@ def test_the_table_of_exit_codes_is_printed_as_in_the_guide_and_is_that_of_the_v
         ((), 2),
     ],
 )
-def test_exit_codes(arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_here: Command) -> None:
-    better = (0.81, 0.85, 0.825, 0.82, 0.83, 0.82)  # p 0.015: better at 5 %, not at the level of a ledger
-    (frame(mid=better) if "mid" in arguments else frame()).to_csv(tmp_path / "scores.csv", index=False)
+def test_exit_codes(
+    arguments: tuple[str, ...], code: int, tmp_path: Path, h2h_here: Command
+) -> None:
+    better = (
+        0.81,
+        0.85,
+        0.825,
+        0.82,
+        0.83,
+        0.82,
+    )  # p 0.015: better at 5 %, not at the level of a ledger
+    (frame(mid=better) if "mid" in arguments else frame()).to_csv(
+        tmp_path / "scores.csv", index=False
+    )
     done = h2h_here(tmp_path, "judge", "scores.csv", *arguments)
     assert done.returncode == code
     assert code != 2 or (done.stdout, done.stderr.count("\n")) == ("", 1)
-    codes = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith(("base ", "new ", "mid "))]
+    codes = [
+        line.split()[-1]
+        for line in done.stdout.splitlines()
+        if line.startswith(("base ", "new ", "mid "))
+    ]
     assert codes in ([], [str(code)])
 
 
-def test_a_repeated_command_gives_the_decision_of_the_ledger_again(tmp_path: Path, h2h_here: Command) -> None:
+def test_a_repeated_command_gives_the_decision_of_the_ledger_again(
+    tmp_path: Path, h2h_here: Command
+) -> None:
     frame().to_csv(tmp_path / "scores.csv", index=False)
     arguments = ("judge", "scores.csv", "--baseline", "base", "--answer", "answer.json", "--ledger")
-    assert "choose another folder\n" in h2h_here(tmp_path, *arguments, "scores.csv/ledger.jsonl").stderr
+    assert (
+        "choose another folder\n"
+        in h2h_here(tmp_path, *arguments, "scores.csv/ledger.jsonl").stderr
+    )
     assert not (tmp_path / "answer.json").exists()
     done = h2h_here(tmp_path, *arguments, "ledger.jsonl")
     ledger, answer = (tmp_path / "ledger.jsonl").read_text(), (tmp_path / "answer.json").read_text()
     (contrast,) = json.loads(answer)["contrasts"]
-    assert (json.loads(answer)["decision"]["kept"], contrast["difference"]) == (True, pytest.approx(0.04))
+    assert (json.loads(answer)["decision"]["kept"], contrast["difference"]) == (
+        True,
+        pytest.approx(0.04),
+    )
     assert contrast["interval"]["low"] < 0.04 < contrast["interval"]["high"]
     again = h2h_here(tmp_path, *arguments, "ledger.jsonl")
     assert (again.stdout, again.returncode) == (done.stdout, 0)
     assert "warning: ledger.jsonl has this decision already" in again.stderr
-    assert (ledger, answer) == ((tmp_path / "ledger.jsonl").read_text(), (tmp_path / "answer.json").read_text())
+    assert (ledger, answer) == (
+        (tmp_path / "ledger.jsonl").read_text(),
+        (tmp_path / "answer.json").read_text(),
+    )
     frame()[::-1].replace(0.86, 0.87).to_csv(tmp_path / "scores.csv", index=False)
     assert h2h_here(tmp_path, *arguments, "ledger.jsonl").returncode == 2
 
 
 def test_no_output_is_an_input_or_another_output(tmp_path: Path, h2h_here: Command) -> None:
     frame().to_csv(tmp_path / "scores.csv", index=False)
-    frame().replace({"variant": {"new": "headtohead-judge"}}).to_csv(tmp_path / "named.csv", index=False)
+    frame().replace({"variant": {"new": "headtohead-judge"}}).to_csv(
+        tmp_path / "named.csv", index=False
+    )
     h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--ledger", "old.jsonl")
     (tmp_path / "hard.json").hardlink_to(tmp_path / "old.jsonl")
     (tmp_path / "soft.json").symlink_to("new.jsonl")
@@ -352,13 +457,27 @@ def test_no_output_is_an_input_or_another_output(tmp_path: Path, h2h_here: Comma
     for ledger, answers in ledgers.items():
         for answer in answers:
             done = h2h_here(
-                tmp_path, "judge", "scores.csv", "--baseline", "base", "--ledger", ledger, "--answer", answer
+                tmp_path,
+                "judge",
+                "scores.csv",
+                "--baseline",
+                "base",
+                "--ledger",
+                ledger,
+                "--answer",
+                answer,
             )
             assert (done.returncode, done.stdout) == (2, "")
             assert f"'{answer.removeprefix('./')}' of --answer is the file of " in done.stderr
     for answer, message in (
-        ("here/scores.csv", "'here/scores.csv' of --answer is a file with scores; choose another file"),
-        ("named.csv", "'named.csv' exists and was not written by this command; choose another file with --answer"),
+        (
+            "here/scores.csv",
+            "'here/scores.csv' of --answer is a file with scores; choose another file",
+        ),
+        (
+            "named.csv",
+            "'named.csv' exists and was not written by this command; choose another file with --answer",
+        ),
     ):
         done = h2h_here(tmp_path, "judge", "scores.csv", "--baseline", "base", "--answer", answer)
         assert (done.returncode, done.stdout) == (2, "")
@@ -366,14 +485,21 @@ def test_no_output_is_an_input_or_another_output(tmp_path: Path, h2h_here: Comma
     assert before == {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
 
 
-def test_an_output_is_no_result_of_the_folder_that_is_judged(tmp_path: Path, h2h_here: Command) -> None:
+def test_an_output_is_no_result_of_the_folder_that_is_judged(
+    tmp_path: Path, h2h_here: Command
+) -> None:
     for variant, loss in (("a", 3.2), ("b", 3.1)):
         (tmp_path / variant).mkdir()
         for seed in range(1, 4):
-            (tmp_path / variant / f"{seed}.txt").write_text(f"step:9/9 val_loss:{loss + 0.01 * seed**2}\n")
+            (tmp_path / variant / f"{seed}.txt").write_text(
+                f"step:9/9 val_loss:{loss + 0.01 * seed**2}\n"
+            )
     arguments = ("judge", ".", "--baseline", "a", "--metric", "val_loss", "--answer")
     done = h2h_here(tmp_path, *arguments, "b/1.txt")
-    assert (done.returncode, "'b/1.txt' of --answer is a file with scores" in done.stderr) == (2, True)
+    assert (done.returncode, "'b/1.txt' of --answer is a file with scores" in done.stderr) == (
+        2,
+        True,
+    )
     done = h2h_here(tmp_path, *arguments, "submission-2.json")
     message = "'submission-2.json' of --answer would be read as a result of .; choose a file outside of this folder"
     assert (done.returncode, message in done.stderr) == (2, True)

@@ -29,7 +29,9 @@ def h2h(tmp_path: Path, cache: Path, h2h_here: Command) -> Command:
 
 
 @pytest.mark.slow
-def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(tmp_path: Path, h2h: Command) -> None:
+def test_the_log_file_has_the_steps_of_the_command_and_of_its_worker(
+    tmp_path: Path, h2h: Command
+) -> None:
     done = h2h("-vv", "--log-file", "h2h.log", "run", "tiny.yaml", "--no-tracking", "--no-report")
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "h2h.log").read_text("utf-8").splitlines()
@@ -58,4 +60,6 @@ def test_a_verbose_command_adds_the_traceback_of_an_error(h2h: Command) -> None:
 
 def test_a_log_file_that_cannot_be_written_is_one_line(h2h: Command) -> None:
     done = h2h("--log-file", "absent/h2h.log", "plan", "tiny.yaml")
-    assert error_line(done).startswith("cannot write the log file 'absent/h2h.log' (No such file or directory); ")
+    assert error_line(done).startswith(
+        "cannot write the log file 'absent/h2h.log' (No such file or directory); "
+    )

@@ -25,7 +25,9 @@ def folder(tmp_path: Path, h2h) -> Path:
         (["reverse", "--set", "size=300"], "reverse", "encoder-decoder"),
     ],
 )
-def test_a_written_file_is_planned_as_it_is(folder: Path, h2h, arguments, name, architecture) -> None:
+def test_a_written_file_is_planned_as_it_is(
+    folder: Path, h2h, arguments, name, architecture
+) -> None:
     expected = f"wrote {name}.yaml\n\nnext:\n  h2h plan {name}.yaml\n  h2h run {name}.yaml\n"
     assert h2h("new-experiment", *arguments) == (0, expected)
     code, planned = h2h("plan", f"{name}.yaml")
@@ -33,13 +35,17 @@ def test_a_written_file_is_planned_as_it_is(folder: Path, h2h, arguments, name, 
     path = folder / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     assert ("a GPT: decoder-only" in text) == (architecture == "decoder-only")
-    path.write_text(re.sub(r"^    # (\w+: )", r"    \1", text, flags=re.MULTILINE), encoding="utf-8")
+    path.write_text(
+        re.sub(r"^    # (\w+: )", r"    \1", text, flags=re.MULTILINE), encoding="utf-8"
+    )
     assert text.count("    # ") > 3
     load_file(path)
     assert h2h("plan", f"{name}.yaml") == (0, planned)
 
 
-def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path, h2h, monkeypatch) -> None:
+def test_a_text_without_file_is_downloaded_by_the_experiment(
+    folder: Path, h2h, monkeypatch
+) -> None:
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     assert h2h("new-experiment", "text")[0] == 0
     assert '    download: "tinyshakespeare"\n' in (folder / "text.yaml").read_text(encoding="utf-8")
@@ -58,7 +64,9 @@ def test_a_text_without_file_is_downloaded_by_the_experiment(folder: Path, h2h, 
         (["text", "there.txt"], "'there.yaml' already exists; delete or rename it"),
     ],
 )
-def test_invalid_input_is_one_line_and_writes_nothing(folder: Path, h2h, arguments: list[str], reason: str) -> None:
+def test_invalid_input_is_one_line_and_writes_nothing(
+    folder: Path, h2h, arguments: list[str], reason: str
+) -> None:
     for name in ("there.txt", "there.yaml"):
         (folder / name).write_text("To be, or not to be.\n" * 400)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}

@@ -29,7 +29,9 @@ def call(folder: Path, h2h_here: Call, no_figures: Any) -> Iterator[Call]:
     """Call ``h2h notebooks`` in the folder, with a very small quick form and without figures in the reports."""
     with no_figures(), pytest.MonkeyPatch.context() as patch:
         small = {"positions-fixed-or-learned": {"seeds": 2, "base": FIELDS}}
-        editions = importlib.import_module("headtohead_notebooks.page.editions")  # not the function of that name
+        editions = importlib.import_module(
+            "headtohead_notebooks.page.editions"
+        )  # not the function of that name
         patch.setattr(editions, "load_descriptions", lambda name: small)
         yield partial(h2h_here, folder, "notebooks", H2H_CACHE=str(folder / "cache"))
 
@@ -52,7 +54,9 @@ def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
     (stacks,) = re.findall(r"training 8 runs in (\d) stacks", first.stderr)
     assert f"[{stacks}/{stacks}]" in first.stderr
     lines = first.stdout.splitlines()
-    assert lines[0] == ("positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?")
+    assert lines[0] == (
+        "positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?"
+    )
     assert lines[-1] == "reports/notebooks/index.html"
     page = (folder / lines[-1]).read_text(encoding="utf-8")
     assert page.count('<article class="row"') == 5
@@ -90,7 +94,9 @@ def test_a_failed_run_gives_exit_code_1_and_h2h_run_retries_it(
     (folder / lost).unlink()
     status = (folder / lost).with_name("status.json")
     content = json.loads(status.read_text(encoding="utf-8"))
-    status.write_text(json.dumps(content | {"state": "FAILED", "signature": "ValueError: x", "files": {}}))
+    status.write_text(
+        json.dumps(content | {"state": "FAILED", "signature": "ValueError: x", "files": {}})
+    )
     failed = call(*SMALL)
     assert failed.returncode == 1
     assert "positions-fixed-or-learned: not complete: 7 DONE, 1 FAILED" in failed.stderr
@@ -98,6 +104,8 @@ def test_a_failed_run_gives_exit_code_1_and_h2h_run_retries_it(
     page = (folder / "reports/notebooks/index.html").read_text(encoding="utf-8")
     assert "7 of 8 runs done, 2 seeds" in page
     file = "reports/notebooks/experiments/positions-fixed-or-learned-quick.yaml"
-    retried = h2h_here(folder, "run", file, "--retry", "--reports", "reports/notebooks", "--no-tracking")
+    retried = h2h_here(
+        folder, "run", file, "--retry", "--reports", "reports/notebooks", "--no-tracking"
+    )
     assert retried.returncode == 0, retried.stderr
     assert call(*SMALL).returncode == 0

@@ -35,7 +35,8 @@ def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     assert baseline.endswith(" 16 8 fused")
     assert "none-masking.decoder-causal: twice the same (exclude)" in lines
     assert any(
-        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding") for line in lines
+        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding")
+        for line in lines
     )
     assert any(line.startswith("1 variant contrast: 16.33 sd (") for line in lines)
     assert [path.name for path in experiment.parent.iterdir()] == ["order.yaml"]
@@ -66,7 +67,9 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
 
 
 def test_a_missing_data_file_is_named_with_the_line_of_the_experiment_file(h2h, experiment):
-    experiment.write_text(EXPERIMENT.replace("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv"))
+    experiment.write_text(
+        EXPERIMENT.replace("dataset: toy-grammar, size: 400", "dataset: pairs, file: /no/such.tsv")
+    )
     code, output = h2h("plan", experiment)
     assert (code, output.count("\n")) == (2, 1)
     assert output.startswith(f"h2h: {experiment}:4: base.data: file '/no/such.tsv' does not exist")
@@ -80,12 +83,18 @@ DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
 @pytest.mark.parametrize(
     ("hook", "message"),
     [
-        (BIAS + f"{DISTANCE}.foo()", "AttributeError: 'Tensor' object has no attribute 'foo' (mine.py:9)"),
+        (
+            BIAS + f"{DISTANCE}.foo()",
+            "AttributeError: 'Tensor' object has no attribute 'foo' (mine.py:9)",
+        ),
         (
             BIAS + DISTANCE,
             "Own.bias returned a tensor [1, 8, 8]; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
         ),
-        (BIAS + "3.0", "Own.bias returned float; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]"),
+        (
+            BIAS + "3.0",
+            "Own.bias returned float; return a tensor [member 1, batch, head 1 or 2, query 8, key 8]",
+        ),
         # Without the check, the last axis would broadcast to the width.
         (
             EMBED + "positions[:, None, :, None] * 1.0",
@@ -94,13 +103,19 @@ DISTANCE = "(query_positions[:, :, None] - key_positions[:, None, :]).float()"
         ("def build(self): self.x = self.parameter(2, menu=1)", "TypeError: .* 'menu' (mine.py:9)"),
     ],
 )
-def test_an_error_in_a_plugin_is_one_line_with_its_location(h2h, experiment, tmp_path, hook, message):
+def test_an_error_in_a_plugin_is_one_line_with_its_location(
+    h2h, experiment, tmp_path, hook, message
+):
     (tmp_path / "mine.py").write_text(plugin_file(hook, name="mine"))
-    experiment.write_text(EXPERIMENT.replace("none]", "mine]").replace("positional: none", "positional: mine"))
+    experiment.write_text(
+        EXPERIMENT.replace("none]", "mine]").replace("positional: none", "positional: mine")
+    )
     code, output = h2h("plan", experiment, "--plugin", "mine.py")
     assert code == 2
     pattern = re.escape(message).replace(r"\.\*", ".*")
     advice = "; correct the plugin, and test it with 'h2h check positional/mine --plugin mine.py'"
     if "; return a tensor" not in message:
         advice += " (h2h -v prints the traceback)"
-    assert re.fullmatch(rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output), output
+    assert re.fullmatch(
+        rf"h2h: a model with positional/mine fails: {pattern}{re.escape(advice)}\n", output
+    ), output

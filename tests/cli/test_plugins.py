@@ -32,7 +32,9 @@ def test_one_entry_is_described_with_its_options(h2h):
 
 
 def test_a_plugin_file_is_listed_for_this_call(h2h):
-    options = "class Mine(Options):\n    reach: int = Field(4, ge=1, description='how far it sees')\n"
+    options = (
+        "class Mine(Options):\n    reach: int = Field(4, ge=1, description='how far it sees')\n"
+    )
     imports = "from pydantic import Field\nfrom headtohead.plugin import Options\n"
     Path("mine.py").write_text(plugin_file("Options = Mine", name="mine", before=imports + options))
     code, output = h2h("plugins", "--plugin", "mine.py", "mine")
@@ -41,7 +43,9 @@ def test_a_plugin_file_is_listed_for_this_call(h2h):
     assert "how far it sees" in output
 
 
-@pytest.mark.parametrize(("arguments", "named"), [(["rotery"], "'rotary'"), (["--plugin", "nope.py"], "'nope.py'")])
+@pytest.mark.parametrize(
+    ("arguments", "named"), [(["rotery"], "'rotary'"), (["--plugin", "nope.py"], "'nope.py'")]
+)
 def test_an_unknown_plugin_is_named(h2h, arguments, named):
     code, output = h2h("plugins", *arguments)
     assert (code, output.count("\n")) == (2, 1)

@@ -14,7 +14,13 @@ from made.study import TINY, Study
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 
-DATA = {"dataset": "tatoeba", "pair": "eng-spa", "file": "../data/pairs.tsv", "valid": 10, "test": 10}
+DATA = {
+    "dataset": "tatoeba",
+    "pair": "eng-spa",
+    "file": "../data/pairs.tsv",
+    "valid": 10,
+    "test": 10,
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +31,10 @@ def project(tmp_path_factory: pytest.TempPathFactory, h2h_here, no_figures) -> P
         (root / name).mkdir(parents=True)
     rows = (f"word{i} word{i % 7}\tpalabra{i} palabra{i % 7}\n" for i in range(60))
     (root / "data" / "pairs.tsv").write_text("".join(rows), "utf-8")
-    content = TINY | {"base": TINY["base"] | {"data": DATA, "train": {"steps": 2, "batch_tokens": 128}}, "seeds": 1}
+    content = TINY | {
+        "base": TINY["base"] | {"data": DATA, "train": {"steps": 2, "batch_tokens": 128}},
+        "seeds": 1,
+    }
     (root / "experiments" / "tiny.yaml").write_text(yaml.safe_dump(content), "utf-8")
     study = Study(root, root / "cache", h2h_here)
     with no_figures():
@@ -34,14 +43,19 @@ def project(tmp_path_factory: pytest.TempPathFactory, h2h_here, no_figures) -> P
     return root
 
 
-def test_every_command_finds_the_runs_from_another_folder(project: Path, tmp_path: Path, h2h_here) -> None:
+def test_every_command_finds_the_runs_from_another_folder(
+    project: Path, tmp_path: Path, h2h_here
+) -> None:
     file = os.path.relpath(project / "experiments" / "tiny.yaml", tmp_path)
     here = Study(tmp_path, project / "cache", h2h_here)
     planned = here.h2h("plan", file).stdout
     assert "1 done; nothing to run" in planned
     assert f"project: {project} (runs in {project / 'runs'})\n" in planned
     record = json.loads(here.h2h("plan", file, "--format", "json").stdout)
-    assert (record["file"], record["command"]) == ("experiments/tiny.yaml", "h2h run experiments/tiny.yaml")
+    assert (record["file"], record["command"]) == (
+        "experiments/tiny.yaml",
+        "h2h run experiments/tiny.yaml",
+    )
     assert "1 runs: 1 DONE" in here.h2h("status", file).stdout
     assert f"{project}/reports/tiny/index.html" in here.h2h("report", file).stdout
     assert "training" not in here.run(file=Path(file)).stderr
@@ -51,7 +65,9 @@ def test_every_command_finds_the_runs_from_another_folder(project: Path, tmp_pat
     assert {path.name for path in (project / "experiments").iterdir()} == {"tiny.yaml"}
 
 
-def test_a_name_is_looked_up_in_the_project_of_the_working_directory(project: Path, h2h_here) -> None:
+def test_a_name_is_looked_up_in_the_project_of_the_working_directory(
+    project: Path, h2h_here
+) -> None:
     deep = project / "elsewhere" / "deep"
     assert "1 runs: 1 DONE" in h2h_here(deep, "status", "tiny").stdout
     run = next((project / "runs" / "tiny").glob("*-s1-*")).name
@@ -59,7 +75,9 @@ def test_a_name_is_looked_up_in_the_project_of_the_working_directory(project: Pa
     assert done.returncode == 0, done.stderr
 
 
-def test_python_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_finds_the_runs_from_any_folder(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project / "experiments" / "tiny.yaml"
     monkeypatch.setenv("H2H_CACHE", str(project / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -91,8 +109,23 @@ def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
     assert variant["config"]["data"]["options"]["file"] == str(tmp_path / "other.tsv")
 
 
-def test_a_recorded_command_has_no_folder_of_the_machine(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorded_command_has_no_folder_of_the_machine(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = project / "experiments" / "tiny.yaml"
-    words = ("run", str(file), "--runs", "/big/runs", "--seeds", "2", "--reports=/big/reports", "--only", "rotary")
+    words = (
+        "run",
+        str(file),
+        "--runs",
+        "/big/runs",
+        "--seeds",
+        "2",
+        "--reports=/big/reports",
+        "--only",
+        "rotary",
+    )
     monkeypatch.setattr(sys, "argv", ["h2h", *words])
-    assert recorded_command(file, project / "runs") == "h2h run experiments/tiny.yaml --seeds 2 --only rotary"
+    assert (
+        recorded_command(file, project / "runs")
+        == "h2h run experiments/tiny.yaml --seeds 2 --only rotary"
+    )

@@ -45,7 +45,9 @@ def test_every_run_is_shown_with_its_state(study, h2h):
 
 
 @pytest.mark.parametrize(
-    "words", [["show", "{}"], ["generate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]], ids=" ".join
+    "words",
+    [["show", "{}"], ["generate", "{}", "a b"], ["export", "{}", "out"], ["reproduce", "{}"]],
+    ids=" ".join,
 )
 @pytest.mark.parametrize("given", ["study", "study.yaml"])
 def test_commands_that_take_a_run_recognise_an_experiment(study, h2h, words, given):

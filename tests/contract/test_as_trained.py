@@ -26,7 +26,9 @@ def planned(members: int = 2, member_bytes: int = 1, **model: object) -> Planned
         {},
         {"architecture": "decoder-only"},
         pytest.param({"positional": "shape", "dropout": 0.1}, marks=pytest.mark.slow),
-        pytest.param({"attention": "gated-delta", "architecture": "decoder-only"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"attention": "gated-delta", "architecture": "decoder-only"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_sound_stack_passes_every_check(model: dict[str, object]) -> None:

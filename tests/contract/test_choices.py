@@ -4,7 +4,9 @@ import pytest
 
 from headtohead.testing import Subject, check, tiny_config
 from headtohead.testing.invariant import known_violations
-from headtohead.testing.invariants.trained_stacks import a_resumed_training_equals_an_uninterrupted_one
+from headtohead.testing.invariants.trained_stacks import (
+    a_resumed_training_equals_an_uninterrupted_one,
+)
 from made import case_table, unexpected
 
 TOGETHER = {
@@ -13,7 +15,10 @@ TOGETHER = {
         "tie_embeddings": "all",
         "init": "torch",
         "embedding_scale": "one",
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
+        "quirks": {
+            "decoder_feed_forward": "after-each",
+            "shared_modules": ["norm", "feed-forward"],
+        },
     },
     "pre-norm without final norm, no biases, gelu, odd width, a single table with more rows than tokens": {
         "final_norm": False,
@@ -51,7 +56,10 @@ POSITIONAL = {
         "decoder": {"name": "shape", "max_shift": 1},
         "cross": {"name": "sandwich", "width": 16},
     },
-    "fire with more units": {"encoder": "none", "decoder": {"name": "fire", "hidden": 50, "threshold": 2.0}},
+    "fire with more units": {
+        "encoder": "none",
+        "decoder": {"name": "fire", "hidden": 50, "threshold": 2.0},
+    },
     "sampled rotary": {"name": "randomised", "of": "rotary", "numbers": 300},
     "sampled against fixed": SAMPLED,
 }
@@ -86,7 +94,9 @@ IN_ONE_ROLE = {
     },
     "padding masks only": {"masking": "padding"},
 }
-CHOICES = TOGETHER | IN_ONE_ROLE | {name: {"positional": choice} for name, choice in POSITIONAL.items()}
+CHOICES = (
+    TOGETHER | IN_ONE_ROLE | {name: {"positional": choice} for name, choice in POSITIONAL.items()}
+)
 
 
 @pytest.mark.slow
@@ -96,7 +106,10 @@ def test_no_choice_has_an_unexpected_violation(choices):
 
 
 def test_a_resumed_training_continues_with_the_same_samples():
-    assert a_resumed_training_equals_an_uninterrupted_one(Subject(tiny_config(SAMPLED))).state == "holds"
+    assert (
+        a_resumed_training_equals_an_uninterrupted_one(Subject(tiny_config(SAMPLED))).state
+        == "holds"
+    )
 
 
 KNOWN_VIOLATIONS = {
@@ -104,17 +117,30 @@ KNOWN_VIOLATIONS = {
         {"quirks": {"cross_attention_memory": "decoder"}},
         {"source-reaches-logits", "gradients"},
     ),
-    "rows on both sides": ({"positional": ROW_POSITIONS}, {"batch-of-one", "source-order", "source-mirror"}),
+    "rows on both sides": (
+        {"positional": ROW_POSITIONS},
+        {"batch-of-one", "source-order", "source-mirror"},
+    ),
     "rows of targets": ({"positional": {"decoder": ROW_POSITIONS}}, {"batch-of-one"}),
-    "single precision": ({"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"}),
-    "mask on embeddings": ({"attention": "embedding-softmax", "norm": "post"}, {"target-reaches-logits", "gradients"}),
+    "single precision": (
+        {"positional": {"name": "sinusoidal", "arithmetic": "single"}},
+        {"precision"},
+    ),
+    "mask on embeddings": (
+        {"attention": "embedding-softmax", "norm": "post"},
+        {"target-reaches-logits", "gradients"},
+    ),
 }
 
 
-@case_table(("choices", "expected"), KNOWN_VIOLATIONS.values(), ids=list(KNOWN_VIOLATIONS), default=0)
+@case_table(
+    ("choices", "expected"), KNOWN_VIOLATIONS.values(), ids=list(KNOWN_VIOLATIONS), default=0
+)
 def test_a_setting_has_its_known_violations_and_verdicts_name_it(choices, expected):
     config = tiny_config(**choices)
-    violations = {name: verdict for name, verdict in check(config).items() if verdict.state == "violated"}
+    violations = {
+        name: verdict for name, verdict in check(config).items() if verdict.state == "violated"
+    }
     assert set(violations) == expected
     for name, verdict in violations.items():
         assert verdict.cause == known_violations(config)[name]

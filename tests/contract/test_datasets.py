@@ -7,7 +7,9 @@ from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSub
 
 REGISTRY = current()
 COMPUTED = sorted(
-    name for name, entry in REGISTRY.entries["dataset"].items() if "file" not in entry.entry.Options.model_fields
+    name
+    for name, entry in REGISTRY.entries["dataset"].items()
+    if "file" not in entry.entry.Options.model_fields
 )
 assert {"toy-grammar", "copy", "mqar", "induction", "parity", "addition"} <= set(COMPUTED)
 
@@ -26,7 +28,9 @@ def test_every_invariant_holds_for_a_computed_dataset(name, tmp_path):
     size = {"size": 200} if "size" in REGISTRY.dataset(name).Options.model_fields else {}
     subject = subject_of(name, tmp_path, **size)
     verdicts = {invariant.name: invariant(subject) for invariant in DATASET_INVARIANTS}
-    assert {name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "holds"} == {}
+    assert {
+        name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "holds"
+    } == {}
 
 
 def sentences(path, words):

@@ -17,7 +17,11 @@ from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from made import case_table, unexpected
 
 REGISTRY = current()
-ENTRIES = [(family, name) for family in ("positional", "attention", "masking") for name in REGISTRY.entries[family]]
+ENTRIES = [
+    (family, name)
+    for family in ("positional", "attention", "masking")
+    for name in REGISTRY.entries[family]
+]
 BY_NAME = {invariant.name: invariant for invariant in INVARIANTS}
 
 
@@ -43,7 +47,9 @@ def test_no_entry_has_an_unexpected_violation(family, name):
 @pytest.mark.parametrize(
     ("masking", "layers", "counts"), [("none", 2, False), ("causal", 1, False), ("causal", 2, True)]
 )
-def test_without_positions_the_order_of_the_source_counts_from_two_causal_layers_on(masking, layers, counts):
+def test_without_positions_the_order_of_the_source_counts_from_two_causal_layers_on(
+    masking, layers, counts
+):
     subject = subject_of(positional="none", masking=masking, decoder_layers=layers)
     sentences = subject.sentences
     order = torch.tensor([1, 0, 2, 3, 4, 5]).expand_as(sentences.source)
@@ -56,9 +62,14 @@ def test_without_positions_the_order_of_the_source_counts_from_two_causal_layers
 
 def test_every_layer_of_a_pattern_has_the_geometry_of_its_style():
     subject = subject_of(positional="none", attention={"decoder": ["split-heads", "qk-norm"]})
-    geometries = [(part.context.geometry.scale, part.context.geometry.key_width) for part in subject.model.attentions]
+    geometries = [
+        (part.context.geometry.scale, part.context.geometry.key_width)
+        for part in subject.model.attentions
+    ]
     assert geometries == [(0.5, 4), (1.0, 4)]
-    halved = tiny_config(architecture="decoder-only", attention={"decoder": ["split-heads", "differential"]})
+    halved = tiny_config(
+        architecture="decoder-only", attention={"decoder": ["split-heads", "differential"]}
+    )
     assert "differ in heads" in find_incompatibility(halved, {}, REGISTRY)
 
 
@@ -67,7 +78,9 @@ FAULTS = []
 
 def fault(place, name, found_by):
     """Return a decorator for a wrong function, as of `planted`, that an invariant must find."""
-    return lambda wrong: FAULTS.append(pytest.param(partial(planted, wrong, name, place), found_by, id=wrong.__name__))
+    return lambda wrong: FAULTS.append(
+        pytest.param(partial(planted, wrong, name, place), found_by, id=wrong.__name__)
+    )
 
 
 @fault(Transformer, "step", "cached-decoding")
@@ -87,7 +100,9 @@ def logits_are_those_of_the_next_position(original, self, batch, observe=None):
 
 @fault(Transformer, "batch_of", "batch-of-one")
 def sources_keep_their_padding(original, self, source, source_lengths, target, target_lengths):
-    return original(self, source, torch.full_like(source_lengths, source.shape[-1]), target, target_lengths)
+    return original(
+        self, source, torch.full_like(source_lengths, source.shape[-1]), target, target_lengths
+    )
 
 
 @fault(loss, "label_positions", "unlabelled")
@@ -107,7 +122,9 @@ def every_position_has_a_label(original, hidden, weight, bias, labels, *rest):
 
 @fault(loss, "loss_gradients", "unlabelled")
 def losses_are_means_over_all_tokens(original, hidden, weight, bias, labels, num_labels, *rest):
-    return original(hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest)
+    return original(
+        hidden, weight, bias, labels, torch.full_like(num_labels, labels.shape[-1]), *rest
+    )
 
 
 @fault(StackedFeedForward, "forward", "finite")

@@ -20,7 +20,10 @@ NO_DRAWS = {"sampled-positions"}
 NOT_APPLYING = {
     ("alibi", "causal"): NO_DRAWS | HIDDEN_PADDING | {"limit", "source-mirror"},
     ("none", "padding"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
-    ("learned", "none"): NO_DRAWS | CAUSAL | HIDDEN_PADDING | {"falls-with-distance", "joint-shift"},
+    ("learned", "none"): NO_DRAWS
+    | CAUSAL
+    | HIDDEN_PADDING
+    | {"falls-with-distance", "joint-shift"},
     ("t5-relative", "prefix"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
 }
 
@@ -30,9 +33,13 @@ def test_invariants_hold_within_their_domain(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))
     assert set(verdicts) == {invariant.name for invariant in INVARIANTS}
-    outside_domain = {name for name, verdict in verdicts.items() if verdict.state == "does not apply"}
+    outside_domain = {
+        name for name, verdict in verdicts.items() if verdict.state == "does not apply"
+    }
     assert outside_domain == NOT_APPLYING[names]
-    assert all(verdict.state == "holds" for name, verdict in verdicts.items() if name not in outside_domain)
+    assert all(
+        verdict.state == "holds" for name, verdict in verdicts.items() if name not in outside_domain
+    )
 
 
 def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
@@ -45,7 +52,10 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
 @pytest.mark.parametrize("chosen", [{"positional": "learned"}, {"attention": "random"}])
 @pytest.mark.parametrize(
     ("offset", "message"),
-    [(1, "raises an exception at position {}, within its limit"), (-1, "computes position {}, beyond its limit")],
+    [
+        (1, "raises an exception at position {}, within its limit"),
+        (-1, "computes position {}, beyond its limit"),
+    ],
 )
 def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset, message):
     """The last position within the limit must work, so that an unrelated exception does not pass the check."""
@@ -67,18 +77,27 @@ class BiasTable(Positional):
 
     def bias(self, query_positions, key_positions, role, layer):
         table = torch.zeros(self.limit(self.options))
-        return (table[key_positions][:, None, :] - table[query_positions][:, :, None])[None, :, None]
+        return (table[key_positions][:, None, :] - table[query_positions][:, :, None])[
+            None, :, None
+        ]
 
 
 def test_a_bias_with_a_large_limit_is_called_beyond_the_limit(monkeypatch):
-    entry = dataclasses.replace(current().find("positional", "none"), name="bias-table", entry=BiasTable)
+    entry = dataclasses.replace(
+        current().find("positional", "none"), name="bias-table", entry=BiasTable
+    )
     monkeypatch.setitem(current().entries["positional"], "bias-table", entry)
     verdict = INVARIANT["limit"](Subject(tiny_config("bias-table")))
     assert verdict.state == "does not apply", str(verdict)
 
 
 def test_nan_and_the_absence_of_a_predicted_failure_are_violations():
-    for verdict in (within(math.nan, "x"), beyond(math.nan, "x"), outside("x", math.nan, "y"), outside("x", 0.0, "y")):
+    for verdict in (
+        within(math.nan, "x"),
+        beyond(math.nan, "x"),
+        outside("x", math.nan, "y"),
+        outside("x", 0.0, "y"),
+    ):
         assert verdict.state == "violated"
 
 

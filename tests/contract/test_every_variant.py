@@ -74,7 +74,9 @@ def test_no_entry_has_an_unexpected_violation(attention):
 
 @pytest.mark.slow
 def test_every_two_compatible_entries_occur_together():
-    pairs = {(a, row[a], b, row[b]) for row in array(2) for a, b in itertools.combinations(FACTORS, 2)}
+    pairs = {
+        (a, row[a], b, row[b]) for row in array(2) for a, b in itertools.combinations(FACTORS, 2)
+    }
     for a, b in itertools.combinations(FAMILIES, 2):
         for first, second in itertools.product(FACTORS[a], FACTORS[b]):
             if is_compatible({a: first, b: second}):

@@ -58,7 +58,9 @@ def test_a_fault_is_refused_before_the_first_run(
 
 
 @pytest.mark.slow
-def test_a_sound_plugin_is_checked_once_and_trains(tmp_path: Path, h2h_here: Callable[..., Completed]) -> None:
+def test_a_sound_plugin_is_checked_once_and_trains(
+    tmp_path: Path, h2h_here: Callable[..., Completed]
+) -> None:
     done = run(outside.SOUND, tmp_path, h2h_here)
     assert done.returncode == 0
     assert "checked attention/own as it will train: 2 members, 32 sequences" in done.stdout

@@ -46,7 +46,9 @@ def toy(tmp_path_factory):
 @case_table("attention", FACTORS["attention"], default=2)
 def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(attention, toy):
     for row in (row for row in rows() if row["attention"] == attention):
-        config = tiny_config(**choices(row, REGISTRY), decoder_layers=1, train={"batch_tokens": 128})
+        config = tiny_config(
+            **choices(row, REGISTRY), decoder_layers=1, train={"batch_tokens": 128}
+        )
         # A style for a fixed number of tokens gets sentences of that length.
         data = toy if only_length(config) is None else None
         verdict = a_member_trains_as_it_would_alone(Subject(config, seeds=(3, 1), data=data))
@@ -73,12 +75,16 @@ def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, 
 
 
 @case_table(
-    "positional", [{"decoder": name} if name == "fire" else name for name in FACTORS["positional"]], ids=str, default=2
+    "positional",
+    [{"decoder": name} if name == "fire" else name for name in FACTORS["positional"]],
+    ids=str,
+    default=2,
 )
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}
     configs = [
-        tiny_config(positional, masking=masks | {"decoder": decoder}) for decoder in ("causal", "padding-causal")
+        tiny_config(positional, masking=masks | {"decoder": decoder})
+        for decoder in ("causal", "padding-causal")
     ]
     assert same_training(*configs)
 

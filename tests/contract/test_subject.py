@@ -25,7 +25,11 @@ def test_parameters_are_moved_relative_to_their_initial_values(attention):
 @pytest.mark.parametrize(
     ("family", "plain", "other"),
     [
-        ("masking", {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}, "none"),
+        (
+            "masking",
+            {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
+            "none",
+        ),
         ("positional", {"encoder": "none", "decoder": "none", "cross": "none"}, "alibi"),
     ],
 )

@@ -8,7 +8,11 @@ from made import case_table
 
 FAULTS = ZOO.faults()
 PAGE = ZOO.PAGE.read_text(encoding="utf-8")
-NAMES = sorted((family, f"sound-{entry.__name__.lower()}") for family, entries in SOUND.items() for entry in entries)
+NAMES = sorted(
+    (family, f"sound-{entry.__name__.lower()}")
+    for family, entries in SOUND.items()
+    for entry in entries
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,9 @@ ORDERED = [*FIRST, *(fault for fault in FAULTS if fault not in FIRST)]
 def test_the_listed_invariants_detect_a_fault(fault):
     verdicts = ZOO.caught(fault)
     assert fault.caught_by
-    missed = {name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "violated"}
+    missed = {
+        name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "violated"
+    }
     assert missed == {}
     raised = [verdict.error for verdict in verdicts.values() if verdict.error is not None]
     assert bool(raised) == (fault.name in RAISES), raised

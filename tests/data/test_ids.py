@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.config.builder import resolve
-from headtohead.data import EOS, PAD, SOS, SPECIALS, UNK, PreparedData, Vocabulary, prepare, prepare_corpus
+from headtohead.data import (
+    EOS,
+    PAD,
+    SOS,
+    SPECIALS,
+    UNK,
+    PreparedData,
+    Vocabulary,
+    prepare,
+    prepare_corpus,
+)
 from headtohead.data.tokeniser import Tokeniser, Unit
 from headtohead.data.vocabularies import count_words, read_tokenizer
 from headtohead.errors import HeadToHeadError, UndefinedError
@@ -105,7 +115,9 @@ def tables(vocabulary: Vocabulary) -> dict[str, int]:
 @pytest.fixture
 def ready(tmp_path: Path) -> Callable[..., PreparedData]:
     """Prepare the data of a configuration, such as that of a recipe."""
-    return lambda **raw: prepare(resolve({"train": {"steps": 1}, **raw}, current()).data, tmp_path / "cache")
+    return lambda **raw: prepare(
+        resolve({"train": {"steps": 1}, **raw}, current()).data, tmp_path / "cache"
+    )
 
 
 @pytest.fixture
@@ -156,7 +168,10 @@ def test_notebook_3_normalises_as_printed(tatoeba: PreparedData) -> None:
 
 
 def test_notebook_3_numbers_words_and_boundary_tokens_from_2(tatoeba: PreparedData) -> None:
-    for vocabulary, sentences in ((tatoeba.source_vocabulary, ENGLISH), (tatoeba.target_vocabulary, SPANISH)):
+    for vocabulary, sentences in (
+        (tatoeba.source_vocabulary, ENGLISH),
+        (tatoeba.target_vocabulary, SPANISH),
+    ):
         expected = by_frequency(sentences, 2) | {"<pad>": 0, "<unk>": 1}
         assert tables(vocabulary) == expected
         # In ten sentences no word is as frequent as the boundary tokens.
@@ -183,7 +198,14 @@ def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -
 def test_notebook_5_has_positions_as_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
     data = ready(recipe="by-hand-en-fr")
     assert tables(data.source_vocabulary) == {"this": 0, "is": 1, "a": 2, "fat": 3, "cat": 4}
-    assert tables(data.target_vocabulary) == {"<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5}
+    assert tables(data.target_vocabulary) == {
+        "<sos>": 0,
+        "c'est": 1,
+        "un": 2,
+        "chat": 3,
+        "gros": 4,
+        "<eos>": 5,
+    }
     assert data.splits["train"].source[0].tolist() == [0, 1, 2, 3, 4]
     assert data.splits["train"].target[0].tolist() == [0, 1, 2, 3, 4, 5]
     assert (data.target_vocabulary.pad, data.target_vocabulary.sos) == (None, 0)
@@ -194,11 +216,18 @@ WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), min_size=1, m
 
 
 @given(WORDS, st.booleans())
-def test_frequency_ids_are_those_of_a_naive_count(sentences: list[list[str]], with_unk: bool) -> None:
+def test_frequency_ids_are_those_of_a_naive_count(
+    sentences: list[list[str]], with_unk: bool
+) -> None:
     bounded = [["<sos>", *words, "<eos>"] for words in sentences]
-    vocabulary = count_words(bounded, VocabularyConfig(ids="frequency", unknown="token" if with_unk else "refuse"))
+    vocabulary = count_words(
+        bounded, VocabularyConfig(ids="frequency", unknown="token" if with_unk else "refuse")
+    )
     front = {"<pad>": 0} | ({"<unk>": 1} if with_unk else {})
-    assert tables(vocabulary) == by_frequency([" ".join(words) for words in bounded], len(front)) | front
+    assert (
+        tables(vocabulary)
+        == by_frequency([" ".join(words) for words in bounded], len(front)) | front
+    )
 
 
 @given(WORDS, st.integers(5, 9), st.integers(1, 3))
@@ -252,9 +281,14 @@ def nothing_held_out(**fields: Any) -> DataConfig:
 @pytest.mark.parametrize("ids", ["standard", "frequency"])
 @pytest.mark.parametrize("source", ["none", "eos", "sos-eos"])
 @pytest.mark.parametrize("target", ["none", "sos-eos"])
-def test_boundary_tokens_are_those_of_the_configuration(four: Corpus, ids: str, source: str, target: str) -> None:
+def test_boundary_tokens_are_those_of_the_configuration(
+    four: Corpus, ids: str, source: str, target: str
+) -> None:
     data = prepare_corpus(
-        four, nothing_held_out(vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target)
+        four,
+        nothing_held_out(
+            vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target
+        ),
     )
     around = {"none": "{}", "eos": "{} <eos>", "sos-eos": "<sos> {} <eos>"}
     for split in data.splits.values():
@@ -295,15 +329,24 @@ def test_unknown_words_become_a_token_are_dropped_or_are_refused(make_corpus: Ca
     assert data("token").splits["test"].source[0].tolist() == [1, 4, 1, 3]
     assert data("drop").splits["test"].source[0].tolist() == [4, 3]
     with pytest.raises(
-        UndefinedError, match=r"^the vocabulary has no word '[cyq]', and data\.vocabulary\.unknown is r"
+        UndefinedError,
+        match=r"^the vocabulary has no word '[cyq]', and data\.vocabulary\.unknown is r",
     ):
         data("refuse")
 
 
 def test_a_pair_without_remaining_words_is_dropped_and_counted(make_corpus: Callable) -> None:
-    rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"), ("a q", "x", "4", "test")]
+    rows = [
+        ("a", "x", "1", "train"),
+        ("b", "y", "2", "valid"),
+        ("a", "x", "3", "valid"),
+        ("a q", "x", "4", "test"),
+    ]
     config = nothing_held_out(
-        split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none", target_boundaries="none"
+        split="grouped",
+        vocabulary={"unknown": "drop"},
+        source_boundaries="none",
+        target_boundaries="none",
     )
     data = prepare_corpus(make_corpus(*rows), config)
     assert data.splits["valid"].source_text == ["a"]
@@ -311,12 +354,15 @@ def test_a_pair_without_remaining_words_is_dropped_and_counted(make_corpus: Call
     assert "1 no-known-word pairs were dropped" in data.record["notes"]
     assert data.splits["test"].source[0].tolist() == [4]
     with pytest.raises(
-        HeadToHeadError, match=r"^no pair of valid has a word of the vocabularies \(1 pairs dropped\); use"
+        HeadToHeadError,
+        match=r"^no pair of valid has a word of the vocabularies \(1 pairs dropped\); use",
     ):
         prepare_corpus(make_corpus(*rows[:2], rows[3]), config)
 
 
-def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callable[..., PreparedData]) -> None:
+def test_with_nothing_held_out_all_splits_have_the_same_sentences(
+    ready: Callable[..., PreparedData],
+) -> None:
     toy = {"dataset": "toy-grammar", "size": 300}
     open_toy = toy | {"split": "nothing-held-out"}
     whole, held_out = ready(data=open_toy), ready(data=toy)
@@ -341,11 +387,23 @@ def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callabl
     [
         (None, {"vocabulary.ids": "printed"}, "^dataset 'toy-grammar' has no printed vocabularies"),
         ("scratch-en-fr", {"vocabulary.unknown": "token"}, "^the printed vocabulary has no <unk>"),
-        ("scratch-en-fr", {"vocabulary.shared": True}, r"ids: printed does not count .* data\.vocabulary\.shared$"),
+        (
+            "scratch-en-fr",
+            {"vocabulary.shared": True},
+            r"ids: printed does not count .* data\.vocabulary\.shared$",
+        ),
         ("scratch-en-fr", {"vocabulary.max_size": 9}, r"leave out data\.vocabulary\.max_size$"),
         ("by-hand-en-fr", {"vocabulary.min_count": 2}, r"leave out data\.vocabulary\.min_count$"),
-        ("slides-en-fr", {"source_boundaries": "eos"}, "^the vocabulary has no boundary token <eos>"),
-        ("slides-en-fr", {"target_boundaries": "sos-eos"}, "^the vocabulary has no boundary token <eos>"),
+        (
+            "slides-en-fr",
+            {"source_boundaries": "eos"},
+            "^the vocabulary has no boundary token <eos>",
+        ),
+        (
+            "slides-en-fr",
+            {"target_boundaries": "sos-eos"},
+            "^the vocabulary has no boundary token <eos>",
+        ),
     ],
 )
 def test_incompatible_vocabulary_fields_are_refused(
@@ -364,7 +422,10 @@ def test_incompatible_vocabulary_fields_are_refused(
             '{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "b": 4}',
             "has two tokens for the id 4, 'a' and 'b'; keep",
         ),
-        ('{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "a": 5}', 'tokenizers (the name "a" occurs twice)'),
+        (
+            '{"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "a": 4, "a": 5}',
+            'tokenizers (the name "a" occurs twice)',
+        ),
     ],
 )
 def test_a_token_of_a_tokenizer_file_has_one_id(table: str, message: str, tmp_path: Path) -> None:
@@ -372,8 +433,17 @@ def test_a_token_of_a_tokenizer_file_has_one_id(table: str, message: str, tmp_pa
     model = f'{{"type": "WordLevel", "vocab": {table}, "unk_token": "<unk>"}}'
     empty = ", ".join(
         f'"{part}": null'
-        for part in ("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder")
+        for part in (
+            "truncation",
+            "padding",
+            "normalizer",
+            "pre_tokenizer",
+            "post_processor",
+            "decoder",
+        )
     )
-    (tmp_path / "tokenizer.json").write_text(f'{{"version": "1.0", {empty}, "added_tokens": [], "model": {model}}}')
+    (tmp_path / "tokenizer.json").write_text(
+        f'{{"version": "1.0", {empty}, "added_tokens": [], "model": {model}}}'
+    )
     config = data_config(vocabulary={"file": str(tmp_path / "tokenizer.json")})
     assert message in refused(read_tokenizer, config)

@@ -43,7 +43,9 @@ def notebook_fold(text: str) -> str:
     return " ".join(folded.split())
 
 
-@given(st.text(alphabet=st.one_of(st.sampled_from("áéíóúÁÉñü aAzZ'\"¿?1ß\u0301İ"), st.characters())))
+@given(
+    st.text(alphabet=st.one_of(st.sampled_from("áéíóúÁÉñü aAzZ'\"¿?1ß\u0301İ"), st.characters()))
+)
 def test_ascii_fold_is_that_of_the_notebook(text: str) -> None:
     assert ascii_fold(text) == notebook_fold(text)
 
@@ -60,5 +62,7 @@ def test_unicode_leaves_single_spaces_and_no_punctuation(text: str) -> None:
     result = unicode_words(text)
     assert result == result.strip()
     assert not re.search(r"\s\s", result)
-    categories = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
+    categories = {
+        unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"
+    }
     assert categories <= set("LMN")

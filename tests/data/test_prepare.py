@@ -22,12 +22,16 @@ from made import refused
 
 
 def config(**fields: Any) -> DataConfig:
-    return data_config(**({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields))
+    return data_config(
+        **({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields)
+    )
 
 
 def other_notes(record: dict[str, Any]) -> list[str]:
     """Return the notes without removed characters and the ceiling of exact match."""
-    return [note for note in record["notes"] if "cannot exceed" not in note and "removes" not in note]
+    return [
+        note for note in record["notes"] if "cannot exceed" not in note and "removes" not in note
+    ]
 
 
 @pytest.fixture
@@ -55,7 +59,9 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
 
 
 def test_data_without_remaining_pairs_are_refused_with_the_counts(make_corpus: Callable) -> None:
-    with pytest.raises(HeadToHeadError, match=r"no usable pair .*\(dropped: 1 empty, 2 one-sided\); check the file"):
+    with pytest.raises(
+        HeadToHeadError, match=r"no usable pair .*\(dropped: 1 empty, 2 one-sided\); check the file"
+    ):
         prepare_corpus(make_corpus(("", ""), ("a", ""), ("", "b")), config())
     with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(dropped: none\)"):
         prepare_corpus(make_corpus(), config())
@@ -91,7 +97,13 @@ def test_all_translations_of_a_test_source_are_references(make_corpus: Callable)
 def test_references_include_pairs_beyond_the_limit(make_corpus: Callable) -> None:
     rows = [("go", f"ve {n}") for n in range(30)] + [(f"x{n}", f"y{n}") for n in range(30)]
     data = prepare_corpus(make_corpus(*rows), config(limit=6, test=3, split="row"))
-    own = [r for s, r in zip(data.splits["test"].source_text, data.splits["test"].references, strict=True) if s == "go"]
+    own = [
+        r
+        for s, r in zip(
+            data.splits["test"].source_text, data.splits["test"].references, strict=True
+        )
+        if s == "go"
+    ]
     assert all(len(references) == 30 for references in own)
 
 
@@ -109,10 +121,14 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
     assert record["leaky"] is True
     assert record["leak"] > 0.5
     assert record["leaked_shares"].keys() == {"examples", "tokens"}
-    assert record["leaked_shares"]["tokens"] == pytest.approx(record["leak"])  # every target has one word
+    assert record["leaked_shares"]["tokens"] == pytest.approx(
+        record["leak"]
+    )  # every target has one word
     in_train, in_test = leaked_validation(record)
     assert in_train.clause.endswith("in training, so the validation loss measures memorisation too")
-    assert in_test.clause.endswith("in the test set, so checkpoints are selected on test examples too")
+    assert in_test.clause.endswith(
+        "in the test set, so checkpoints are selected on test examples too"
+    )
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], other_notes(grouped)) == (0.0, False, [])
     assert grouped["valid_leaks"] == {"train": 0.0, "test": 0.0}
@@ -124,7 +140,11 @@ def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> N
 @pytest.mark.parametrize(
     ("source", "target", "leaky"),
     [("a{0}", "b", False), ("go", "b{0}", False), ("go", "b{1}", True)],
-    ids=["distinct sources", "a constant source, distinct targets", "a constant source, repeated targets"],
+    ids=[
+        "distinct sources",
+        "a constant source, distinct targets",
+        "a constant source, repeated targets",
+    ],
 )
 def test_a_row_split_is_leaky_only_with_a_measured_leak(
     make_corpus: Callable, source: str, target: str, leaky: bool
@@ -134,8 +154,12 @@ def test_a_row_split_is_leaky_only_with_a_measured_leak(
     assert (record["leaky"], record["leak"] > 0) == (leaky, leaky)
 
 
-def test_the_record_counts_what_normalisation_removes_and_shows_an_example(make_corpus: Callable) -> None:
-    rows = [(f"{n} + {n} - 1", f"-{n}") for n in range(30)] + [(f"{n} plus {n}", "it's") for n in range(10)]
+def test_the_record_counts_what_normalisation_removes_and_shows_an_example(
+    make_corpus: Callable,
+) -> None:
+    rows = [(f"{n} + {n} - 1", f"-{n}") for n in range(30)] + [
+        (f"{n} plus {n}", "it's") for n in range(10)
+    ]
     notes = prepare_corpus(make_corpus(*rows), config()).record["notes"]
     assert (
         "data.normalise: unicode removes characters from 30 of 40 pairs, for example "
@@ -147,7 +171,11 @@ def test_the_record_counts_what_normalisation_removes_and_shows_an_example(make_
 
 def test_the_record_has_the_true_ceiling_of_exact_match(make_corpus: Callable) -> None:
     rows = [(f"a {n}", f"b {n}", f"{n}", "test" if n < 4 else "train") for n in range(12)]
-    rows += [("a 4 4", "b 4", "x", "test"), ("a 4 4", "b 99", "x", "test"), ("a 5", "b 5", "y", "valid")]
+    rows += [
+        ("a 4 4", "b 4", "x", "test"),
+        ("a 4 4", "b 99", "x", "test"),
+        ("a 5", "b 5", "y", "valid"),
+    ]
     record = prepare_corpus(make_corpus(*rows), config()).record
     assert record["vocabulary_upper_bound"] == pytest.approx(1 / 5)  # "a 4 4" accepts "b 4"
     assert (
@@ -171,7 +199,9 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
 
 
 ROWS = st.lists(
-    st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")),
+    st.tuples(
+        st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")
+    ),
     min_size=12,
     max_size=40,
 )
@@ -231,7 +261,10 @@ def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
         written, loaded = first.splits[part], second.splits[part]
         assert all(np.array_equal(a, b) for a, b in zip(written.source, loaded.source, strict=True))
         assert all(np.array_equal(a, b) for a, b in zip(written.target, loaded.target, strict=True))
-        assert (written.source_text, written.target_text) == (loaded.source_text, loaded.target_text)
+        assert (written.source_text, written.target_text) == (
+            loaded.source_text,
+            loaded.target_text,
+        )
         assert written.references == loaded.references
 
 
@@ -254,20 +287,28 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(
 ) -> None:
     dataset, loads = current().dataset("notebook-en-fr"), []
     load = dataset.load
-    monkeypatch.setattr(dataset, "load", lambda *arguments: loads.append(arguments) or load(*arguments))
+    monkeypatch.setattr(
+        dataset, "load", lambda *arguments: loads.append(arguments) or load(*arguments)
+    )
     config = data_config(dataset="notebook-en-fr", split="nothing-held-out")
     first, second = (prepare(config, tmp_path) for _ in range(2))
     assert len(loads) == 2
     assert first.data_hash == second.data_hash
     assert len(list((tmp_path / "prepared").glob("[!.]*"))) == 1
-    monkeypatch.setattr(dataset, "load", lambda *arguments: replace(load(*arguments), licence="CC0"))
+    monkeypatch.setattr(
+        dataset, "load", lambda *arguments: replace(load(*arguments), licence="CC0")
+    )
     assert prepare(config, tmp_path).record["licence"] == "CC0", "the same pairs with another field"
 
 
-def test_an_unwritable_cache_and_a_full_disk_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_and_a_full_disk_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("in the way")
     line = refused(prepare, data_config(**TOY), tmp_path / "file")
-    assert line.startswith(f"cannot write to '{tmp_path}/file/prepared' (Not a directory); set H2H_CACHE ")
+    assert line.startswith(
+        f"cannot write to '{tmp_path}/file/prepared' (Not a directory); set H2H_CACHE "
+    )
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from headtohead.data.splits import components, divide, leak, shuffled, text_leak
 from headtohead.errors import HeadToHeadError
 
-ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40
+)
 
 
 def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
@@ -39,7 +41,9 @@ def test_components_are_those_of_the_naive_search(rows: list[tuple[int, int, int
 
 
 @given(ROWS, st.integers(1, 1000), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
-def test_no_group_is_in_two_splits(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
+def test_no_group_is_in_two_splits(
+    rows: list[tuple[int, int, int]], seed: int, valid: float, test: float
+) -> None:
     labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
     try:
         parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
@@ -66,13 +70,18 @@ def test_pairs_keep_the_split_of_the_dataset() -> None:
     parts = divide(np.arange(100), chosen, valid=0.1, test=0.5, seed=1)
     assert parts["test"].tolist() == list(range(30))
     assert len(parts["valid"]) == 7
-    with pytest.raises(HeadToHeadError, match=r"^every pair has a part, and none is for valid; add pairs for valid$"):
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^every pair has a part, and none is for valid; add pairs for valid$",
+    ):
         divide(np.arange(2), ["train", "test"], valid=0.1, test=0.1, seed=1)
 
 
 def test_splits_depend_on_the_seed_only() -> None:
     labels, chosen = np.arange(200), [None] * 200
-    first, same, other = (divide(labels, chosen, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
+    first, same, other = (
+        divide(labels, chosen, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2)
+    )
     assert first["test"].tolist() == same["test"].tolist() != other["test"].tolist()
     assert shuffled(8, 1).tolist() == [7, 2, 1, 6, 0, 4, 3, 5]
 

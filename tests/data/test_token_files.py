@@ -15,7 +15,25 @@ from headtohead.data import read_token_ids
 from made import refused
 
 SEED = 7
-WORDS = ("the", "a", "of", "and", "to", "in", "he", "was", "it", "said", "with", "as", "his", "on", "be", "at", "by")
+WORDS = (
+    "the",
+    "a",
+    "of",
+    "and",
+    "to",
+    "in",
+    "he",
+    "was",
+    "it",
+    "said",
+    "with",
+    "as",
+    "his",
+    "on",
+    "be",
+    "at",
+    "by",
+)
 
 
 def english(count: int) -> str:
@@ -63,20 +81,49 @@ TWO = b"\x01\x00\x02\x00"
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (header(20240520, 2, 2) + TWO, "has the header 20240520, version 2; expected 20240520, version 1 (ids of 16"),
-        (header(20240801, 7, 1) + TWO, "has the header 20240801, version 7 (ids of 32 bits, as for Llama 3); expected"),
-        (header(20240522, 1, 1) + TWO, "has the header 20240522, version 1 (examples of an evaluation); expected"),
-        (header(20240326, 3, 1024, 50257, 12, 12, 768) + TWO, "version 3 (weights of a model); expected"),
-        (header(20251231, 1, 2) + TWO, "has the header 20251231, version 1; expected 20240520, version 1"),
-        (header(20240520, 1, 3) + TWO, "has 4 bytes after its header, which states 3 ids of 16 bits; copy it again"),
-        (header(20240520, 1, 1) + TWO, "has 4 bytes after its header, which states 1 ids of 16 bits; copy it again"),
-        (header(20240520, 1, -1) + TWO, "has 4 bytes after its header, which states -1 ids of 16 bits; copy it again"),
-        (header(20240520, 1, 2)[:600], "ends inside its header: it has 600 of 1,024 bytes; copy it again"),
+        (
+            header(20240520, 2, 2) + TWO,
+            "has the header 20240520, version 2; expected 20240520, version 1 (ids of 16",
+        ),
+        (
+            header(20240801, 7, 1) + TWO,
+            "has the header 20240801, version 7 (ids of 32 bits, as for Llama 3); expected",
+        ),
+        (
+            header(20240522, 1, 1) + TWO,
+            "has the header 20240522, version 1 (examples of an evaluation); expected",
+        ),
+        (
+            header(20240326, 3, 1024, 50257, 12, 12, 768) + TWO,
+            "version 3 (weights of a model); expected",
+        ),
+        (
+            header(20251231, 1, 2) + TWO,
+            "has the header 20251231, version 1; expected 20240520, version 1",
+        ),
+        (
+            header(20240520, 1, 3) + TWO,
+            "has 4 bytes after its header, which states 3 ids of 16 bits; copy it again",
+        ),
+        (
+            header(20240520, 1, 1) + TWO,
+            "has 4 bytes after its header, which states 1 ids of 16 bits; copy it again",
+        ),
+        (
+            header(20240520, 1, -1) + TWO,
+            "has 4 bytes after its header, which states -1 ids of 16 bits; copy it again",
+        ),
+        (
+            header(20240520, 1, 2)[:600],
+            "ends inside its header: it has 600 of 1,024 bytes; copy it again",
+        ),
         (b"", "is empty; write the token ids with numpy.uint16"),
         (bytes(range(3)), "has an odd number of bytes; expected ids of 16 bits each"),
     ],
 )
-def test_headers_that_are_not_understood_are_refused(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_headers_that_are_not_understood_are_refused(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
     assert reason in refused(read_token_ids, written(tmp_path / "x.bin", content))
 
 
@@ -97,28 +144,49 @@ RNG = np.random.default_rng(SEED)
 NORMAL = RNG.normal(size=20_000)
 OTHER_DATA = {
     "text": (english(5000).encode(), "is a text; rename it to .txt"),
-    "odd text": (english(5000).encode() + b"." * (1 - len(english(5000)) % 2), "is a text; rename it to .txt"),
+    "odd text": (
+        english(5000).encode() + b"." * (1 - len(english(5000)) % 2),
+        "is a text; rename it to .txt",
+    ),
     "latin-1": ("où été naïf, ".encode("latin-1") * 500, "is a text; rename it to .txt"),
-    "utf-16": (english(5000).encode("utf-16"), "is a text in UTF-16; convert it to UTF-8 and rename it to .txt"),
+    "utf-16": (
+        english(5000).encode("utf-16"),
+        "is a text in UTF-16; convert it to UTF-8 and rename it to .txt",
+    ),
     "npy": (saved(), "is a file of numpy.save, with a header"),
     "gz": (gzip.compress(english(5000).encode()), "is packed as gz; unpack it"),
     "zlib": (zlib.compress(RNG.bytes(20_000)), "has data of 8 bits"),
     "uint8 ids": (of_characters(english(5000)).astype(np.uint8).tobytes(), "has data of 8 bits"),
-    "image": ((np.cumsum(RNG.normal(size=20_000) * 5) % 256).astype(np.uint8).tobytes(), "has data of 8 bits"),
+    "image": (
+        (np.cumsum(RNG.normal(size=20_000) * 5) % 256).astype(np.uint8).tobytes(),
+        "has data of 8 bits",
+    ),
     "int32 ids": (of_words(english(5000)).astype("<i4").tobytes(), "has ids of 32 or 64 bits"),
     "int64 ids": (of_words(english(5000)).astype("<i8").tobytes(), "has ids of 32 or 64 bits"),
-    "big-endian int32 ids": (of_words(english(5000)).astype(">i4").tobytes(), "has ids of 32 or 64 bits"),
-    "Llama 3's ids": (np.array([128_000, 791, 7] * 99, "<u4").tobytes(), "has ids of 32 or 64 bits"),
+    "big-endian int32 ids": (
+        of_words(english(5000)).astype(">i4").tobytes(),
+        "has ids of 32 or 64 bits",
+    ),
+    "Llama 3's ids": (
+        np.array([128_000, 791, 7] * 99, "<u4").tobytes(),
+        "has ids of 32 or 64 bits",
+    ),
     "int32 labels": (labels("<i4"), "has ids of 32 or 64 bits"),
     "int64 labels": (labels("<i8"), "has ids of 32 or 64 bits"),
     "float64": (NORMAL.astype("<f8").tobytes(), "has numbers of type float64"),
     "float32": (NORMAL.astype("<f4").tobytes(), "has numbers of type float32"),
     "small float32": ((NORMAL / 50).astype("<f4").tobytes(), "has numbers of type float32"),
-    "float32 images": ((RNG.integers(0, 256, 20_000) / 255).astype("<f4").tobytes(), "has numbers of type float32"),
+    "float32 images": (
+        (RNG.integers(0, 256, 20_000) / 255).astype("<f4").tobytes(),
+        "has numbers of type float32",
+    ),
     "float32 ids": (of_words(english(5000)).astype("<f4").tobytes(), "has numbers of type float32"),
     "float16": (NORMAL.astype("<f2").tobytes(), "has numbers of type float16"),
     "small float16": ((NORMAL / 50).astype("<f2").tobytes(), "has numbers of type float16"),
-    "float16 activations": (np.maximum(NORMAL, 0).astype("<f2").tobytes(), "has numbers of type float16"),
+    "float16 activations": (
+        np.maximum(NORMAL, 0).astype("<f2").tobytes(),
+        "has numbers of type float16",
+    ),
 }
 
 

@@ -27,15 +27,23 @@ PAIRS = 400
 SPECIAL = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
 
 
-@pytest.fixture(scope="module", params=["generated", pytest.param("Tatoeba", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["generated", pytest.param("Tatoeba", marks=pytest.mark.slow)]
+)
 def lines(
-    request: pytest.FixtureRequest, real: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    real: Callable[[str], Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> list[str]:
     """Pairs with capitals and punctuation: generated ones, or the first of a file of Tatoeba."""
     if request.param == "generated":
-        pairs = read_corpus(data_config(dataset="toy-grammar"), tmp_path_factory.mktemp("cache")).pairs[:PAIRS]
+        pairs = read_corpus(
+            data_config(dataset="toy-grammar"), tmp_path_factory.mktemp("cache")
+        ).pairs[:PAIRS]
         return [f"{pair.source.capitalize()}.\t¡{pair.target.capitalize()}!" for pair in pairs]
-    with lzma.open(real("eng-spa.manythings-2019-07-21.2col.tsv.xz"), "rt", encoding="utf-8") as file:
+    with lzma.open(
+        real("eng-spa.manythings-2019-07-21.2col.tsv.xz"), "rt", encoding="utf-8"
+    ) as file:
         return [next(file).rstrip("\n") for _ in range(PAIRS)]
 
 
@@ -45,11 +53,14 @@ def word_piece(lines: list[str], path: Path, special: list[str] = SPECIAL, size:
     tokenizer.normalizer = tokenizers.normalizers.Lowercase()
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.decoder = tokenizers.decoders.WordPiece()
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=size, special_tokens=special, show_progress=False)
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=special, show_progress=False
+    )
     tokenizer.train_from_iterator((text for line in lines for text in line.split("\t")), trainer)
     if {"[CLS]", "[SEP]"} <= set(special):
         tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[(name, special.index(name)) for name in ("[CLS]", "[SEP]")]
+            single="[CLS] $A [SEP]",
+            special_tokens=[(name, special.index(name)) for name in ("[CLS]", "[SEP]")],
         )
     tokenizer.enable_padding(length=50, pad_token="[PAD]")
     tokenizer.enable_truncation(5)
@@ -118,7 +129,9 @@ def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> N
             assert found.tolist() == [*original.encode(text, add_special_tokens=False).ids, sep]
 
 
-def test_byte_level_text_survives_without_an_unknown_token(folder: Path, lines: list[str], cache: Path) -> None:
+def test_byte_level_text_survives_without_an_unknown_token(
+    folder: Path, lines: list[str], cache: Path
+) -> None:
     byte_level(lines, folder / "bytes.json")
     data = prepare(configuration(folder, "bytes.json", vocabulary={"unknown": "refuse"}), cache)
     assert data.target_vocabulary.unk is None
@@ -132,7 +145,9 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     test, decode = data.splits["test"], data.decode
     by_source = {
         source: (decode(ids), accepted)
-        for source, ids, accepted in zip(test.source_text, test.target, test.references, strict=True)
+        for source, ids, accepted in zip(
+            test.source_text, test.target, test.references, strict=True
+        )
     }
     changed = sum(text not in accepted for text, accepted in by_source.values())
     (note,) = (note for note in data.record["notes"] if "cannot reproduce" in note)
@@ -143,7 +158,9 @@ def test_references_that_the_tokenizer_changes_are_counted(folder: Path, cache: 
     assert changed > 0
 
 
-def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(folder: Path, lines: list[str], cache: Path) -> None:
+def test_the_content_is_part_of_the_run_hash_and_the_path_is_not(
+    folder: Path, lines: list[str], cache: Path
+) -> None:
     def hashed(name: str) -> str:
         config = configuration(folder, name)
         run = tiny_config().model_copy(update={"data": config})
@@ -186,7 +203,9 @@ def test_wrong_files_and_names_are_errors(
     word_piece(lines, folder / "bare.json", ["[UNK]"])
     others = {name: value for name, value in vocabulary.items() if name != "file"}
     with pytest.raises(HeadToHeadError, match=re.escape(message)) as caught:
-        read_tokenizer(configuration(folder, vocabulary.get("file", "tokenizer.json"), vocabulary=others))
+        read_tokenizer(
+            configuration(folder, vocabulary.get("file", "tokenizer.json"), vocabulary=others)
+        )
     assert "\n" not in str(caught.value)
 
 
@@ -199,7 +218,10 @@ def test_a_study_trains_on_the_tokenizer_and_its_export_needs_no_file(
     vocabulary = {"file": "tokenizer.json", "shared": True}
     data = {"dataset": "pairs", "file": "pairs.tsv", "columns": [1, 2], "vocabulary": vocabulary}
     study = Study(folder, cache, h2h_here, TINY | {"base": TINY["base"] | {"data": data}})
-    study.write(base={"model": {"tie_embeddings": "all"}, "train": {"steps": 4, "evaluate_every": 4}}, seeds=1)
+    study.write(
+        base={"model": {"tie_embeddings": "all"}, "train": {"steps": 4, "evaluate_every": 4}},
+        seeds=1,
+    )
     study.run()
     (scores,) = study.scores().values()
     assert "test/bleu" in scores
@@ -220,7 +242,9 @@ ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in
 
 
 def learned(**fields: object) -> DataConfig:
-    return data_config(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
+    return data_config(
+        split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields
+    )
 
 
 def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> None:
@@ -237,7 +261,9 @@ def test_merges_come_from_train_only(make_corpus: Callable) -> None:
     corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
     data = prepare_corpus(corpus, learned())
     assert not any("z" in word for word in data.source_vocabulary.words)
-    assert data.tokenisers["source"].decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
+    assert data.tokenisers["source"].decode(data.splits["test"].source[0].tolist()) == " ".join(
+        ["<unk>"] * 3
+    )
 
 
 def test_characters_need_no_library_and_give_the_text_back(
@@ -256,4 +282,7 @@ def test_characters_need_no_library_and_give_the_text_back(
 def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), learned(vocabulary={"shared": True, "max_size": 80}))
     assert data.source_vocabulary is data.target_vocabulary
-    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
+    assert (
+        data.tokenise("lecteur reader", "source")[:-1]
+        == data.tokenise("lecteur reader", "target")[1:-1]
+    )

@@ -38,7 +38,9 @@ def imports_of(path: Path) -> Iterator[Import]:
             yield from (Import(path, node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: import by the full name"
-            yield from (Import(path, node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            yield from (
+                Import(path, node.lineno, f"{node.module}.{alias.name}") for alias in node.names
+            )
 
 
 @cache
@@ -48,7 +50,11 @@ def imports(folder: Path) -> tuple[Import, ...]:
 
 @cache
 def import_order() -> tuple[str, ...]:
-    block = re.search(r"```text\nharness/headtohead/\n(.*?)^plugins/", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+    block = re.search(
+        r"```text\nharness/headtohead/\n(.*?)^plugins/",
+        PAGE.read_text(encoding="utf-8"),
+        re.S | re.M,
+    )
     assert block is not None
     return tuple(re.findall(r"^    (\w+)", block[1], re.MULTILINE))
 
@@ -73,19 +79,28 @@ def test_the_page_lists_every_package() -> None:
 def test_packages_import_only_packages_above_them() -> None:
     order = import_order()
     found = [one for one in imports(HARNESS) if one.file != HARNESS / "__init__.py"]
-    assert [f"{one.file}:{one.line} imports {one.name}" for one in found if wrong_way(one, order)] == []
+    assert [
+        f"{one.file}:{one.line} imports {one.name}" for one in found if wrong_way(one, order)
+    ] == []
 
 
 def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
-    source = "def late():\n    from headtohead.cli import main\n    import headtohead.report.writing\n"
+    source = (
+        "def late():\n    from headtohead.cli import main\n    import headtohead.report.writing\n"
+    )
     (tmp_path / "planted.py").write_text(source)
-    found = [one._replace(file=HARNESS / "model" / "planted.py") for one in imports_of(tmp_path / "planted.py")]
+    found = [
+        one._replace(file=HARNESS / "model" / "planted.py")
+        for one in imports_of(tmp_path / "planted.py")
+    ]
     assert [wrong_way(one, import_order()) for one in found] == [True, True]
 
 
 def circle(folder: Path) -> list[str]:
     """Return the modules of a circle of imports between the files of a package, in order; empty without a circle."""
-    paths = {path: path.relative_to(folder.parent).with_suffix("").parts for path in folder.rglob("*.py")}
+    paths = {
+        path: path.relative_to(folder.parent).with_suffix("").parts for path in folder.rglob("*.py")
+    }
     modules = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
     graph: dict[str, set[str]] = {}
     for found in imports(folder):
@@ -105,11 +120,18 @@ def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
     assert circle(folder) == []
 
 
-@pytest.mark.parametrize("back", ["def late():\n    import planted.first", "if True:\n    from planted import first"])
+@pytest.mark.parametrize(
+    "back", ["def late():\n    import planted.first", "if True:\n    from planted import first"]
+)
 def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
     folder = tmp_path / "planted"
     folder.mkdir()
-    sources = {"__init__": "", "first": "import planted.second", "second": "from planted import third", "third": back}
+    sources = {
+        "__init__": "",
+        "first": "import planted.second",
+        "second": "from planted import third",
+        "third": back,
+    }
     for name, source in sources.items():
         (folder / f"{name}.py").write_text(source)
     assert set(circle(folder)) == {"planted.first", "planted.second", "planted.third"}
@@ -118,19 +140,25 @@ def test_a_circle_over_three_files_is_found(tmp_path: Path, back: str) -> None:
 def test_only_the_public_names_refer_to_headtohead_itself() -> None:
     """Host packages import each other by their modules, so that the order above covers every import."""
     names = {one.name for one in imports(HARNESS)}
-    public = {name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1}
+    public = {
+        name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1
+    }
     assert public <= {f"headtohead.{name}" for name in import_order()}
 
 
 def test_only_tracking_imports_mlflow() -> None:
     users = {package_of(one.file) for one in imports(HARNESS) if one.name.split(".")[0] == "mlflow"}
     assert users == {"tracking"}
-    assert not any(one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS)))
+    assert not any(
+        one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS))
+    )
 
 
 def test_headtohead_imports_no_plugin() -> None:
     assert [
-        one for one in imports(HARNESS) if one.name.startswith(("headtohead_plugins", "headtohead_notebooks"))
+        one
+        for one in imports(HARNESS)
+        if one.name.startswith(("headtohead_plugins", "headtohead_notebooks"))
     ] == []
     assert [one for one in imports(PLUGINS) if one.name.startswith("headtohead_notebooks")] == []
 
@@ -143,13 +171,19 @@ def test_plugins_import_only_public_names() -> None:
         return name in public or name.rpartition(".")[0] == DATASET_IMPORTS
 
     ours = [one for one in imports(PLUGINS) if one.name.split(".")[0] == "headtohead"]
-    assert [f"{one.file}:{one.line} imports {one.name}" for one in ours if not is_public(one.name)] == []
+    assert [
+        f"{one.file}:{one.line} imports {one.name}" for one in ours if not is_public(one.name)
+    ] == []
 
 
 def test_datasets_import_from_data_only_what_it_exports() -> None:
     from headtohead import data
 
-    names = {one.name.removeprefix("headtohead.data.") for one in imports(PLUGINS) if DATASET_IMPORTS in one.name}
+    names = {
+        one.name.removeprefix("headtohead.data.")
+        for one in imports(PLUGINS)
+        if DATASET_IMPORTS in one.name
+    }
     assert names
     assert names <= set(data.__all__)
 

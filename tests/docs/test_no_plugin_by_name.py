@@ -18,10 +18,16 @@ def compared_names(source: str) -> list[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare):
             constants = [part for part in ast.walk(node) if isinstance(part, ast.Constant)]
-            found += [part.value for part in constants if isinstance(part.value, str) and part.value in NAMES]
+            found += [
+                part.value
+                for part in constants
+                if isinstance(part.value, str) and part.value in NAMES
+            ]
     return found
 
 
 def test_no_condition_of_the_host_names_a_plugin() -> None:
-    found = {str(path): compared_names(path.read_text(encoding="utf-8")) for path in HOST.rglob("*.py")}
+    found = {
+        str(path): compared_names(path.read_text(encoding="utf-8")) for path in HOST.rglob("*.py")
+    }
     assert {path: names for path, names in found.items() if names} == {}

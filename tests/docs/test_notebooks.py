@@ -54,13 +54,17 @@ def test_a_new_execution_has_no_errors_and_the_stored_kinds_of_output(
     for variable in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(variable, raising=False)
     resources = {"metadata": {"path": str(tmp_path)}}
-    client = NotebookClient(executed, timeout=240, kernel_name="python3", allow_errors=True, resources=resources)
+    client = NotebookClient(
+        executed, timeout=240, kernel_name="python3", allow_errors=True, resources=resources
+    )
     client.execute(env=dict(os.environ))
     outputs = [output for cell in code_cells(executed) for output in cell.outputs]
     assert [output for output in outputs if output.output_type == "error"] == []
     progress = "".join(output["text"] for output in outputs if output.get("name") == "stderr")
     assert [
-        line for line in progress.splitlines() if not re.match(r"training \d+ run|\[\d+/\d+\] |\S+: step ", line)
+        line
+        for line in progress.splitlines()
+        if not re.match(r"training \d+ run|\[\d+/\d+\] |\S+: step ", line)
     ] == []
     assert kinds(nbformat.read(HOW_TO / f"{name}.ipynb", as_version=4)) == kinds(executed)
     html = "".join(output["data"].get("text/html", "") for output in outputs if "data" in output)

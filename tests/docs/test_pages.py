@@ -28,7 +28,9 @@ from headtohead.testing import INVARIANTS
 from made import case_table
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "results.md"]
+)
 PAGES.append(ROOT / "harness" / "headtohead" / "SKILL.md")
 NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
@@ -40,13 +42,23 @@ def text_of(page: str) -> str:
 
 def test_the_readme_counts_what_there_is():
     entries = load_registry().entries
-    families = {"positional": "positional encodings", "attention": "attention styles", "masking": "masks"}
-    counts = {name: len(entries[family]) for family, name in (families | {"dataset": "datasets"}).items()}
+    families = {
+        "positional": "positional encodings",
+        "attention": "attention styles",
+        "masking": "masks",
+    }
+    counts = {
+        name: len(entries[family]) for family, name in (families | {"dataset": "datasets"}).items()
+    }
     counts |= {
         "invariants": len(INVARIANTS),
         "planted faults": len(re.findall(r"(?m)^\| `", text_of("docs/internals/zoo.md"))),
     }
-    assert [f"{count} {name}" for name, count in counts.items() if f"{count} {name}" not in text_of("README.md")] == []
+    assert [
+        f"{count} {name}"
+        for name, count in counts.items()
+        if f"{count} {name}" not in text_of("README.md")
+    ] == []
 
 
 def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
@@ -58,11 +70,22 @@ def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
 
 @pytest.mark.slow
 def test_the_outcomes_of_the_page_are_those_of_the_command():
-    names = ["positional/sinusoidal-by-row", "attention/talking-heads", "masking/none", "norm/rmsnorm"]
+    names = [
+        "positional/sinusoidal-by-row",
+        "attention/talking-heads",
+        "masking/none",
+        "norm/rmsnorm",
+    ]
     found = CliRunner().invoke(main, ["check", *names, "--format", "json"])
     command = [sys.executable, str(ROOT / "docs" / "generator" / "checked.py")]
-    rows = run(command, input=found.stdout, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [row for row in rows if row.startswith("| `") and row not in text_of("docs/reference/checked.md")] == []
+    rows = run(
+        command, input=found.stdout, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert [
+        row
+        for row in rows
+        if row.startswith("| `") and row not in text_of("docs/reference/checked.md")
+    ] == []
     assert len([row for row in rows if row.startswith("| `")]) == len(names)
 
 
@@ -91,7 +114,12 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 @case_table(("page", "body"), samples(), ids=lambda value: str(value)[:40], default=1)
 def test_a_sample_experiment_plans(
-    page: str, body: str, registry: Registry, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    body: str,
+    registry: Registry,
+    tmp_path: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     content = yaml.safe_load(body)
@@ -101,7 +129,9 @@ def test_a_sample_experiment_plans(
         content["base"]["data"] = {}
     plan = make_plan(
         load_text(
-            yaml.safe_dump(content), tmp_path / "sample.yaml", [f"{path}={value}" for path, value in small.items()]
+            yaml.safe_dump(content),
+            tmp_path / "sample.yaml",
+            [f"{path}={value}" for path, value in small.items()],
         ),
         registry,
         tmp_path / "runs",
@@ -116,7 +146,13 @@ def test_a_sample_experiment_plans(
 @pytest.mark.parametrize(
     ("sample", "shown", "name", "right", "wrong"),
     [
-        ("README.md", "docs/how-to/troubleshooting.md", "positions.yaml", "[rotary, none]", "[rotory, none]"),
+        (
+            "README.md",
+            "docs/how-to/troubleshooting.md",
+            "positions.yaml",
+            "[rotary, none]",
+            "[rotory, none]",
+        ),
         ("docs/tutorial.md", "docs/tutorial.md", "order.yaml", "[rotary,", "[rotory,"),
     ],
 )
@@ -134,8 +170,14 @@ def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
 
 def test_pages_hold_sample_experiments() -> None:
     assert "docs/how-to/own-plugin.md" in {page for page, _ in samples()}
-    designs = [yaml.safe_load(body) for page, body in samples() if page == "docs/how-to/design-an-experiment.md"]
-    assert {key for content in designs for block in content["design"] for key in block} == set(DesignBlock.model_fields)
+    designs = [
+        yaml.safe_load(body)
+        for page, body in samples()
+        if page == "docs/how-to/design-an-experiment.md"
+    ]
+    assert {key for content in designs for block in content["design"] for key in block} == set(
+        DesignBlock.model_fields
+    )
     assert any("contrasts" in content for content in designs)
 
 
@@ -146,7 +188,9 @@ def test_an_experiment_of_the_repository_has_a_valid_design(path: Path, registry
     assert expand(loaded, registry).variants
 
 
-@pytest.mark.parametrize("page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")])
+@pytest.mark.parametrize(
+    "page", [page for page in NAMES if page not in ("docs/reference/cli.md", "CHANGELOG.md")]
+)
 def test_every_command_that_a_page_names_exists_with_its_options(page: str) -> None:
     """Commands are lines of shell blocks and pieces of inline code."""
     inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL))
@@ -191,7 +235,10 @@ def test_the_navigation_of_the_site_has_every_page() -> None:
     nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
     listed = re.findall(r"\S+\.md$", nav, re.MULTILINE)
     pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
-    linked = {f"judged/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/judged/README.md"))}
+    linked = {
+        f"judged/{name}"
+        for name in re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/judged/README.md"))
+    }
     assert {*listed} | linked == {*pages}
 
 
@@ -202,8 +249,14 @@ def test_no_page_names_a_path_of_a_machine() -> None:
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_an_experiment_names_no_file_outside_the_project(path: Path) -> None:
-    names = re.findall(r"^\s*(?:- )?(?:data\.)?file: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    assert [name for name in names if not Path(os.path.normpath(path.parent / name)).is_relative_to(ROOT)] == []
+    names = re.findall(
+        r"^\s*(?:- )?(?:data\.)?file: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [
+        name
+        for name in names
+        if not Path(os.path.normpath(path.parent / name)).is_relative_to(ROOT)
+    ] == []
 
 
 def test_the_api_page_has_every_public_name() -> None:
@@ -211,7 +264,9 @@ def test_the_api_page_has_every_public_name() -> None:
     from headtohead import plugin, testing
 
     public = {f"headtohead.{name}" for name in headtohead.__all__}
-    public |= {f"headtohead.plugin.{name}" for name in set(plugin.__all__) - set(headtohead.__all__)}
+    public |= {
+        f"headtohead.plugin.{name}" for name in set(plugin.__all__) - set(headtohead.__all__)
+    }
     public |= {f"headtohead.testing.{name}" for name in testing.__all__}
     listed = re.findall(r"^### (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))
@@ -230,7 +285,9 @@ COMMITTED = [row for row in ROWS if (ROOT / "reports" / row[0]).is_dir()]
 
 def test_the_table_has_both_splits_of_every_experiment() -> None:
     names = {"tatoeba-leak", "tatoeba-leak-eng-fra", "tatoeba-leak-eng-vie"}
-    assert {row[:2] for row in ROWS} == {(name, split) for name in names for split in ("grouped", "row")}
+    assert {row[:2] for row in ROWS} == {
+        (name, split) for name in names for split in ("grouped", "row")
+    }
     assert len(COMMITTED) >= 2
 
 
@@ -244,7 +301,9 @@ def test_scores_and_intervals_are_those_of_the_report(row: tuple[str, ...]) -> N
         assert printed == [f"{number:.1f}" for number in (values.mean(), low, high)]
     text = (ROOT / "reports" / name / "report.md").read_text(encoding="utf-8")
     own_row = f"| nearest neighbour | 0.000 | {neighbour} |"  # of the baseline's test set
-    assert (own_row if split == "grouped" else f"nearest-neighbour retrieval ({neighbour} BLEU)") in text
+    assert (
+        own_row if split == "grouped" else f"nearest-neighbour retrieval ({neighbour} BLEU)"
+    ) in text
     assert (float(leak) == 0) == (split == "grouped")
 
 
@@ -253,7 +312,9 @@ def spaced(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_of_the_tutorial_is_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (tmp_path / "order.yaml").write_text(blocks("docs/tutorial.md", "yaml")[0], encoding="utf-8")
@@ -269,7 +330,9 @@ def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, mon
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fewest")
-def test_the_plugin_of_the_readme_passes_the_command_of_the_readme_with_every_invariant(tmp_path: Path) -> None:
+def test_the_plugin_of_the_readme_passes_the_command_of_the_readme_with_every_invariant(
+    tmp_path: Path,
+) -> None:
     (code,) = blocks("README.md", "python")
     path = tmp_path / "slope.py"
     path.write_text(code, encoding="utf-8")
@@ -284,7 +347,9 @@ def test_the_plugin_of_the_readme_passes_the_command_of_the_readme_with_every_in
     assert found["batch-of-one"].startswith("holds ")
 
 
-def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dataset_plugin_of_the_page_reads_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (code,) = blocks("docs/how-to/own-data.md", "python")
@@ -292,10 +357,14 @@ def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypat
     (tmp_path / "phrasebook.py").write_text(code, encoding="utf-8")
     (tmp_path / "phrases.csv").write_text(phrases, encoding="utf-8")
     rows = list(csv.reader(phrases.splitlines()))[1:]
-    (tmp_path / "phrases.tsv").write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "phrases.tsv").write_text(
+        "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8"
+    )
     plugin = ["phrasebook", "--plugin", "phrasebook.py", "--set", "file=phrases.tsv"]
     table = ["pairs", "--set", "file=phrases.csv", "--set", "columns=[English, French]"]
     for dataset in (plugin, table):
-        shown = CliRunner().invoke(main, ["data", "stats", *dataset, "--set", "valid=1", "--set", "test=1"])
+        shown = CliRunner().invoke(
+            main, ["data", "stats", *dataset, "--set", "valid=1", "--set", "test=1"]
+        )
         assert shown.exit_code == 0, shown.output
         assert "3: train 1, valid 1, test 1" in shown.output

@@ -13,7 +13,9 @@ from headtohead.cli import main
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
-def test_every_command_of_the_skill_works_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_the_skill_works_in_its_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     shown = CliRunner().invoke(main, ["skill"])
@@ -34,11 +36,19 @@ def test_every_command_of_the_skill_works_in_its_order(tmp_path: Path, monkeypat
                 answers.append(json.loads(done.stdout))
     judged, before, decided, after, plan, status, answer, listed, checked = answers
     assert judged["contrasts"][0]["direction"] == "better"
-    assert (before["incumbent"], decided["decision"]["kept"], after["incumbent"]) == (None, True, "gate")
-    run = CliRunner().invoke(main, ["show", f"runs/order/{status['runs'][0]['directory']}", "--format", "json"])
+    assert (before["incumbent"], decided["decision"]["kept"], after["incumbent"]) == (
+        None,
+        True,
+        "gate",
+    )
+    run = CliRunner().invoke(
+        main, ["show", f"runs/order/{status['runs'][0]['directory']}", "--format", "json"]
+    )
     found = {"plan": plan, "status": status, "show": json.loads(run.stdout), "report": answer}
     found |= {"list": listed, "check": checked}
-    for command, fields in re.findall(r"^\| `h2h (\w+) ?\w*` \| (.*) \|$", shown.output, re.MULTILINE):
+    for command, fields in re.findall(
+        r"^\| `h2h (\w+) ?\w*` \| (.*) \|$", shown.output, re.MULTILINE
+    ):
         for path in re.findall(r"`([\w.]+)`", fields):
             value = found.get(command)
             for name in path.split("."):

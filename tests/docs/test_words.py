@@ -14,9 +14,21 @@ EXEMPT = ("plugins/headtohead_plugins/datasets/toy/lexicon.py",)
 FILES = [
     *(
         ROOT / name
-        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkdocs.yml", "reports/README.md")
+        for name in (
+            "README.md",
+            "CONTRIBUTING.md",
+            "CHANGELOG.md",
+            "Makefile",
+            "mkdocs.yml",
+            "reports/README.md",
+        )
     ),
-    *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES),
+    *(
+        path
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in SUFFIXES
+    ),
 ]
 
 
@@ -43,8 +55,12 @@ def found_in(text: str) -> list[str]:
 @pytest.mark.parametrize("folder", [*FOLDERS, "."])
 def test_no_file_has_a_retired_word(folder: str) -> None:
     files = [
-        path for path in FILES if str(path.relative_to(ROOT)).startswith(f"{folder}/") or path.parent == ROOT / folder
+        path
+        for path in FILES
+        if str(path.relative_to(ROOT)).startswith(f"{folder}/") or path.parent == ROOT / folder
     ]
     assert files
-    found = {str(path.relative_to(ROOT)): found_in(path.read_text(encoding="utf-8")) for path in files}
+    found = {
+        str(path.relative_to(ROOT)): found_in(path.read_text(encoding="utf-8")) for path in files
+    }
     assert {name: words for name, words in found.items() if words and name not in EXEMPT} == {}

@@ -22,7 +22,10 @@ def prepared(request: pytest.FixtureRequest, cache: Path, monkeypatch: pytest.Mo
     """Share prepared data, and train with a plugin file at once: the check of its code takes seconds."""
     monkeypatch.setenv("H2H_CACHE", str(cache))
     if request.path.name != "test_plugin_checks.py":
-        monkeypatch.setattr("headtohead.testing.checks.before_training.check_before_training", lambda *arguments: None)
+        monkeypatch.setattr(
+            "headtohead.testing.checks.before_training.check_before_training",
+            lambda *arguments: None,
+        )
 
 
 @pytest.fixture

@@ -16,7 +16,14 @@ from headtohead.execution.loaded import load
 from made.study import TINY, Study
 
 TEXT = {"question": "Is it learned?", "base": TINY["base"], "seeds": 1}
-AXIS = [{"product": {"model.architecture": ["encoder-decoder", "decoder-only"], "positional": ["rotary", "alibi"]}}]
+AXIS = [
+    {
+        "product": {
+            "model.architecture": ["encoder-decoder", "decoder-only"],
+            "positional": ["rotary", "alibi"],
+        }
+    }
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +45,24 @@ def test_architectures_are_an_axis(compared: Study) -> None:
     scores = compared.scores()
     assert len(scores) == 8
     of = {name: {*own} for name, own in scores.items()}
-    roles = {name: {metric.split("/")[1] for metric in own if metric.count("/") == 2} for name, own in of.items()}
+    roles = {
+        name: {metric.split("/")[1] for metric in own if metric.count("/") == 2}
+        for name, own in of.items()
+    }
     for name, own in roles.items():
         assert own == ({"decoder"} if "decoder-only" in name else {"encoder", "decoder", "cross"})
     for own in of.values():
-        assert {"test/exact_match", "test/bleu", "test/chrf", "test/loss", "valid/loss", "train/loss"} <= own
+        assert {
+            "test/exact_match",
+            "test/bleu",
+            "test/chrf",
+            "test/loss",
+            "valid/loss",
+            "train/loss",
+        } <= own
     stacks = {
-        tuple(sorted(files.read_json(path / "run.json")["execution"]["stack"])) for path in compared.directories()
+        tuple(sorted(files.read_json(path / "run.json")["execution"]["stack"]))
+        for path in compared.directories()
     }
     assert sorted(map(len, stacks)) == [4, 4]
     assert all(len({"decoder-only" in member for member in stack}) == 1 for stack in stacks)
@@ -60,7 +78,10 @@ def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
     maps = run.attention(rows[0][0])
     assert [*maps.weights] == ["decoder"]
     tokens = maps.record["target_tokens"]
-    assert tokens[: len(maps.record["source_tokens"]) + 1] == [*maps.record["source_tokens"], "<sos>"]
+    assert tokens[: len(maps.record["source_tokens"]) + 1] == [
+        *maps.record["source_tokens"],
+        "<sos>",
+    ]
     assert maps.weights["decoder"].shape[-2:] == (len(tokens), len(tokens))
     assert maps.record["fused_difference"] < 1e-4
 
@@ -72,7 +93,9 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
     compared.h2h("export", path.name, "out")
     assert compared.h2h("generate", "out", source).stdout == plain
     target = torch.tensor([load(path).tokenizer.encode("le chat", "target")[:-1]])
-    traced = compared.h2h("trace", path.name, source, "--target", "le chat", "--format", "npz", "--out", "a.npz")
+    traced = compared.h2h(
+        "trace", path.name, source, "--target", "le chat", "--format", "npz", "--out", "a.npz"
+    )
     assert traced.stdout == "a.npz\n"
     with np.load(compared.folder / "a.npz") as arrays:
         read = load(path).tokenizer.encode(source)
@@ -91,10 +114,17 @@ def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> 
 
 
 def test_a_decoder_only_run_is_matched_and_the_start_of_another(compared: Study) -> None:
-    path = next(path for path in compared.directories() if "decoder-only" in path.name and "rotary" in path.name)
+    path = next(
+        path
+        for path in compared.directories()
+        if "decoder-only" in path.name and "rotary" in path.name
+    )
     study = replace(compared, folder=compared.folder / "start")
     study.folder.mkdir()
-    base: dict[str, Any] = {"model": {"architecture": "decoder-only"}, "evaluate": {"test_limit": 8}}
+    base: dict[str, Any] = {
+        "model": {"architecture": "decoder-only"},
+        "evaluate": {"test_limit": 8},
+    }
     start = {"positional": "rotary", "init_from": str(path), "train": {"steps": None, "epochs": 0}}
     study.write(base=base | start, baseline={}, seeds=[7])
     study.run("--runs", str(study.runs))
@@ -102,16 +132,24 @@ def test_a_decoder_only_run_is_matched_and_the_start_of_another(compared: Study)
     expected = files.read_json(path / "results.json")["metrics"]
     for metric in ("test/loss", "test/exact_match", "valid/loss"):
         assert scores[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5)
-    matched = {"design": [{"one_at_a_time": {"feed_forward": ["swiglu"]}}], "match": "parameters", "seeds": 1}
+    matched = {
+        "design": [{"one_at_a_time": {"feed_forward": ["swiglu"]}}],
+        "match": "parameters",
+        "seeds": 1,
+    }
     study.write(base=base, baseline={"feed_forward": "relu"}, **matched)
-    planned = json.loads(study.h2h("plan", str(study.file), "--runs", str(study.runs), "--format", "json").stdout)
+    planned = json.loads(
+        study.h2h("plan", str(study.file), "--runs", str(study.runs), "--format", "json").stdout
+    )
     counts = [variant["counts"] for variant in planned["variants"]]
     unit = 8 + 1 + 8  # parameters of a further unit of d_ff
     assert counts[0]["non_embedding"] == pytest.approx(counts[1]["non_embedding"], abs=unit / 2)
 
 
 def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> None:
-    (study.folder / "text.txt").write_text("the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8")
+    (study.folder / "text.txt").write_text(
+        "the cat sees a dog; le chien aimé dort.\n" * 60, encoding="utf-8"
+    )
     data = {"dataset": "text", "file": "text.txt", "block": 16}
     replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write()
     study.run()
@@ -133,9 +171,15 @@ def test_bits_per_byte_of_a_text_are_those_of_the_loaded_model(study: Study) -> 
 
 def test_a_text_run_continues_a_prompt(study: Study) -> None:
     (study.folder / "text.txt").write_text("abcdefgh\n" * 400, encoding="utf-8")
-    data = {"dataset": "text", "file": "text.txt", "block": 12}  # the blocks of such a text are equal
+    data = {
+        "dataset": "text",
+        "file": "text.txt",
+        "block": 12,
+    }  # the blocks of such a text are equal
     learning = {"train": {"steps": 150, "lr": 0.02}, "model": {"d_model": 16, "dropout": 0.0}}
-    replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write(base=learning, probes=["cde"])
+    replace(study, content=TEXT | {"base": TEXT["base"] | {"data": data}}).write(
+        base=learning, probes=["cde"]
+    )
     plan = study.h2h("plan", str(study.file)).stdout
     assert "leaky split 'contiguous': 100.0 % of the test text is in training" in plan
     study.run()
@@ -153,10 +197,21 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     assert unknown == "note: not in the vocabulary: é\n"
     (probe,) = files.read_json(path / "attention" / "probes.json")
     assert (probe["source"], probe["target_tokens"]) == ("", ["c", "d", "e"])
-    blank = study.h2h("generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0")
+    blank = study.h2h(
+        "generate", path.name, "--prompt", "\n", "--tokens", "3", "--temperature", "0"
+    )
     assert blank.stdout == "\nabc\n"
-    assert "prompt 1 is empty; run h2h generate" in study.h2h("generate", path.name, "--prompt", "", code=2).stderr
-    sampled = [study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout for seed in "112"]
+    assert (
+        "prompt 1 is empty; run h2h generate"
+        in study.h2h("generate", path.name, "--prompt", "", code=2).stderr
+    )
+    sampled = [
+        study.h2h("generate", path.name, "a", "--temperature", "9", "--seed", seed).stdout
+        for seed in "112"
+    ]
     assert sampled[0] == sampled[1] != sampled[2]
     assert len(sampled[0]) == 202
-    assert "--beam is for translations" in study.h2h("generate", path.name, "a", "--beam", "2", code=2).stderr
+    assert (
+        "--beam is for translations"
+        in study.h2h("generate", path.name, "a", "--beam", "2", code=2).stderr
+    )

@@ -102,14 +102,18 @@ def answers(study: Study) -> dict[str, str]:
     return {name: study.h2h(name, *arguments).stdout for name, arguments in commands.items()}
 
 
-def test_a_change_of_what_plugins_read_is_stale_in_every_command(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_what_plugins_read_is_stale_in_every_command(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study.run()
     assert not [name for name, text in answers(study).items() if "STALE" in text]
 
     def check(change: str) -> None:
         shown = answers(study)
         assert all("STALE" in text for text in shown.values()), shown
-        assert all(f"{change} has changed" in text for name, text in shown.items() if name != "list"), shown
+        assert all(
+            f"{change} has changed" in text for name, text in shown.items() if name != "list"
+        ), shown
         assert files.read_json(study.folder / "reports" / "tiny" / "answer.json")["stale"] != []
 
     for name, text in {"scale.json": "0.7", "power.json": "2"}.items():
@@ -117,7 +121,9 @@ def test_a_change_of_what_plugins_read_is_stale_in_every_command(study: Study, m
         check(f"'{name}' read by positional 'scaled'")
         if name == "scale.json":
             line = error_line(study.run(code=2))
-            assert line.startswith("1 finished run is STALE: 'scale.json' read by positional 'scaled' has changed; add")
+            assert line.startswith(
+                "1 finished run is STALE: 'scale.json' read by positional 'scaled' has changed; add"
+            )
         (study.folder / name).write_text(FILES[name])
     monkeypatch.setenv("H_OFFSET", "1")
     check("$H_OFFSET read by positional 'scaled'")
@@ -134,7 +140,9 @@ def test_a_change_of_what_plugins_read_is_stale_in_every_command(study: Study, m
     assert "STALE" not in study.h2h("status", "tiny").stdout
 
 
-def test_a_file_of_a_dataset_is_a_part_of_the_data_hash_even_if_the_pairs_are_equal(study: Study) -> None:
+def test_a_file_of_a_dataset_is_a_part_of_the_data_hash_even_if_the_pairs_are_equal(
+    study: Study,
+) -> None:
     def data_hash() -> str:
         lines = study.h2h("data", "stats", "tiny.yaml").stdout.splitlines()
         return next(line for line in lines if line.startswith("data_hash"))
@@ -145,8 +153,14 @@ def test_a_file_of_a_dataset_is_a_part_of_the_data_hash_even_if_the_pairs_are_eq
 
 
 UNDECLARED = {
-    '    reads = ("{table}", "power.json", "$H_OFFSET")': ("mine.py: Scaled reads 'power.json'", '("power.json",)'),
-    '    reads = ("words.txt", "power.json")': ("mine.py: Words reads 'power.json'", '("power.json",)'),
+    '    reads = ("{table}", "power.json", "$H_OFFSET")': (
+        "mine.py: Scaled reads 'power.json'",
+        '("power.json",)',
+    ),
+    '    reads = ("words.txt", "power.json")': (
+        "mine.py: Words reads 'power.json'",
+        '("power.json",)',
+    ),
     '"{table}", ': ("mine.py: Scaled reads 'scale.json'", '("power.json", "$H_OFFSET", "{table}")'),
     ', "$H_OFFSET"': (
         "mine.py: Scaled reads the environment variable $H_OFFSET",
@@ -157,10 +171,14 @@ UNDECLARED = {
 
 
 @pytest.mark.parametrize("declaration", UNDECLARED)
-def test_what_is_not_declared_is_an_error_before_anything_trains(study: Study, declaration: str) -> None:
+def test_what_is_not_declared_is_an_error_before_anything_trains(
+    study: Study, declaration: str
+) -> None:
     what, reads = UNDECLARED[declaration]
     (study.folder / "x.json").write_text("1")
-    study.write(plugin=PLUGIN.replace(declaration, '"x.json"' if declaration == '"words.txt"' else "", 1))
+    study.write(
+        plugin=PLUGIN.replace(declaration, '"x.json"' if declaration == '"words.txt"' else "", 1)
+    )
     line = error_line(study.run(code=2))
     assert f"{what} without declaring it" in line
     assert line.endswith(f"add to the class: reads = {reads}")
@@ -172,7 +190,10 @@ def test_a_missing_declared_file_is_one_line(study: Study, name: str) -> None:
     (study.folder / name).unlink()
     line = error_line(study.h2h("plan", "tiny.yaml", code=2))
     if name != "power.json":  # the import fails before its declaration is known
-        assert f"declares that it reads '{name}', but '{name}' does not exist; create it, or correct reads" in line
+        assert (
+            f"declares that it reads '{name}', but '{name}' does not exist; create it, or correct reads"
+            in line
+        )
 
 
 IN_WORKER = "if multiprocessing.parent_process() is not None:\n    "
@@ -197,6 +218,15 @@ def test_workers_of_a_cluster_check_what_plugins_read(study: Study) -> None:
     pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
     study.run("--launcher", "slurm", "--launcher-option", "executor=local")
     assert [*study.states().values()] == ["DONE"]
-    study.write(plugin=PLUGIN.replace("# change in the worker", f"{IN_WORKER}(HERE / 'scale.json').write_text('9')"))
-    done = study.run("--fresh", "--launcher", "slurm", "--launcher-option", "executor=local", code=2)
-    assert "'scale.json', which positional 'scaled' reads, has changed since the run was planned" in done.stderr
+    study.write(
+        plugin=PLUGIN.replace(
+            "# change in the worker", f"{IN_WORKER}(HERE / 'scale.json').write_text('9')"
+        )
+    )
+    done = study.run(
+        "--fresh", "--launcher", "slurm", "--launcher-option", "executor=local", code=2
+    )
+    assert (
+        "'scale.json', which positional 'scaled' reads, has changed since the run was planned"
+        in done.stderr
+    )

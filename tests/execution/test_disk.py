@@ -70,14 +70,24 @@ def limited(study: Study, size: int, *arguments: str) -> Completed:
     """Run a command with a limit on the size of files, which raises EFBIG."""
     command = with_limits(study.command(*arguments), FSIZE=size)
     return subprocess.run(
-        command, cwd=study.folder, env=study.environment, text=True, capture_output=True, timeout=200, check=False
+        command,
+        cwd=study.folder,
+        env=study.environment,
+        text=True,
+        capture_output=True,
+        timeout=200,
+        check=False,
     )
 
 
 @pytest.mark.slow
-def test_a_file_size_limit_fails_no_run_and_every_command_is_one_line(study: Study, undisturbed: Study) -> None:
+def test_a_file_size_limit_fails_no_run_and_every_command_is_one_line(
+    study: Study, undisturbed: Study
+) -> None:
     study.write(plugin=FILLING)
-    done = limited(study, 500_000, "run", str(study.file), "--no-tracking", "--workers", "1", "--threads", "1")
+    done = limited(
+        study, 500_000, "run", str(study.file), "--no-tracking", "--workers", "1", "--threads", "1"
+    )
     check_nothing_failed(done, study.experiment)
     study.write()
     study.run()
@@ -99,7 +109,9 @@ def test_a_finished_study_on_a_read_only_disk_is_reported(
     reports = tmp_path_factory.mktemp("reports")
     with read_only(finished.folder):
         for command in ("run", "report"):
-            finished.h2h(command, "tiny.yaml", "--reports", str(reports / command), *NO_TRACKING[command])
+            finished.h2h(
+                command, "tiny.yaml", "--reports", str(reports / command), *NO_TRACKING[command]
+            )
         done = finished.run("--seeds", "3", code=2)
     assert "cannot write to 'runs/tiny' (Read-only file system)" in done.stderr
     pages = [(reports / command / "tiny" / "report.md").read_text() for command in NO_TRACKING]
@@ -112,12 +124,21 @@ def test_a_shipper_of_a_read_only_study_states_the_reason_and_logs_elsewhere(
 ) -> None:
     folder = tmp_path_factory.mktemp("elsewhere")
     command = finished.command("run", "tiny.yaml", "--reports", str(folder))
-    for store, reason in ((None, "Read-only file system"), (f"sqlite:///{folder}/mlflow.db", "all runs are logged")):
+    for store, reason in (
+        (None, "Read-only file system"),
+        (f"sqlite:///{folder}/mlflow.db", "all runs are logged"),
+    ):
         environment = finished.environment | {"H2H_CACHE": str(folder / "cache")}
         environment |= {"MLFLOW_TRACKING_URI": store} if store else {}
         with read_only(finished.folder):
             done = subprocess.run(
-                command, cwd=finished.folder, env=environment, text=True, capture_output=True, timeout=200, check=False
+                command,
+                cwd=finished.folder,
+                env=environment,
+                text=True,
+                capture_output=True,
+                timeout=200,
+                check=False,
             )
         assert done.returncode == 0, done.stderr
         assert reason in done.stdout.splitlines()[-1]
@@ -135,14 +156,23 @@ def test_a_shipper_of_a_read_only_study_states_the_reason_and_logs_elsewhere(
     ],
     ids=["bytes", "checkpoint", "maps", "prepared"],
 )
-def test_every_writer_of_large_files_reports_a_disk_error(tmp_path: Path, write: Callable[[Path], object]) -> None:
+def test_every_writer_of_large_files_reports_a_disk_error(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
     with pytest.raises(Exception, match=r"(?i)file too large") as caught:
         write(tmp_path / "a")
     assert is_disk_error(caught.value)
 
 
 def test_disk_errors_are_recognised() -> None:
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.ETIMEDOUT):
+    for number in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.ETIMEDOUT,
+    ):
         assert is_disk_error(OSError(number, os.strerror(number)))
     for number in (errno.ENOENT, errno.ECONNREFUSED):
         assert not is_disk_error(OSError(number, os.strerror(number)))

@@ -49,7 +49,10 @@ def model(exported: Path, tmp_path: Path) -> Path:
 
 def logits(model: LoadedRun) -> list[Tensor]:
     target = torch.tensor([model.data.tokenise("le chat mange", "target")])
-    return [model.logits(torch.tensor([model.data.tokenise(text, "source")]), target) for text in SENTENCES]
+    return [
+        model.logits(torch.tensor([model.data.tokenise(text, "source")]), target)
+        for text in SENTENCES
+    ]
 
 
 def test_the_exported_model_computes_equal_logits_without_the_study(
@@ -85,12 +88,18 @@ def test_the_model_card_has_data_scores_limits_and_use(run: Path, model: Path) -
     assert (shown.exit_code, shown.output) == (0, card)
     _, front, body = card.split("---\n", 2)
     metadata = yaml.safe_load(front)
-    results = [json.loads(path.read_text())["metrics"] for path in sorted(run.parent.glob("*/results.json"))]
+    results = [
+        json.loads(path.read_text())["metrics"]
+        for path in sorted(run.parent.glob("*/results.json"))
+    ]
     assert metadata["license_name"] == "that of the data: MIT"
     assert metadata["datasets"] == ["toy-grammar"]
     (result,) = metadata["model-index"][0]["results"]
     scores = {metric["type"]: metric["value"] for metric in result["metrics"]}
-    assert (scores["exact_match"], scores["loss"]) == (results[0]["test/exact_match"], results[0]["test/loss"])
+    assert (scores["exact_match"], scores["loss"]) == (
+        results[0]["test/exact_match"],
+        results[0]["test/loss"],
+    )
     mean = sum(metrics["test/loss"] for metrics in results) / 2
     row = next(line for line in body.splitlines() if line.startswith("| test loss |"))
     assert row.split("|")[2:4] == [f" {results[0]['test/loss']:.3f} ", f" {mean:.3f} "]
@@ -121,7 +130,12 @@ def test_wrong_arguments_are_one_line(finished: Study) -> None:
     run = finished.directories()[0]
     status = json.loads((run / "status.json").read_text())
     (run / "status.json").write_text(json.dumps(status | {"state": "KILLED", "files": {}}))
-    for arguments in (("nothing", "model"), ("tiny", "file"), (run.name, "model"), (run.name, "/proc/x")):
+    for arguments in (
+        ("nothing", "model"),
+        ("tiny", "file"),
+        (run.name, "model"),
+        (run.name, "/proc/x"),
+    ):
         assert finished.h2h("export", *arguments, code=2).stderr.count("\n") == 1
     assert not (finished.folder / "model").exists()
 
@@ -135,7 +149,10 @@ def test_a_damaged_or_missing_file_of_an_export_is_named(model: Path) -> None:
         with pytest.raises(HeadToHeadError, match=damage):
             headtohead.load(model)
         path.unlink()
-        if name in ("vocabulary.json", "manifest.json"):  # without one of the others, the folder is no exported model
+        if name in (
+            "vocabulary.json",
+            "manifest.json",
+        ):  # without one of the others, the folder is no exported model
             with pytest.raises(HeadToHeadError, match=name):
                 headtohead.load(model)
         path.write_bytes(content)
@@ -161,7 +178,9 @@ def test_a_file_without_a_sha256_in_the_manifest_is_not_loaded(model: Path, name
     (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(HeadToHeadError) as caught:
         headtohead.load(model)
-    expected = f"manifest.json has no sha256 of '{model / name}'; export the run again to another folder"
+    expected = (
+        f"manifest.json has no sha256 of '{model / name}'; export the run again to another folder"
+    )
     assert str(caught.value) == expected
 
 
@@ -171,7 +190,9 @@ def loaded(undisturbed: Study) -> LoadedRun:
     return h2h.load(undisturbed.directories()[0])
 
 
-def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(undisturbed: Study) -> None:
+def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(
+    undisturbed: Study,
+) -> None:
     curves = h2h.curves(undisturbed.file, runs=undisturbed.runs)
     assert list(curves) == ["run", "variant", "seed", "step", "epoch", "metric", "value"]
     written = {}
@@ -179,17 +200,26 @@ def test_curves_have_every_value_of_every_history_with_variant_axes_and_seed(und
         seed = json.loads((run / "run.json").read_text(encoding="utf-8"))["seed"]
         for text in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             line = json.loads(text)
-            values = {metric: value for metric, value in line.items() if metric not in ("step", "epoch", "time")}
+            values = {
+                metric: value
+                for metric, value in line.items()
+                if metric not in ("step", "epoch", "time")
+            }
             for metric, value in values.get("values", values).items():
                 written[run.name, seed, line["step"], metric] = value
     read = curves.set_index(["run", "seed", "step", "metric"])["value"]
     assert read.to_dict() == written
     assert set(curves["variant"]) == {"baseline"}
     losses = curves[curves["metric"] == "valid/loss"]
-    assert losses.groupby("seed")["step"].apply(list).to_dict() == {1: [20, 40, 60], 2: [20, 40, 60]}
+    assert losses.groupby("seed")["step"].apply(list).to_dict() == {
+        1: [20, 40, 60],
+        2: [20, 40, 60],
+    }
 
 
-def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(loaded: LoadedRun) -> None:
+def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(
+    loaded: LoadedRun,
+) -> None:
     tokenizer, split = loaded.tokenizer, loaded.data.splits["train"]
     for side in ("source", "target"):
         text, ids = (getattr(split, f"{side}_text")[0], getattr(split, side)[0])
@@ -199,7 +229,10 @@ def test_the_tokenizer_has_the_ids_of_training_and_returns_normalised_text(loade
         tokens = tokenizer.tokens(ids, side)
         assert tokens == (["<sos>"] if side == "target" else []) + [*text.split(), "<eos>"]
         assert (special["eos"], special["pad"]) == (ids[-1], 0)
-        assert tokenizer.tokens(range(tokenizer.vocab_size(side)), side) == loaded.data.vocabulary(side).words
+        assert (
+            tokenizer.tokens(range(tokenizer.vocab_size(side)), side)
+            == loaded.data.vocabulary(side).words
+        )
     assert tokenizer.tokens(tokenizer.encode("the gnu sees")) == ["the", "<unk>", "sees", "<eos>"]
 
 
@@ -211,18 +244,25 @@ def test_forward_with_one_member_returns_the_logits_of_the_run(loaded: LoadedRun
     assert logits.shape == (1, 1, target.shape[1], loaded.tokenizer.vocab_size("target"))
     assert torch.equal(logits[0], loaded.logits(source, target))
     logits.sum().backward()
-    assert all(weights.shape[0] == 1 and weights.grad is not None for weights in loaded.model.parameters())
+    assert all(
+        weights.shape[0] == 1 and weights.grad is not None for weights in loaded.model.parameters()
+    )
 
 
 def test_the_hook_of_the_page_appends_each_evaluation(study: Study) -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md"
     (hook,) = re.findall(
-        r"^```python\n([^`]*def on_evaluation.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+        r"^```python\n([^`]*def on_evaluation.*?)^```$",
+        page.read_text("utf-8"),
+        re.DOTALL | re.MULTILINE,
     )
     (study.folder / "evaluations.py").write_text(hook, encoding="utf-8")
     study.write(base={"train": {"steps": 4, "evaluate_every": 2}})
     study.run("--plugin", "evaluations.py")
-    lines = [json.loads(line) for line in (study.experiment / "evaluations.jsonl").read_text("utf-8").splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (study.experiment / "evaluations.jsonl").read_text("utf-8").splitlines()
+    ]
     assert sorted((line.pop("run"), line.pop("step")) for line in lines) == [
         (run.name, step) for run in study.directories() for step in (2, 4)
     ]
@@ -232,7 +272,10 @@ def test_the_hook_of_the_page_appends_each_evaluation(study: Study) -> None:
 def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progress(
     tmp_path: Path, cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content = TINY | {"seeds": 1, "base": TINY["base"] | {"train": {"steps": 4, "batch_tokens": 128}}}
+    content = TINY | {
+        "seeds": 1,
+        "base": TINY["base"] | {"train": {"steps": 4, "batch_tokens": 128}},
+    }
     with pytest.raises(h2h.HeadToHeadError, match="needs a name"):
         h2h.plan(content)
     assert h2h.plan(content, name="mine", runs=tmp_path / "runs").name == "mine"
@@ -246,17 +289,28 @@ def test_an_experiment_is_a_dict_with_a_name_and_a_run_in_a_script_prints_progre
 def test_a_loaded_run_decodes_like_its_evaluation(study: Study) -> None:
     task = {"dataset": "reverse", "split": "length", "longest": 4, "test_each": 3, "alphabet": 4}
     train = {"steps": 10, "lr": 0.05, "evaluate_every": 10}
-    study.write(base={"data": task, "model": {"dropout": 0.0}, "train": train}, seeds=1, probes=["3 2 1"])
+    study.write(
+        base={"data": task, "model": {"dropout": 0.0}, "train": train}, seeds=1, probes=["3 2 1"]
+    )
     study.run()
     (run,) = study.directories()
     loaded, results = h2h.load(run), json.loads((run / "results.json").read_text())
-    longest = [max(len(text.split()) for text in loaded.data.splits[name].target_text) for name in ("train", "test")]
+    longest = [
+        max(len(text.split()) for text in loaded.data.splits[name].target_text)
+        for name in ("train", "test")
+    ]
     assert longest == [4, 8]
     limit = (longest[0] + 1) * 3 // 2
     recorded = json.loads((run / "run.json").read_text())["decoding_limit"]
     assert loaded.decoding_limit == recorded == results["decoding"]["max_length"] == limit == 7
     rows = [row.split("\t") for row in (run / "translations.tsv").read_text().splitlines()[1:]]
-    assert max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == limit  # the limit matters
-    assert loaded.translate([source for source, *_ in rows]) == [hypothesis for _, _, hypothesis, _ in rows]
+    assert (
+        max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == limit
+    )  # the limit matters
+    assert loaded.translate([source for source, *_ in rows]) == [
+        hypothesis for _, _, hypothesis, _ in rows
+    ]
     whole = masked_heads(run)["whole"]
-    assert {f"test/{name}": whole[name] for name in ("bleu", "exact_match")}.items() <= results["metrics"].items()
+    assert {f"test/{name}": whole[name] for name in ("bleu", "exact_match")}.items() <= results[
+        "metrics"
+    ].items()

@@ -22,17 +22,24 @@ from headtohead.storage.stack import stack_folders
 from made import case_table
 from made.study import Study, on_evaluation, own_positional, wait_for
 
-FAILING_SEED = on_evaluation('if "-s1-" in run.name and step == 40:\n    raise PermissionError(13, "no more")')
+FAILING_SEED = on_evaluation(
+    'if "-s1-" in run.name and step == 40:\n    raise PermissionError(13, "no more")'
+)
 BROKEN = own_positional('if x.requires_grad:\n    raise RuntimeError("cannot divide\\n  by 0")')
 OWN = {"positional": "own"}
 
 
-def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(study: Study, undisturbed: Study) -> None:
+def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(
+    study: Study, undisturbed: Study
+) -> None:
     study.write(plugin=FAILING_SEED)
     done = study.run(code=1)
     raised, neighbour = study.directories()
     status = files.read_json(raised / "status.json")
-    assert (status["state"], status["reason"]) == ("FAILED", "PermissionError: [Errno 13] no more (mine.py:6)")
+    assert (status["state"], status["reason"]) == (
+        "FAILED",
+        "PermissionError: [Errno 13] no more (mine.py:6)",
+    )
     assert "not complete: 1 DONE, 1 FAILED" in done.stdout
     assert study.results() == {neighbour.name: undisturbed.results()[neighbour.name]}
     study.write()
@@ -59,15 +66,30 @@ entry()
 """The command, killed when --retry has removed the record of a run and none is written anew."""
 
 
-def test_a_killed_retry_leaves_a_planned_run_that_repair_does_not_count(study: Study, undisturbed: Study) -> None:
+def test_a_killed_retry_leaves_a_planned_run_that_repair_does_not_count(
+    study: Study, undisturbed: Study
+) -> None:
     study.write(plugin=FAILING_SEED)
     study.run(code=1)
     failed = study.directories()[0]
     study.write()
-    command = [sys.executable, "-c", KILLED_RETRY, "run", str(study.file), "--no-tracking", "--retry"]
-    killed = subprocess.run(command, cwd=study.folder, env=study.environment, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-c",
+        KILLED_RETRY,
+        "run",
+        str(study.file),
+        "--no-tracking",
+        "--retry",
+    ]
+    killed = subprocess.run(
+        command, cwd=study.folder, env=study.environment, capture_output=True, text=True
+    )
     assert killed.returncode == 137, killed.stderr
-    assert (files.read_json(failed / "status.json")["state"], (failed / "run.json").exists()) == ("PLANNED", False)
+    assert (files.read_json(failed / "status.json")["state"], (failed / "run.json").exists()) == (
+        "PLANNED",
+        False,
+    )
     done = study.run("--repair")
     assert "none of 1 finished runs is damaged" in done.stdout
     assert "without a result" not in done.stdout
@@ -83,7 +105,9 @@ def test_a_damaged_record_of_a_failed_run_is_no_damaged_result(study: Study) -> 
     lines: list[str] = []
     move_damaged_runs(study.experiment, lines.append)
     assert lines[0] == "none of 1 finished runs is damaged"
-    assert lines[1].startswith(f"damaged records of 1 run without a result: {failed.name} (cannot read")
+    assert lines[1].startswith(
+        f"damaged records of 1 run without a result: {failed.name} (cannot read"
+    )
     assert not failed.exists()
 
 
@@ -134,7 +158,12 @@ def test_out_of_memory_halves_the_stack_and_each_half_starts_again(study: Study)
     )
     changes = {
         "base": {
-            "train": {"precision": "float64", "checkpoint_seconds": 0, "steps": 6, "evaluate_every": 2},
+            "train": {
+                "precision": "float64",
+                "checkpoint_seconds": 0,
+                "steps": 6,
+                "evaluate_every": 2,
+            },
             "evaluate": {"unpadded": False, "test_limit": 4},
         },
         "baseline": OWN,
@@ -147,9 +176,15 @@ def test_out_of_memory_halves_the_stack_and_each_half_starts_again(study: Study)
     assert len(stack_folders(study.experiment)) == 4
     halved = study.scores()
     for path in study.directories():
-        reasons = [files.read_json(attempt)["reason"] for attempt in sorted(path.glob("attempts/*.json"))]
+        reasons = [
+            files.read_json(attempt)["reason"] for attempt in sorted(path.glob("attempts/*.json"))
+        ]
         assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
-        steps = [line.step for line in RunDirectory(path).history() if line and "train/loss" in line.values]
+        steps = [
+            line.step
+            for line in RunDirectory(path).history()
+            if line and "train/loss" in line.values
+        ]
         assert steps == [2, 4, 6], "the history contains another attempt"
     study.write(plugin=own_positional("pass"), **changes)
     study.run("--fresh")
@@ -174,7 +209,9 @@ def test_out_of_memory_doubles_the_microbatches_and_keeps_the_batch_size(study: 
 
 
 @pytest.mark.slow
-def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(study: Study) -> None:
+def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point(
+    study: Study,
+) -> None:
     plugin = own_positional(
         "if Own.calls > 100 and not FAILED.exists():\n"
         "    FAILED.touch()\n"
@@ -189,19 +226,24 @@ def test_after_an_error_of_the_gpu_a_new_process_continues_from_the_resume_point
     assert folder.record.deaths == 1
     assert "CUDA error: an illegal memory access" in (folder.path / "worker.log").read_text()
     lines = (study.directories()[0] / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], "no step is trained twice"
+    assert [json.loads(line)["step"] for line in lines] == [20, 40, 60, 60], (
+        "no step is trained twice"
+    )
 
 
 def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None:
     study.write(plugin=BROKEN, baseline=OWN)
     messages = study.run(code=1).stdout.splitlines()
     found = re.fullmatch(
-        r"2 FAILED: RuntimeError: cannot divide by 0 \(mine.py:\d+\); log with the traceback: (.*)", messages[-2]
+        r"2 FAILED: RuntimeError: cannot divide by 0 \(mine.py:\d+\); log with the traceback: (.*)",
+        messages[-2],
     )
     assert found, messages
     assert "Traceback" in (study.folder / found[1]).read_text()
     assert messages[-1].startswith("not complete: 2 FAILED; ")
-    again = study.run(code=1)  # the same command would not resume, and the message does not suggest it
+    again = study.run(
+        code=1
+    )  # the same command would not resume, and the message does not suggest it
     assert "--retry" in again.stdout
     assert "resumes" not in again.stdout
     assert messages[-2] in study.h2h("status", "tiny.yaml").stdout.splitlines()
@@ -212,10 +254,16 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
 @pytest.mark.slow
 def test_ctrl_c_prints_the_command_that_resumes(study: Study) -> None:
     for body, option, text in (
-        ("pass", "--fresh", "interrupted; finished runs are kept, and the same command without --fresh resumes\n"),
+        (
+            "pass",
+            "--fresh",
+            "interrupted; finished runs are kept, and the same command without --fresh resumes\n",
+        ),
         ("self", "--no-report", "their stacks: 1 incomplete run (positional 'own' has changed)\n"),
     ):
-        study.write(plugin=own_positional(body), base={"train": {"steps": 100_000}}, baseline=OWN, seeds=1)
+        study.write(
+            plugin=own_positional(body), base={"train": {"steps": 100_000}}, baseline=OWN, seeds=1
+        )
         parent = study.start("--no-tracking", option, "--set", "train.checkpoint_seconds=0")
         wait_for(lambda: study.holders() and set(study.states().values()) == {"RUNNING"})
         parent.send_signal(signal.SIGINT)
@@ -228,16 +276,23 @@ def test_ctrl_c_prints_the_command_that_resumes(study: Study) -> None:
 
 @pytest.mark.slow
 def test_three_stacks_with_the_same_error_stop_the_experiment(study: Study) -> None:
-    study.write(plugin=BROKEN, baseline=OWN, design=[{"product": {"model.d_ff": [8, 12, 16, 20]}}], seeds=1)
+    study.write(
+        plugin=BROKEN, baseline=OWN, design=[{"product": {"model.d_ff": [8, 12, 16, 20]}}], seeds=1
+    )
     done = study.run(code=1)
-    assert "stopped after 3 stacks failed in the same way: RuntimeError: cannot divide by 0" in done.stdout
+    assert (
+        "stopped after 3 stacks failed in the same way: RuntimeError: cannot divide by 0"
+        in done.stdout
+    )
     assert sorted(study.states().values()) == ["FAILED"] * 3 + ["PLANNED"]
 
 
 @pytest.mark.slow
 def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> None:
     study.write(
-        plugin=BROKEN, baseline={"positional": "none"}, design=[{"one_at_a_time": {"positional": ["own", "alibi"]}}]
+        plugin=BROKEN,
+        baseline={"positional": "none"},
+        design=[{"one_at_a_time": {"positional": ["own", "alibi"]}}],
     )
     assert "training 6 runs in 1 stack" in study.run(code=1).stderr
     failed = {name for name, state in study.states().items() if state == "FAILED"}
@@ -268,7 +323,9 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
         for option, state in (("--fresh", "DONE"), ("--retry", "FAILED")):
             writer.set_state(state)
             done = finished.run(option, code=2)
-            assert re.fullmatch(rf"h2h: run '{run.name}' is in use by process \d+ on .*\n", done.stderr)
+            assert re.fullmatch(
+                rf"h2h: run '{run.name}' is in use by process \d+ on .*\n", done.stderr
+            )
             assert not (finished.experiment / ".archived").exists()
             assert writer.state == state
 
@@ -279,7 +336,9 @@ def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None
     (folder,) = stack_folders(study.experiment)
     record = folder.record
     parts = [record.part([member]) for member in record.members]
-    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Watcher([]), study.experiment)
+    execution = scheduler._Execution(
+        scheduler.Machine(LocalLauncher()), Watcher([]), study.experiment
+    )
     with leased(study.directories()[1]):
         execution._split(folder, record, parts)
         assert (folder.exists, execution.left) == (True, record.hashes)
@@ -289,7 +348,9 @@ def test_a_stack_is_split_unless_another_process_trains_it(study: Study) -> None
     assert set(study.states().values()) == {"TIMEOUT"}
     execution._split(folder, record, parts)
     assert not folder.exists
-    assert {stack.record.id for stack in stack_folders(study.experiment)} == {part.id for part in parts}
+    assert {stack.record.id for stack in stack_folders(study.experiment)} == {
+        part.id for part in parts
+    }
 
 
 def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:
@@ -300,8 +361,15 @@ def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study:
 
 
 @pytest.mark.slow
-def test_variants_of_one_shape_train_in_one_stack_and_can_be_loaded_and_reproduced(study: Study) -> None:
-    others = {"positional": ["alibi"], "train.lr": [0.001], "train.label_smoothing": [0.1], "masking.encoder": ["none"]}
+def test_variants_of_one_shape_train_in_one_stack_and_can_be_loaded_and_reproduced(
+    study: Study,
+) -> None:
+    others = {
+        "positional": ["alibi"],
+        "train.lr": [0.001],
+        "train.label_smoothing": [0.1],
+        "masking.encoder": ["none"],
+    }
     study.write(
         base={"model": {"dropout": 0.0}, "train": {"steps": 20}},
         baseline={"positional": "t5-relative"},

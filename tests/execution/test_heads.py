@@ -35,7 +35,9 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
     handle = attention.output.register_forward_pre_hook(zero)
     losses, num_tokens = 0.0, 0
     with torch.no_grad():
-        for source, target in zip(data.splits["test"].source, data.splits["test"].target, strict=True):
+        for source, target in zip(
+            data.splits["test"].source, data.splits["test"].target, strict=True
+        ):
             source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
             decoder_input_ids, labels = target[..., :-1], target[..., 1:]
             lengths = [torch.full((1, 1), ids_.shape[-1]) for ids_ in (source, decoder_input_ids)]
@@ -75,13 +77,20 @@ def test_masking_a_head_equals_zeroing_its_output(choices, data):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-@case_table("style", [{"name": "random", "trained": False}, *current().entries["attention"]], ids=str, default=3)
+@case_table(
+    "style",
+    [{"name": "random", "trained": False}, *current().entries["attention"]],
+    ids=str,
+    default=3,
+)
 def test_a_copy_without_masks_equals_its_model(data, style):
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     model = Transformer(tiny_config(attention=style), [2], *words).eval()
     stack = masked(model, data, [(0, ())] * 2)
     for name, value in model.state_dict().items():
-        assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), name
+        assert torch.equal(stack.state_dict()[name], value.expand_as(stack.state_dict()[name])), (
+            name
+        )
 
 
 def test_metrics_of_a_role_are_the_mean_effect_and_the_best_single_head():
@@ -91,7 +100,13 @@ def test_metrics_of_a_role_are_the_mean_effect_and_the_best_single_head():
         ("encoder", 0): [(0.01, 0.04), (0.03, 0.02)],
     }
     heads = [
-        {"role": role, "layer": layer, "head": head, "without-one": {"loss": without}, "only-one": {"loss": only}}
+        {
+            "role": role,
+            "layer": layer,
+            "head": head,
+            "without-one": {"loss": without},
+            "only-one": {"loss": only},
+        }
         for (role, layer), own in effects.items()
         for head, (without, only) in enumerate(own)
     ]

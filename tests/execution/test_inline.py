@@ -7,13 +7,19 @@ import pytest
 
 from made.study import Study, on_evaluation
 
-RAISES = on_evaluation("import os\nif 'rotary' in str(run): raise ZeroDivisionError(f'in process {os.getpid()}')")
+RAISES = on_evaluation(
+    "import os\nif 'rotary' in str(run): raise ZeroDivisionError(f'in process {os.getpid()}')"
+)
 
 
-def test_the_inline_launcher_trains_in_this_process_and_shows_the_traceback_of_a_plugin(study: Study) -> None:
+def test_the_inline_launcher_trains_in_this_process_and_shows_the_traceback_of_a_plugin(
+    study: Study,
+) -> None:
     design = [{"one_at_a_time": {"positional": ["rotary"]}}]
     study.write(plugin=RAISES, base={"train": {"steps": 2}}, seeds=1, design=design)
-    failed = study.h2h("run", "tiny.yaml", "--launcher", "inline", "--no-tracking", "--no-report", code=1)
+    failed = study.h2h(
+        "run", "tiny.yaml", "--launcher", "inline", "--no-tracking", "--no-report", code=1
+    )
     assert f"ZeroDivisionError: in process {os.getpid()} (mine.py:" in failed.stdout
     assert re.search(r'File ".*mine.py", line \d+, in on_evaluation', failed.stderr)
     assert [*study.states().values()] == ["FAILED", "DONE"]
@@ -49,4 +55,6 @@ REFUSED = (
 def test_contradictory_options_are_one_line(study: Study, options: tuple[str, ...]) -> None:
     study.write()
     (line,) = study.h2h("run", "tiny.yaml", *options, code=2).stderr.splitlines()
-    assert re.match(rf"h2h: ({'|'.join(option for option in options if option.startswith('--'))}) ", line)
+    assert re.match(
+        rf"h2h: ({'|'.join(option for option in options if option.startswith('--'))}) ", line
+    )

@@ -32,7 +32,9 @@ def worker_of(study: Study) -> int:
 
 
 @pytest.mark.slow
-def test_a_killed_worker_stops_only_its_stack_which_resumes(study: Study, undisturbed: Study) -> None:
+def test_a_killed_worker_stops_only_its_stack_which_resumes(
+    study: Study, undisturbed: Study
+) -> None:
     def kill() -> None:
         wait_for(lambda: any(study.experiment.glob(".stacks/*/resume-*.safetensors")))
         os.kill(worker_of(study), signal.SIGKILL)
@@ -59,7 +61,9 @@ def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # four commands, two of which import mlflow
-def test_a_parent_killed_at_every_moment_and_the_same_command_again(study: Study, undisturbed: Study) -> None:
+def test_a_parent_killed_at_every_moment_and_the_same_command_again(
+    study: Study, undisturbed: Study
+) -> None:
     """Each command continues what the killed command before it left; the third one moves the stack to the CPU."""
     moments: list[Callable[[], object]] = [
         lambda: bool(study.holders()),
@@ -153,7 +157,9 @@ def check_run(study: Study, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
     ended = time.monotonic()
     times, lines = zip(*messages[-3:], strict=True)
     assert lines[0] == "report: reports/tiny/index.html"
-    assert lines[1].startswith(f"mlflow: logging to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to ")
+    assert lines[1].startswith(
+        f"mlflow: logging to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to "
+    )
     assert lines[2].startswith(f"mlflow: not everything was logged to {uri} (")
     assert lines[2].endswith("); nothing is lost, run h2h sync tiny.yaml")
     assert ended - times[0] < shipper.QUIET_SECONDS + SECONDS + 4
@@ -176,7 +182,9 @@ def test_a_locked_store_and_a_server_that_never_answers_delay_nothing(
         check_run(study, monkeypatch, f"sqlite:///{database}")
     study.h2h("sync", "tiny.yaml")
     with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute("select count(distinct value) from tags where key = 'h2h.run_hash'").fetchone()
+        rows = connection.execute(
+            "select count(distinct value) from tags where key = 'h2h.run_hash'"
+        ).fetchone()
     assert rows == (3,)
 
 

@@ -89,7 +89,9 @@ def test_a_suspended_process_keeps_its_lease_and_a_killed_process_loses_it(run: 
         assert child.stdout is not None
         child.stdout.readline()
         child.send_signal(signal.SIGSTOP)
-        (alive,) = (path for path in (run.parent / ".leases").glob("*.lock") if path.stem != run.name)
+        (alive,) = (
+            path for path in (run.parent / ".leases").glob("*.lock") if path.stem != run.name
+        )
         os.utime(alive, (0, 0))
         with pytest.raises(Busy, match=f"process {child.pid} on"):
             Lease(run).acquire()
@@ -167,7 +169,9 @@ def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) 
         assert leases.holder_of(run) == taken._holder
 
 
-def test_a_process_that_lost_one_of_its_leases_writes_no_other_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_lost_one_of_its_leases_writes_no_other_run(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
     other = run.with_name("rotary-s2-01234567")
     with Lease(run, other) as lease:
@@ -195,7 +199,9 @@ def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:
     assert len(refused) == 1
 
 
-def _try(run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessing.synchronize.Event) -> None:
+def _try(
+    run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessing.synchronize.Event
+) -> None:
     lease = Lease(run)
     try:
         lease.acquire()
@@ -228,9 +234,15 @@ def test_a_lease_file_emptied_by_a_power_failure_is_free(run: Path) -> None:
         pass
 
 
-def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_while_stacks_are_created_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
-    with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError), leases.layout_lock(tmp_path):
+    with (
+        FileLock(tmp_path / ".layout.lock"),
+        pytest.raises(HeadToHeadError),
+        leases.layout_lock(tmp_path),
+    ):
         pass
 
 

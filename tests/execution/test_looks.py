@@ -18,11 +18,19 @@ NULL = {"design": [{"one_at_a_time": {"model.dropout": [0.101]}}]}
 
 def test_a_study_with_a_huge_contrast_stops_at_the_first_look(study: Study) -> None:
     study.write(**SHORT, **HUGE)
-    assert "look 1 of 2, 3 seeds: stopped because every main contrast has a direction" in study.run().stdout
+    assert (
+        "look 1 of 2, 3 seeds: stopped because every main contrast has a direction"
+        in study.run().stdout
+    )
     assert len(study.directories()) == 2 * 3
     found = study.answer()
     looks = found["looks"]
-    assert (looks["planned"], looks["taken"], looks["stopped"], looks["undecided"]) == ([3, 6], [3], "decided", [])
+    assert (looks["planned"], looks["taken"], looks["stopped"], looks["undecided"]) == (
+        [3, 6],
+        [3],
+        "decided",
+        [],
+    )
     assert 0.025 < looks["level"] < 0.03
     (contrast,) = found["contrasts"]
     assert contrast["interval"]["level"] == pytest.approx(1 - looks["level"])

@@ -26,7 +26,11 @@ Clean = Callable[..., Completed]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def tree(folder: Path) -> set[str]:
@@ -75,18 +79,28 @@ def test_show_has_scores_files_configuration_and_how_to_load(finished: Study) ->
     run = finished.directories()[0]
     output = finished.h2h("show", run.name).stdout
     results = files.read_json(run / "results.json")["metrics"]
-    for part in (f"  test/exact_match: {results['test/exact_match']:.3f}", "checkpoint.safetensors: ", "d_model: "):
+    for part in (
+        f"  test/exact_match: {results['test/exact_match']:.3f}",
+        "checkpoint.safetensors: ",
+        "d_model: ",
+    ):
         assert part in output
     assert output.splitlines()[-1].startswith(f'load: headtohead.load("{run.name}")')
     record = json.loads(finished.h2h("show", run.name, "--format", "json").stdout)
     assert (record["state"], record["metrics"]) == ("DONE", results)
     shown = output.partition("\nconfiguration\n")[2].partition("\n\n")[0]
-    assert yaml.safe_load(shown) == record["run"]["config"] == files.read_json(run / "run.json")["config"]
+    assert (
+        yaml.safe_load(shown)
+        == record["run"]["config"]
+        == files.read_json(run / "run.json")["config"]
+    )
 
 
 def test_a_run_is_found_by_prefix_and_experiment(finished: Study) -> None:
     prefix = finished.directories()[0].name.rpartition("-")[0]
-    assert finished.h2h("show", prefix.replace("-", "_"), code=2).stderr.endswith(f"; did you mean '{prefix}'?\n")
+    assert finished.h2h("show", prefix.replace("-", "_"), code=2).stderr.endswith(
+        f"; did you mean '{prefix}'?\n"
+    )
     shutil.copytree(finished.directories()[0], finished.runs / "other" / f"{prefix}-00000000")
     assert f"'{prefix}' matches 2 runs" in finished.h2h("show", prefix, code=2).stderr
     assert f"directory: runs/tiny/{prefix}-" in finished.h2h("show", f"tiny/{prefix}").stdout
@@ -100,15 +114,22 @@ def test_clean_lists_and_removes_only_with_yes(cluttered: Study, clean: Clean) -
     assert "FAILED: ValueError: no" in "".join(lines)
     assert tree(cluttered.experiment) == before
     assert clean("--yes").stdout.splitlines()[-1].startswith("removed 3 folders, ")
-    kept = {path.name for path in cluttered.directories()} | {"experiment.json", "reference_points.json"}
+    kept = {path.name for path in cluttered.directories()} | {
+        "experiment.json",
+        "reference_points.json",
+    }
     assert tree(cluttered.experiment) == kept
     assert list((cluttered.experiment / ".archived").iterdir()) == []
     assert clean().stdout == "nothing to remove\n"
 
 
-def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered: Study, tmp_path: Path) -> None:
+def test_clean_keeps_a_run_that_finished_after_it_was_listed(
+    cluttered: Study, tmp_path: Path
+) -> None:
     failed = cluttered.directories()[1]
-    (leftover,) = (found for found in find_leftovers(cluttered.runs, tmp_path) if found.kind == "failed")
+    (leftover,) = (
+        found for found in find_leftovers(cluttered.runs, tmp_path) if found.kind == "failed"
+    )
     assert leftover.path == failed
     with leased(failed) as writer:
         writer.set_state(states.DONE, reason=None, files=checksums(failed))
@@ -116,7 +137,9 @@ def test_clean_keeps_a_run_that_finished_after_it_was_listed(cluttered: Study, t
     assert failed.is_dir()
 
 
-def test_clean_removes_nothing_while_a_run_is_in_use(cluttered: Study, superseded: Path, clean: Clean) -> None:
+def test_clean_removes_nothing_while_a_run_is_in_use(
+    cluttered: Study, superseded: Path, clean: Clean
+) -> None:
     before = tree(cluttered.experiment)
     with Lease(superseded):
         assert "in use by process" in clean("--yes", code=2).stderr
@@ -130,7 +153,8 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Cl
     shutil.rmtree(other / run.name)
     planned = files.read_json(finished.experiment / "experiment.json")["runs"]
     reused = [
-        entry | ({"reused_from": f"tiny/{run.name}"} if entry["directory"] == run.name else {}) for entry in planned
+        entry | ({"reused_from": f"tiny/{run.name}"} if entry["directory"] == run.name else {})
+        for entry in planned
     ]
     edit(other / "experiment.json", name="other", runs=reused)
     left = [entry for entry in planned if entry["directory"] != run.name]
@@ -138,7 +162,9 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Cl
     assert clean("--only", "superseded").stdout == "nothing to remove\n"
 
 
-def test_the_run_that_init_from_names_stays(finished: Study, superseded: Path, clean: Clean) -> None:
+def test_the_run_that_init_from_names_stays(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
     other = finished.runs / "warm"
     other.mkdir()
     record = files.read_json(finished.experiment / "experiment.json") | {"name": "warm"}
@@ -151,13 +177,20 @@ def test_the_run_that_init_from_names_stays(finished: Study, superseded: Path, c
     assert not superseded.exists()
 
 
-def test_foreign_files_in_removed_runs_stay(finished: Study, superseded: Path, clean: Clean) -> None:
+def test_foreign_files_in_removed_runs_stay(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
     (superseded / "notes.txt").write_text("mine")
     (superseded / "attention" / "mine.png").write_text("mine")
     (superseded / "attempts" / "more").mkdir(parents=True)
     (superseded / "link.json").symlink_to(finished.file)
     assert "removed 1 folder" in clean("--yes").stdout
-    assert {path.name for path in superseded.rglob("*")} == {"notes.txt", "attention", "mine.png", "link.json"}
+    assert {path.name for path in superseded.rglob("*")} == {
+        "notes.txt",
+        "attention",
+        "mine.png",
+        "link.json",
+    }
     assert finished.file.exists()
     assert clean("--yes").stdout == "nothing to remove\n"
 
@@ -171,16 +204,24 @@ def test_experiments_behind_links_are_not_cleaned(
     assert (superseded / "run.json").exists()
 
 
-def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(finished: Study, superseded: Path, clean: Clean) -> None:
+def test_cleaning_stops_at_a_record_that_is_missing_or_damaged(
+    finished: Study, superseded: Path, clean: Clean
+) -> None:
     second = finished.runs / "second"
     shutil.copytree(finished.experiment, second)
     edit(second / "experiment.json", name="second")
-    for name in ("experiment.json", f"{superseded.name}/run.json", f"{superseded.name}/status.json"):
+    for name in (
+        "experiment.json",
+        f"{superseded.name}/run.json",
+        f"{superseded.name}/status.json",
+    ):
         record = finished.experiment / name
         content = record.read_bytes()
         for damage in (record.unlink, lambda record=record: record.write_text("{")):
             damage()
-            assert clean("--yes", code=2).stderr.startswith(f"h2h: cannot read 'runs/tiny/{name}': ")
+            assert clean("--yes", code=2).stderr.startswith(
+                f"h2h: cannot read 'runs/tiny/{name}': "
+            )
             assert (second / superseded.name / "run.json").exists()
         record.write_bytes(content)
 
@@ -196,7 +237,13 @@ def reusing(finished: Study, superseded: Path) -> Path:
     return other
 
 
-TRACES = [".layout.lock", ".leases/a.lock", ".stacks/a/stack.json", "reference_points.json", "shipper-mlflow.log"]
+TRACES = [
+    ".layout.lock",
+    ".leases/a.lock",
+    ".stacks/a/stack.json",
+    "reference_points.json",
+    "shipper-mlflow.log",
+]
 
 
 @case_table("trace", TRACES, default=2)
@@ -208,7 +255,9 @@ def test_nothing_is_removed_if_the_record_of_an_experiment_without_runs_is_missi
     (reusing / trace).touch()
     (reusing / "experiment.json").rename(finished.folder / "lost.json")
     error = clean("--yes", code=2).stderr
-    assert error.startswith("h2h: cannot read 'runs/other/experiment.json': no such file; nothing is removed, ")
+    assert error.startswith(
+        "h2h: cannot read 'runs/other/experiment.json': no such file; nothing is removed, "
+    )
     assert (superseded / "run.json").exists()
     shutil.rmtree(reusing)
     assert "removed 1 folder" in clean("--yes").stdout
@@ -218,11 +267,16 @@ def test_nothing_is_removed_if_an_experiment_is_on_a_disk_that_is_not_mounted(
     finished: Study, superseded: Path, clean: Clean
 ) -> None:
     (finished.runs / "other").symlink_to(finished.folder / "not-mounted")
-    assert "cannot read 'runs/other': the target of the link does not exist" in clean("--yes", code=2).stderr
+    assert (
+        "cannot read 'runs/other': the target of the link does not exist"
+        in clean("--yes", code=2).stderr
+    )
     assert (superseded / "run.json").exists()
 
 
-def test_a_run_that_a_copy_of_an_experiment_reuses_is_kept(superseded: Path, reusing: Path, clean: Clean) -> None:
+def test_a_run_that_a_copy_of_an_experiment_reuses_is_kept(
+    superseded: Path, reusing: Path, clean: Clean
+) -> None:
     reusing.rename(reusing.with_name("copy"))
     assert clean("--yes").stdout == "nothing to remove\n"
     assert (superseded / "run.json").exists()
@@ -244,7 +298,9 @@ def test_reproductions_are_removed(finished: Study, clean: Clean) -> None:
     assert not folder.exists()
 
 
-def test_only_prepared_data_is_removed_from_a_cache(finished: Study, clean: Clean, tmp_path: Path) -> None:
+def test_only_prepared_data_is_removed_from_a_cache(
+    finished: Study, clean: Clean, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     finished.here(finished.folder, "plan", str(finished.file), H2H_CACHE=str(cache))
     assert list(cache.glob("prepared/*.npz"))
@@ -253,7 +309,9 @@ def test_only_prepared_data_is_removed_from_a_cache(finished: Study, clean: Clea
         (cache / name).parent.mkdir(exist_ok=True)
         (cache / name).write_text("mine")
     assert "removed 1 folder" in clean("--yes").stdout
-    assert {path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file()} == foreign_files
+    assert {
+        path.relative_to(cache).as_posix() for path in cache.rglob("*") if path.is_file()
+    } == foreign_files
     assert clean("--yes").stdout == "nothing to remove\n"
 
 
@@ -286,14 +344,18 @@ def test_export_replaces_only_its_own_files(finished: Study) -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "config.json"])
 def test_export_never_replaces_a_file_that_was_edited(finished: Study, name: str) -> None:
-    command, edited = ("export", finished.directories()[0].name, "model", "--force"), finished.folder / "model" / name
+    command, edited = (
+        ("export", finished.directories()[0].name, "model", "--force"),
+        finished.folder / "model" / name,
+    )
     finished.h2h(*command)
     with edited.open("a") as file:
         file.write("my notes")
     before = contents(edited.parent)
     error = finished.h2h(*command, code=2).stderr
     assert (
-        error == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
+        error
+        == f"h2h: 'model/{name}' was changed after headtohead wrote it; move it away, or choose another folder\n"
     )
     assert contents(edited.parent) == before
     edited.rename(edited.with_name("notes"))
@@ -308,22 +370,24 @@ def test_a_report_never_replaces_a_file_that_was_edited(finished: Study, name: s
     with edited.open("a") as file:
         file.write("my notes")
     before = contents(edited.parent)
-    message = (
-        f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
-    )
+    message = f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
     changed = ("--set", "train.steps=61", "--name", "label")
     assert finished.h2h("report", "tiny", code=2).stderr.startswith(message)
     assert finished.run(code=2).stderr.startswith(message)
     assert contents(edited.parent) == before
     shutil.copytree(edited.parent, edited.parent.with_name("tiny-label"))
     assert finished.run(*changed, code=2).stderr.startswith(message.replace("tiny", "tiny-label"))
-    assert not list(finished.runs.glob("tiny-label/*/run.json")), "nothing is trained before the message"
+    assert not list(finished.runs.glob("tiny-label/*/run.json")), (
+        "nothing is trained before the message"
+    )
     finished.h2h("report", "tiny", "--reports", "elsewhere")
     edited.unlink()
     finished.h2h("report", "tiny")
 
 
-def test_a_report_of_a_fresh_clone_is_replaced_and_a_folder_of_others_is_not(finished: Study) -> None:
+def test_a_report_of_a_fresh_clone_is_replaced_and_a_folder_of_others_is_not(
+    finished: Study,
+) -> None:
     finished.h2h("report", "tiny")
     folder = finished.folder / "reports" / "tiny"
     (folder / ".headtohead.jsonl").unlink()  # git ignores it

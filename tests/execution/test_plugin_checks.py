@@ -7,12 +7,18 @@ from made.study import Study
 
 
 def own(build: str, result: str) -> str:
-    return plugin_file(f"{build}\n\ndef post_heads(self, heads, x, values):\n    return {result}\n", "attention")
+    return plugin_file(
+        f"{build}\n\ndef post_heads(self, heads, x, values):\n    return {result}\n", "attention"
+    )
 
 
 BUILT = "def build(self): self.g = "
-SOUND = own(f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", "heads * self.g[:, None, :, None, None]")
-PLAIN = SOUND.replace("self.parameter(2, std=0.1, mean=1.0)", "torch.nn.Parameter(torch.randn(2, 2))")
+SOUND = own(
+    f"{BUILT}self.parameter(2, std=0.1, mean=1.0)", "heads * self.g[:, None, :, None, None]"
+)
+PLAIN = SOUND.replace(
+    "self.parameter(2, std=0.1, mean=1.0)", "torch.nn.Parameter(torch.randn(2, 2))"
+)
 
 
 def write(study: Study, source: str, **model: str) -> None:
@@ -20,7 +26,9 @@ def write(study: Study, source: str, **model: str) -> None:
     study.write(plugin=source, base=base, baseline={"attention": "own"})
 
 
-@pytest.mark.parametrize("source", [PLAIN, SOUND.replace("mean=1.0", "mean=float('nan')")], ids=["plain", "nan"])
+@pytest.mark.parametrize(
+    "source", [PLAIN, SOUND.replace("mean=1.0", "mean=float('nan')")], ids=["plain", "nan"]
+)
 def test_a_faulty_initial_tensor_is_refused_by_the_plan(study: Study, source: str) -> None:
     """The study has as many seeds as heads."""
     write(study, source)
@@ -70,14 +78,24 @@ def mask(self, role, query, key, lengths):
 @case_table(
     ("last", "counted", "fault"),
     [
-        ("60", "0", "'mask-properties' at small sizes: decoder: in a sentence of 81 tokens, query 61 attends to key"),
+        (
+            "60",
+            "0",
+            "'mask-properties' at small sizes: decoder: in a sentence of 81 tokens, query 61 attends to key",
+        ),
         ("999", "1", "'isolation' at small sizes: a pass changes 'masking"),
     ],
     default=2,
 )
-def test_a_mask_is_checked_at_the_lengths_of_the_study(study: Study, last: str, counted: str, fault: str) -> None:
+def test_a_mask_is_checked_at_the_lengths_of_the_study(
+    study: Study, last: str, counted: str, fault: str
+) -> None:
     data = {"dataset": "copy", "longest": 40, "size": 200}
-    base = {"data": data, "model": {"heads": 2, "architecture": "decoder-only"}, "train": {"steps": 2}}
+    base = {
+        "data": data,
+        "model": {"heads": 2, "architecture": "decoder-only"},
+        "train": {"steps": 2},
+    }
     own = plugin_file(MASK.replace("LAST", last).replace("COUNTED", counted), "masking")
     study.write(plugin=own, base=base, baseline={"masking": "own"})
     (line,) = study.run(code=2).stderr.splitlines()
@@ -87,7 +105,10 @@ def test_a_mask_is_checked_at_the_lengths_of_the_study(study: Study, last: str, 
 @pytest.mark.slow
 def test_a_plugin_is_checked_again_only_when_its_source_or_the_model_changes(study: Study) -> None:
     def checked() -> bool:
-        return "checking attention/own before the first run" in study.run("--fresh", "--no-report").stdout
+        return (
+            "checking attention/own before the first run"
+            in study.run("--fresh", "--no-report").stdout
+        )
 
     write(study, SOUND + f"# {study.folder}")  # other tests share the cache
     assert checked()

@@ -115,11 +115,22 @@ class Race(Study):
 
     def train(self, host: str, workers: int) -> None:
         """Start a command on a host; on this one if its name is empty."""
-        words = ("run", str(self.file), "--no-tracking", "--no-report", "--workers", str(workers), "--threads", "1")
+        words = (
+            "run",
+            str(self.file),
+            "--no-tracking",
+            "--no-report",
+            "--workers",
+            str(workers),
+            "--threads",
+            "1",
+        )
         with (self.folder / f"log-{len(self.commands)}").open("w") as log:
             environment = self.environment | {"HOST_OF_TEST": host}
             command = self.command(*words)
-            started = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log, text=True)
+            started = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, text=True
+            )
         self.commands.append(started)
 
     def are_over(self) -> bool:
@@ -198,7 +209,9 @@ def check_single_writer(race: Race) -> None:
 
 
 @pytest.mark.slow
-def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
+def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(
+    tmp_path: Path, cache: Path
+) -> None:
     with Race.made(tmp_path / "race", cache) as race:
         race.train("elsewhere", 1)
         worker, runs = suspend_in_training(race)
@@ -327,7 +340,9 @@ def compare(race: Race, references: list[Race], figures: Counter[str]) -> None:
         theirs, expected = reference.results(), reference.histories()
         for name in members:
             assert ours[name] == theirs[name], name
-            last, last_expected = ({value[:2]: value[2] for value in own[name]} for own in (logged, expected))
+            last, last_expected = (
+                {value[:2]: value[2] for value in own[name]} for own in (logged, expected)
+            )
             assert last == last_expected, name
             figures["runs"] += 1
             figures["takeovers"] += len(writers[name]) - 1

@@ -16,7 +16,9 @@ def computed(study, command, monkeypatch):
     plans = []
     make_plan = planner.make_plan
     for module in ("headtohead.planning.planner", "headtohead.api"):
-        monkeypatch.setattr(sys.modules[module], "make_plan", lambda *a, **k: plans.append(a) or make_plan(*a, **k))
+        monkeypatch.setattr(
+            sys.modules[module], "make_plan", lambda *a, **k: plans.append(a) or make_plan(*a, **k)
+        )
     output = study.h2h(*COMMANDS[command]).stdout
     monkeypatch.undo()
     return output, bool(plans)
@@ -43,7 +45,11 @@ def test_data_that_a_child_process_reads_have_no_stored_answer(finished, monkeyp
     from headtohead.planning import planner
 
     make_plan = planner.make_plan
-    monkeypatch.setattr(planner, "make_plan", lambda *a, **k: call_in_child("data", "os:getcwd") and make_plan(*a, **k))
+    monkeypatch.setattr(
+        planner,
+        "make_plan",
+        lambda *a, **k: call_in_child("data", "os:getcwd") and make_plan(*a, **k),
+    )
     finished.h2h(*COMMANDS["plan"])
     monkeypatch.undo()
     assert computed(finished, "plan", monkeypatch)[1]

@@ -26,7 +26,9 @@ def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged: list[str] = []
-    monkeypatch.setattr(api.shipper, "start_shipper", lambda experiment, *_: logged.append(experiment.name))
+    monkeypatch.setattr(
+        api.shipper, "start_shipper", lambda experiment, *_: logged.append(experiment.name)
+    )
     study.write(
         base=SHORT,
         design=[{"product": {"positional": ["sinusoidal", "alibi"]}}],
@@ -72,7 +74,9 @@ def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
     tried = {path.parent.name for path in sweep.glob("*/results.json")}
     study.run("--fresh")
     assert {path.name for path in study.directories()} == before
-    assert {path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")} == before
+    assert {
+        path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")
+    } == before
     assert {path.parent.name for path in sweep.glob(".archived/*/*/results.json")} == tried
     planned = files.read_json(study.experiment / "experiment.json")
     assert [run["reused_from"] for run in planned["runs"]] == [None] * 12
@@ -92,20 +96,31 @@ def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
     assert [len(of_seed) for of_seed in hashes] == [1, 1]
     assert hashes[1][0] != hashes[2][0]
     first, second = (
-        [[row.source for row in translations_of(frames, slug, seed)] for slug in frames.by_slug] for seed in (1, 2)
+        [[row.source for row in translations_of(frames, slug, seed)] for slug in frames.by_slug]
+        for seed in (1, 2)
     )
     assert first[0] == first[1] != second[0] == second[1]
-    assert len({tuple(sorted(frames.records[name].execution.stack)) for name in frames.runs.index}) == 2
+    assert (
+        len({tuple(sorted(frames.records[name].execution.stack)) for name in frames.runs.index})
+        == 2
+    )
     assert "training" not in study.run().stderr
     points = files.read_json(study.experiment / "reference_points.json")["data"]
-    assert sorted(entry["data_hash"] for entry in points) == sorted({str(of_seed[0]) for of_seed in hashes})
+    assert sorted(entry["data_hash"] for entry in points) == sorted(
+        {str(of_seed[0]) for of_seed in hashes}
+    )
 
 
 @pytest.mark.slow
 def test_a_debug_run_does_not_change_a_finished_study(study: Study) -> None:
     def snapshot() -> dict[str, bytes]:
         folders = (study.experiment, study.folder / "reports" / "tiny")
-        found = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+        found = [
+            path
+            for folder in folders
+            for path in folder.rglob("*")
+            if path.is_file() and path.suffix != ".lock"
+        ]
         return {str(path): path.read_bytes() for path in found}
 
     study.write(base=SHORT)
@@ -114,7 +129,9 @@ def test_a_debug_run_does_not_change_a_finished_study(study: Study) -> None:
     debug = ("--set", "train.steps=2", "--seeds", "1")
     refused = study.run(*debug, code=2).stderr
     assert study.run(*debug, "--fresh", code=2).stderr == refused
-    assert refused.removeprefix("h2h: ").strip() in study.h2h("plan", str(study.file), *debug).stdout
+    assert (
+        refused.removeprefix("h2h: ").strip() in study.h2h("plan", str(study.file), *debug).stdout
+    )
     assert "--name LABEL" in refused
     study.run(*debug, "--name", "debug")
     assert len(list(study.runs.glob("tiny-debug/*/results.json"))) == 1
@@ -175,9 +192,13 @@ def test_an_edited_file_makes_the_old_answer_stale(study: Study, store_template:
 
 
 @pytest.mark.slow
-def test_a_trained_study_is_logged_and_a_broken_logger_does_not_disturb_it(study: Study, undisturbed: Study) -> None:
+def test_a_trained_study_is_logged_and_a_broken_logger_does_not_disturb_it(
+    study: Study, undisturbed: Study
+) -> None:
     pytest.importorskip("tensorboard")
-    broken = plugin_file("def begin(self):\n    raise OSError('the network is down')", "logger", "broken")
+    broken = plugin_file(
+        "def begin(self):\n    raise OSError('the network is down')", "logger", "broken"
+    )
     (study.folder / "broken.py").write_text(broken)
     done = study.run("--logger", "tensorboard", "--logger", "broken", "--plugin", "broken.py")
     assert "tensorboard: all runs are logged" in done.stdout
@@ -189,7 +210,9 @@ def test_a_trained_study_is_logged_and_a_broken_logger_does_not_disturb_it(study
 def test_the_recorded_commit_is_that_of_the_experiment_file(tmp_path: Path) -> None:
     def git(*words: str) -> str:
         author = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-        done = subprocess.run(["git", *author, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *author, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     file = tmp_path / "study.yaml"
@@ -203,7 +226,9 @@ def test_the_recorded_commit_is_that_of_the_experiment_file(tmp_path: Path) -> N
     assert versions()["git_commit"] is None
 
 
-def test_a_lease_released_while_the_study_is_laid_out_is_taken_again(study: Study, monkeypatch: Any) -> None:
+def test_a_lease_released_while_the_study_is_laid_out_is_taken_again(
+    study: Study, monkeypatch: Any
+) -> None:
     calls, original = list[Path](), RunWriter.plan
 
     def plan(self: RunWriter, record: Any) -> None:

@@ -92,11 +92,16 @@ def test_a_worker_refuses_data_that_are_not_those_of_the_plan(study: Study) -> N
             "with positional/near fails: RuntimeError: the size of tensor a (3) must match the size of tensor b (4) "
             "(near.py:",
         ),
-        ("MemoryError", "does not fit into the memory of this machine; if its sizes are wrong, restore the file"),
+        (
+            "MemoryError",
+            "does not fit into the memory of this machine; if its sizes are wrong, restore the file",
+        ),
     ],
     default=1,
 )
-def test_errors_while_a_stored_model_is_built_have_their_own_causes(study: Study, error: str, expected: str) -> None:
+def test_errors_while_a_stored_model_is_built_have_their_own_causes(
+    study: Study, error: str, expected: str
+) -> None:
     study.write(design=[])
     study.run(file=Path("near.yaml"))
     (run,) = study.directories()
@@ -114,7 +119,11 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> No
     origins = {}
     for path in study.directories():
         for plugin in files.read_json(path / "run.json")["plugins"]:
-            origins[plugin["name"]] = plugin["module"], plugin["distribution"], plugin["source_sha256"]
+            origins[plugin["name"]] = (
+                plugin["module"],
+                plugin["distribution"],
+                plugin["source_sha256"],
+            )
     sources = {"near": "near.py", "letters": "more/letters.py", "far": "../site/h2h_far.py"}
     sha256 = {name: files.sha256(study.folder / file) for name, file in sources.items()}
     assert {name: origins[name] for name in sources} == {
@@ -138,7 +147,9 @@ def test_a_study_trains_with_the_plugins_that_its_file_names(study: Study) -> No
     study.run("--stale", file=file)
     after = results()
     assert {name for name in before if after[name] != before[name]} == {near}
-    assert [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")] == [near]
+    assert [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")] == [
+        near
+    ]
     assert not is_stale("plan")
 
 
@@ -150,11 +161,15 @@ def test_workers_of_a_cluster_load_the_plugins_of_the_file(study: Study) -> None
     assert [*study.states().values()] == ["DONE"]
 
 
-@case_table("name", ["absent.py", "empty", "near.yaml", "no_such_package.encodings", "json"], default=1)
+@case_table(
+    "name", ["absent.py", "empty", "near.yaml", "no_such_package.encodings", "json"], default=1
+)
 def test_a_name_without_a_plugin_is_one_line(study: Study, name: str) -> None:
     (study.folder / "empty").mkdir()
     study.write(plugins=[name])
-    assert error_line(study.h2h("plan", "near.yaml", code=2)).startswith("near.yaml:3: plugins[0]: ")
+    assert error_line(study.h2h("plan", "near.yaml", code=2)).startswith(
+        "near.yaml:3: plugins[0]: "
+    )
 
 
 @pytest.mark.slow

@@ -16,7 +16,9 @@ from headtohead.model.decoding import Ends
 from headtohead.training.maps import SentenceMaps
 from made.study import TINY, Study
 
-MADE = "Return the naïve café,\ttwo  for €5.\n\nROMEO: le chien aimé dort; the dog sees a cat.\n" * 40
+MADE = (
+    "Return the naïve café,\ttwo  for €5.\n\nROMEO: le chien aimé dort; the dog sees a cat.\n" * 40
+)
 PROMPT = "Return the "
 UNITS: dict[str, dict[str, Any]] = {"character": {}, "byte": {}, "subword": {"subwords": 300}}
 
@@ -63,31 +65,48 @@ def test_a_text_is_the_same_ids_in_every_use_of_a_run(study: Study, unit: str) -
         assert run.unknown_words(PROMPT) == []
         logits = run.logits(torch.tensor([[]], dtype=torch.long), torch.tensor([ids]))[0]
         words = run.data.target_vocabulary
-        logits[:, [words.words.index(name) for name in ("<pad>", "<unk>", "<sos>", "<eos>")]] = -torch.inf
+        logits[
+            :, [words.words.index(name) for name in ("<pad>", "<unk>", "<sos>", "<eos>")]
+        ] = -torch.inf
         following = tokenizer.decode([*ids, int(logits[-1].argmax())])
         assert run.continue_text(PROMPT, 1, temperature=0) == following
-        generated = study.h2h("generate", str(run.path), "--prompt", PROMPT, "--tokens", "1", "--temperature", "0")
+        generated = study.h2h(
+            "generate", str(run.path), "--prompt", PROMPT, "--tokens", "1", "--temperature", "0"
+        )
         assert generated.stdout == following + "\n"
     study.h2h("trace", path.name, PROMPT, "--format", "npz", "--out", "a.npz")
     with np.load(study.folder / "a.npz") as arrays:
         assert arrays["decoder.ids"].tolist() == ids
         assert "encoder.ids" not in arrays
         np.testing.assert_allclose(
-            arrays["logits"], run.logits(torch.tensor([ids])[:, :0], torch.tensor([ids]))[0], atol=1e-5
+            arrays["logits"],
+            run.logits(torch.tensor([ids])[:, :0], torch.tensor([ids]))[0],
+            atol=1e-5,
         )
     shown = study.h2h("trace", path.name, PROMPT, "--only", "chosen").stdout.splitlines()
-    assert shown[1:3] == [f"source: {PROMPT}", f"target: {' '.join(tokenizer.tokens(ids))} (the given text)"]
+    assert shown[1:3] == [
+        f"source: {PROMPT}",
+        f"target: {' '.join(tokenizer.tokens(ids))} (the given text)",
+    ]
 
 
-@pytest.mark.parametrize(("unit", "decoded"), [("character", "a<unk>d"), ("byte", "a☃d"), ("subword", "a☃d")])
-def test_an_unknown_character_is_what_it_is_in_training(study: Study, unit: str, decoded: str) -> None:
+@pytest.mark.parametrize(
+    ("unit", "decoded"), [("character", "a<unk>d"), ("byte", "a☃d"), ("subword", "a☃d")]
+)
+def test_an_unknown_character_is_what_it_is_in_training(
+    study: Study, unit: str, decoded: str
+) -> None:
     if unit == "subword":
         pytest.importorskip("tokenizers")
-    study, path = trained(study, MADE + "a☃d" * 100, unit)  # the snowman is in validation and test only
+    study, path = trained(
+        study, MADE + "a☃d" * 100, unit
+    )  # the snowman is in validation and test only
     run = headtohead.load(path)
     ids = run.tokenizer.encode("a☃d")
     blocks = [block.tolist() for block in run.data.splits["test"].target]
-    assert any(ids == block[start : start + len(ids)] for block in blocks for start in range(len(block)))
+    assert any(
+        ids == block[start : start + len(ids)] for block in blocks for start in range(len(block))
+    )
     assert run.tokenizer.decode(ids) == decoded
     assert run.unknown_words("a☃d") == (["☃"] if unit == "character" else [])
 

@@ -40,7 +40,9 @@ def received(finished: Study) -> Study:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".plugins.pickle").write_bytes(attack)
     for path in study.experiment.glob(".stacks/*/stack.json"):
-        (path.parent / f"resume-1-{hashlib.sha256(attack).hexdigest()}.safetensors").write_bytes(attack)
+        (path.parent / f"resume-1-{hashlib.sha256(attack).hexdigest()}.safetensors").write_bytes(
+            attack
+        )
         files.write_json(path, files.read_json(path) | {"plugin_files": [str(named)]})
     return study
 
@@ -58,7 +60,9 @@ def received(finished: Study) -> Study:
     ],
     default=3,
 )
-def test_no_command_executes_code_from_a_study(received: Study, arguments: str, store_template: Path) -> None:
+def test_no_command_executes_code_from_a_study(
+    received: Study, arguments: str, store_template: Path
+) -> None:
     shutil.copyfile(store_template, received.folder / "mlflow.db")
     typed = arguments.format(run=received.directories()[0].name, file=received.file).split()
     done = received.here(received.folder, *typed, H2H_CACHE=str(received.cache))
@@ -81,7 +85,12 @@ def test_pickles_in_place_of_tensors_are_refused(received: Study, file: str) -> 
 
 @pytest.mark.slow
 def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study) -> None:
-    study.write(plugin=own_positional("pass"), baseline={"positional": "own"}, seeds=1, base={"train": {"steps": 5}})
+    study.write(
+        plugin=own_positional("pass"),
+        baseline={"positional": "own"},
+        seeds=1,
+        base={"train": {"steps": 5}},
+    )
     study.run()
     (run,) = study.directories()
     assert "mine.py" not in next(study.experiment.glob(".stacks/*/stack.json")).read_text()
@@ -98,14 +107,18 @@ def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study) -> N
         "\n\n@hookimpl\ndef on_experiment_start(experiment):\n"
         "    pathlib.Path(__file__).write_text('raise SystemExit(9)')\n"
     )
-    study.write(plugin=changing, baseline={"positional": "own"}, seeds=1, base={"train": {"steps": 5}})
+    study.write(
+        plugin=changing, baseline={"positional": "own"}, seeds=1, base={"train": {"steps": 5}}
+    )
     study.run()
     assert (study.folder / "mine.py").read_text() == "raise SystemExit(9)"
     assert set(study.states().values()) == {"DONE"}
 
 
 @case_table("link", ["run", ".stacks", "stack", "worker.log", ".archived"], default=2)
-def test_training_follows_no_symbolic_link_out_of_the_experiment(finished: Study, link: str) -> None:
+def test_training_follows_no_symbolic_link_out_of_the_experiment(
+    finished: Study, link: str
+) -> None:
     run, stack = finished.directories()[0], next(finished.experiment.glob(".stacks/*"))
     files.write_json(run / "status.json", {"state": "PLANNED", "attempt": 0})
     target = {

@@ -45,8 +45,12 @@ class Warm(Study):
 
 @pytest.fixture
 def warm(finished: Study) -> Warm:
-    content = TINY | {"base": TINY["base"] | {"train": TINY["base"]["train"] | {"steps": 4, "evaluate_every": 2}}}
-    made = Warm(finished.folder, finished.cache, finished.here, content, source=finished.directories()[0])
+    content = TINY | {
+        "base": TINY["base"] | {"train": TINY["base"]["train"] | {"steps": 4, "evaluate_every": 2}}
+    }
+    made = Warm(
+        finished.folder, finished.cache, finished.here, content, source=finished.directories()[0]
+    )
     made.write()
     return made
 
@@ -55,7 +59,9 @@ def test_without_a_step_the_scores_are_those_of_the_run(warm: Warm) -> None:
     warm.write(base={"train": {"epochs": 0, "steps": None, "evaluate_every": None}})
     warm.run()
     scores = files.read_json(warm.source / "results.json")["metrics"]
-    expected = {name: value for name, value in scores.items() if name.startswith(("valid/", "test/"))}
+    expected = {
+        name: value for name, value in scores.items() if name.startswith(("valid/", "test/"))
+    }
     assert len(expected) > 5
     for found in warm.scores().values():
         assert {name: found[name] for name in expected} == expected
@@ -104,7 +110,8 @@ def test_random_and_loaded_weights_are_an_axis(warm: Warm) -> None:
     warm.write(init_from=None, design=[{"one_at_a_time": {"init_from": [name]}}])
     warm.run()
     cold, loaded = (
-        [run for run in warm.directories() if run.name.startswith(text)] for text in ("init_from-none", "init_from-t")
+        [run for run in warm.directories() if run.name.startswith(text)]
+        for text in ("init_from-none", "init_from-t")
     )
     assert len(cold) == len(loaded) == 2
     losses = [[warm.scores()[run.name]["valid/loss"] for run in runs] for runs in (cold, loaded)]
@@ -116,7 +123,12 @@ def test_random_and_loaded_weights_are_an_axis(warm: Warm) -> None:
 
 def test_the_run_is_found_by_name_prefix_and_directory_with_equal_hashes(warm: Warm) -> None:
     found = set()
-    for name in (warm.source.name, warm.source.name[:-4], str(warm.source), f"tiny/{warm.source.name}"):
+    for name in (
+        warm.source.name,
+        warm.source.name[:-4],
+        str(warm.source),
+        f"tiny/{warm.source.name}",
+    ):
         warm.write(init_from=name)
         done = warm.h2h("plan", str(warm.file), "--format", "json")
         found.add(tuple(run["run_hash"] for run in json.loads(done.stdout)["runs"]))
@@ -129,14 +141,18 @@ def test_the_run_is_found_by_name_prefix_and_directory_with_equal_hashes(warm: W
 def test_other_vocabularies_sizes_and_plugins_are_refused(warm: Warm) -> None:
     warm.write(base={"model": {"d_model": 16}})
     message = warm.refused()
-    assert re.search(r"/warm\.yaml:\d+: base\.init_from: variant 'baseline' cannot start from run", message)
+    assert re.search(
+        r"/warm\.yaml:\d+: base\.init_from: variant 'baseline' cannot start from run", message
+    )
     assert "'source_embedding.weight' is float [" in message
     warm.write(design=[{"one_at_a_time": {"positional": ["learned"]}}])
     assert "is missing there and float [" in warm.refused()
     warm.write(base={"data": {"size": 60}})
     refused = warm.refused()
     assert "base.init_from: the target vocabulary is not that of" in refused
-    assert re.search(r": token \d+ is '\S+' there and '\S+' here; use the data of that run", refused)
+    assert re.search(
+        r": token \d+ is '\S+' there and '\S+' here; use the data of that run", refused
+    )
 
 
 def test_a_value_that_names_no_other_run_or_two_names_of_a_run_are_refused(warm: Warm) -> None:
@@ -144,7 +160,10 @@ def test_a_value_that_names_no_other_run_or_two_names_of_a_run_are_refused(warm:
         ("nowhere", "base.init_from: no run 'nowhere' in"),
         ("a" * 300, "aaa…: File name too long"),
         (3, "base.init_from: expected the name or the directory of a run, got 3"),
-        ({"run": "x"}, "base.init_from: expected the name or the directory of a run, got {'run': 'x'}"),
+        (
+            {"run": "x"},
+            "base.init_from: expected the name or the directory of a run, got {'run': 'x'}",
+        ),
     ):
         warm.write(init_from=value)
         assert message in warm.refused()
@@ -152,7 +171,10 @@ def test_a_value_that_names_no_other_run_or_two_names_of_a_run_are_refused(warm:
     warm.write(init_from=None, design=[{"one_at_a_time": {"init_from": names}}])
     same = f"'{names[1]}' and '{names[0]}' are the same run"
     assert f"design: {same}" in warm.refused()
-    warm.write(init_from=None, design=[{"zip": {"init_from": [None, *names], "train.lr": [0.001, 0.002, 0.003]}}])
+    warm.write(
+        init_from=None,
+        design=[{"zip": {"init_from": [None, *names], "train.lr": [0.001, 0.002, 0.003]}}],
+    )
     assert re.search(rf"warm\.yaml:\d+: design: {re.escape(same)}", warm.refused())
     own = replace(warm, name="tiny")
     own.write()

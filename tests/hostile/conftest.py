@@ -38,15 +38,27 @@ def h2h_process() -> Callable[..., Any]:
     The process is killed after ``timeout`` seconds; pass a larger value than the limit that the test asserts.
     """
 
-    def run(folder: Path, *arguments: str, timeout: float = 60.0, **environment: str) -> SimpleNamespace:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("H2H_", "MLFLOW_"))}
+    def run(
+        folder: Path, *arguments: str, timeout: float = 60.0, **environment: str
+    ) -> SimpleNamespace:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("H2H_", "MLFLOW_"))
+        }
         command = [sys.executable, "-c", MEASURE, str(timeout), "-m", "headtohead.cli", *arguments]
-        done = subprocess.run(command, cwd=folder, env=inherited | environment, capture_output=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, env=inherited | environment, capture_output=True, check=False
+        )
         out, _, used = done.stdout.decode("utf-8", "replace").rpartition("\x1e")
         peak_bytes, cpu_seconds = map(float, used.split())
         error = done.stderr.decode("utf-8", "replace")
         return SimpleNamespace(
-            returncode=done.returncode, stdout=out, stderr=error, peak_bytes=peak_bytes, cpu_seconds=cpu_seconds
+            returncode=done.returncode,
+            stdout=out,
+            stderr=error,
+            peak_bytes=peak_bytes,
+            cpu_seconds=cpu_seconds,
         )
 
     return run
@@ -55,7 +67,9 @@ def h2h_process() -> Callable[..., Any]:
 @pytest.fixture
 def refusal(tmp_path: Path, h2h_here: Callable[..., Completed]) -> Callable[..., str]:
     """Return the error line of a command in the folder of the test."""
-    return lambda *arguments, **environment: error_line(h2h_here(tmp_path, *arguments, **environment))
+    return lambda *arguments, **environment: error_line(
+        h2h_here(tmp_path, *arguments, **environment)
+    )
 
 
 SMALL: dict[str, Any] = TINY | {
@@ -92,7 +106,9 @@ class SmallStudy(Study):
 
 
 @pytest.fixture(scope="session")
-def small_study(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Any], no_figures: Any) -> SmallStudy:
+def small_study(
+    once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Any], no_figures: Any
+) -> SmallStudy:
     """The undamaged study; tests damage a copy."""
 
     def train(folder: Path) -> None:

@@ -80,28 +80,94 @@ CASES = [
     ("process", "bomb-gz", "x.gz", bomb, f"more than 50 MB; {RAISE_LIMIT}"),
     ("process", "bomb-zip", "x.zip", zipped(("a.tsv", SPACES * 6)), "more than 50 MB"),
     ("zip", "encrypted", "x.zip", zipped(("a.tsv", ROWS), changes={6: 1}), "'a.tsv' is encrypted"),
-    ("zip", "truncated", "x.zip", lambda path: (ZIP(path), path.write_bytes(path.read_bytes()[:-30])), "is damaged"),
-    ("zip", "gz-in-zip", "x.zip", zipped(("a.tsv", GZ)), "contains another gz file; unpack the outer file"),
-    ("zip", "zst", "x.tsv", content(b"\x28\xb5\x2f\xfd" + ROWS), "is packed as zst; unpack it, or repack it"),
-    ("damage", "bz2-garbage", "x.bz2", content(bz2.compress(ROWS) + b"garbage"), "is damaged: Invalid data stream"),
-    ("damage", "gz-truncated", "x.gz", content(GZ[:-9]), "is damaged: it ends too early; download it again"),
+    (
+        "zip",
+        "truncated",
+        "x.zip",
+        lambda path: (ZIP(path), path.write_bytes(path.read_bytes()[:-30])),
+        "is damaged",
+    ),
+    (
+        "zip",
+        "gz-in-zip",
+        "x.zip",
+        zipped(("a.tsv", GZ)),
+        "contains another gz file; unpack the outer file",
+    ),
+    (
+        "zip",
+        "zst",
+        "x.tsv",
+        content(b"\x28\xb5\x2f\xfd" + ROWS),
+        "is packed as zst; unpack it, or repack it",
+    ),
+    (
+        "damage",
+        "bz2-garbage",
+        "x.bz2",
+        content(bz2.compress(ROWS) + b"garbage"),
+        "is damaged: Invalid data stream",
+    ),
+    (
+        "damage",
+        "gz-truncated",
+        "x.gz",
+        content(GZ[:-9]),
+        "is damaged: it ends too early; download it again",
+    ),
     ("process", "xz-dictionary", "x.xz", content(XZ_OF_4_GB_DICTIONARY), "is damaged: "),
     ("special", "directory", "x.tsv", Path.mkdir, "is no regular file"),
     ("process", "fifo", "x.tsv", os.mkfifo, "is no regular file; copy the data"),
     ("process", "zero", "x.tsv", link("/dev/zero"), "is no regular file"),
-    ("special", "loop", "x.tsv", link("x.tsv"), "cannot be read: Too many levels of symbolic links"),
+    (
+        "special",
+        "loop",
+        "x.tsv",
+        link("x.tsv"),
+        "cannot be read: Too many levels of symbolic links",
+    ),
     ("text", "nothing", "x.tsv", content(b""), "is empty"),
-    ("process", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 50 MB; {RAISE_LIMIT}"),
-    ("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 file"),
-    ("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "line 41 has the byte 0xff; convert it"),
-    ("text", "columns", "x.tsv", content(ROWS + b"a\tb\tc\n" * 3), "line 41 has 3 columns, expected 2"),
+    (
+        "process",
+        "sparse",
+        "x.tsv",
+        sparse(100 * 10**9),
+        f"has 100,000 MB, more than 50 MB; {RAISE_LIMIT}",
+    ),
+    (
+        "text",
+        "nul",
+        "x.tsv",
+        content(ROWS + b"a\tb\0\n"),
+        "line 41 has a NUL byte; use a UTF-8 file",
+    ),
+    (
+        "text",
+        "utf8",
+        "x.tsv",
+        content(ROWS + b"a\tb\xff\n"),
+        "line 41 has the byte 0xff; convert it",
+    ),
+    (
+        "text",
+        "columns",
+        "x.tsv",
+        content(ROWS + b"a\tb\tc\n" * 3),
+        "line 41 has 3 columns, expected 2",
+    ),
 ]
 
 
 @pytest.mark.timed
 @kind_table("kind, file, plant, message", CASES)
 def test_a_hostile_file_is_refused_and_the_next_file_works(
-    kind: str, file: str, plant: Plant, message: str, tmp_path: Path, h2h_process: Callable, h2h_here: Callable
+    kind: str,
+    file: str,
+    plant: Plant,
+    message: str,
+    tmp_path: Path,
+    h2h_process: Callable,
+    h2h_here: Callable,
 ) -> None:
     def stats(call: Callable, name: str) -> Any:
         words = ("data", "stats", "tatoeba", "--set", f"file={name}")
@@ -125,15 +191,32 @@ HEADER = np.zeros(256, "<i4")
 HEADER[:3] = 20240520, 2, 2
 NUMBERS = np.random.default_rng(1).normal(size=4000).astype("<f4")
 OF_OTHER_KIND = {
-    "comma": ("pairs", "x.csv", b"Good morning, sir,Bonjour.\n" + b"one,un\n" * 9, "line 1 has 3 fields, line 2 has 2"),
+    "comma": (
+        "pairs",
+        "x.csv",
+        b"Good morning, sir,Bonjour.\n" + b"one,un\n" * 9,
+        "line 1 has 3 fields, line 2 has 2",
+    ),
     "text": ("text", "x.bin", ROWS, "is a text; rename it to .txt"),
-    "float32": ("text", "x.bin", NUMBERS.tobytes(), "has numbers of type float32 or bfloat16; write the token ids"),
-    "header": ("text", "x.bin", HEADER.tobytes() + b"abcd", "has the header 20240520, version 2; expected 20240520"),
+    "float32": (
+        "text",
+        "x.bin",
+        NUMBERS.tobytes(),
+        "has numbers of type float32 or bfloat16; write the token ids",
+    ),
+    "header": (
+        "text",
+        "x.bin",
+        HEADER.tobytes() + b"abcd",
+        "has the header 20240520, version 2; expected 20240520",
+    ),
 }
 
 
 @case_table("kind", OF_OTHER_KIND, default=2)
-def test_data_of_another_kind_are_refused_and_not_prepared(tmp_path: Path, h2h_here: Callable, kind: str) -> None:
+def test_data_of_another_kind_are_refused_and_not_prepared(
+    tmp_path: Path, h2h_here: Callable, kind: str
+) -> None:
     dataset, name, data, message = OF_OTHER_KIND[kind]
     (tmp_path / name).write_bytes(data)
     ended = h2h_here(tmp_path, "data", "stats", dataset, "--set", f"file={name}", H2H_CACHE="cache")
@@ -149,7 +232,9 @@ def test_no_member_of_a_zip_is_written_to_disk(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
 
 
-def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable, refusal: Callable) -> None:
+def test_the_limit_can_be_raised_and_lowered(
+    tmp_path: Path, h2h_here: Callable, refusal: Callable
+) -> None:
     wide = b"".join(b"%d%s\tb\n" % (n, b" " * 500_000) for n in range(30))
     (tmp_path / "x.gz").write_bytes(gzip.compress(wide))
     command = ("data", "fetch", "tatoeba", "--set", "file=x.gz")
@@ -158,7 +243,10 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
     assert "MB, more than 0.001 MB" in refusal(*command, H2H_MAX_DATA_BYTES="1000")
     for text in ("", "2e9", "0", "9" * 5000):
         line = refusal(*command, H2H_MAX_DATA_BYTES=text)
-        assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
+        assert (
+            line
+            == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
+        )
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_prepared(
@@ -201,7 +289,9 @@ PREPARED: dict[str, Plant] = {
 
 @case_table("damage", PREPARED, default=1)
 def test_damaged_prepared_data_is_rebuilt(tmp_path: Path, h2h_here: Callable, damage: str) -> None:
-    stats = partial(h2h_here, tmp_path, "data", "stats", "tatoeba", "--set", "file=good.tsv", H2H_CACHE="cache")
+    stats = partial(
+        h2h_here, tmp_path, "data", "stats", "tatoeba", "--set", "file=good.tsv", H2H_CACHE="cache"
+    )
     (tmp_path / "good.tsv").write_bytes(ROWS)
     first = stats()
     (prepared,) = (tmp_path / "cache" / "prepared").glob("[!.]*")

@@ -55,7 +55,13 @@ def length(number: object) -> str:
 
 BLOCK = b"a\tb\n" * 16_000
 CASES = [
-    ("size", "stated", "x.tsv", response(ROWS, length(10**12)), "it has more than 1 MB; if you trust the file"),
+    (
+        "size",
+        "stated",
+        "x.tsv",
+        response(ROWS, length(10**12)),
+        "it has more than 1 MB; if you trust the file",
+    ),
     ("size", "endless", "x.tsv", response(b"", endless=BLOCK), "it has more than 1 MB"),
     (
         "length",
@@ -73,7 +79,13 @@ CASES = [
         "edirection to url 'file:///etc/passwd' is not",
     ),
     ("answer", "error", "x.tsv", response(b"", status="503 Later\x1b[2J"), "503: Later"),
-    ("content", "page", "x.zip", response(b"\n<!DOCTYPE html>login"), "it is empty or an HTML page; check the URL"),
+    (
+        "content",
+        "page",
+        "x.zip",
+        response(b"\n<!DOCTYPE html>login"),
+        "it is empty or an HTML page; check the URL",
+    ),
     (
         "content",
         "bomb",
@@ -127,7 +139,13 @@ def fetched(tmp_path: Path, h2h_here: Callable) -> Callable[..., subprocess.Comp
 
 @kind_table("file, answer, message", CASES)
 def test_a_hostile_server_is_one_line_and_a_good_answer_works(
-    file: str, answer: Answer, message: str, tmp_path: Path, server: Server, fetched: Callable, monkeypatch: Any
+    file: str,
+    answer: Answer,
+    message: str,
+    tmp_path: Path,
+    server: Server,
+    fetched: Callable,
+    monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.5)
     url = f"{server.address}/{file}"
@@ -144,7 +162,9 @@ def test_a_hostile_server_is_one_line_and_a_good_answer_works(
     assert not [path for path in tmp_path.rglob("*") if path.name.startswith("part-")]
 
 
-@pytest.mark.parametrize("url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["http://[::1/x.tsv", f"http://host/{'x' * 3000}.tsv", "file:///etc/passwd"]
+)
 def test_a_malformed_url_is_refused(tmp_path: Path, fetched: Callable, url: str) -> None:
     assert len(error_line(fetched(url))) < 400
     assert not complete(tmp_path)
@@ -161,7 +181,9 @@ def test_names_of_a_url_stay_inside_the_cache(tmp_path: Path, server: Server, na
 SUM = hashlib.sha256(ROWS).hexdigest()
 
 
-def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, server: Server) -> None:
+def test_a_file_is_downloaded_once_and_its_checksum_is_verified(
+    tmp_path: Path, server: Server
+) -> None:
     url = f"{server.address}/a.bin"
     assert fetched_sha256(url, tmp_path) is None
     path = fetch(url, tmp_path, sha256=SUM.upper())
@@ -169,7 +191,9 @@ def test_a_file_is_downloaded_once_and_its_checksum_is_verified(tmp_path: Path, 
     assert fetched_sha256(url, tmp_path) == SUM
     assert fetch(url, tmp_path) == path
     assert server.requests == 1
-    with pytest.raises(HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or repl"):
+    with pytest.raises(
+        HeadToHeadError, match=rf"has sha256 {SUM}, expected 00; correct data.sha256, or repl"
+    ):
         fetch(url, tmp_path, sha256="00")
     path.write_bytes(ROWS[:-1] + b"!")
     assert fetched_sha256(url, tmp_path) is None
@@ -190,17 +214,23 @@ def test_concurrent_calls_download_once(tmp_path: Path, server: Server) -> None:
 
 def test_without_a_network_or_a_folder_the_remedy_is_named(tmp_path: Path, server: Server) -> None:
     url = f"http://127.0.0.1:{free_port()}/a"
-    with pytest.raises(HeadToHeadError, match=f"^download of {url} failed: .*Connection refused.*{OFFLINE}$"):
+    with pytest.raises(
+        HeadToHeadError, match=f"^download of {url} failed: .*Connection refused.*{OFFLINE}$"
+    ):
         fetch(url, tmp_path)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(HeadToHeadError, match=r"cannot write to '.*file/below' \(Not a directory\); set H2H_"):
+    with pytest.raises(
+        HeadToHeadError, match=r"cannot write to '.*file/below' \(Not a directory\); set H2H_"
+    ):
         fetch(f"{server.address}/a.bin", tmp_path / "file" / "below")
 
 
 def start(folder: Path, url: str, *, prefix: str = "") -> subprocess.Popen[str]:
     command = f"{prefix} exec {sys.executable} -m headtohead.cli data fetch tatoeba --set url={url}"
     environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "no_proxy": "127.0.0.1"}
-    return subprocess.Popen(["bash", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        ["bash", "-c", command], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.slow

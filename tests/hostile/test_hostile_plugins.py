@@ -79,8 +79,18 @@ CASES = (
         f"{HEAD}\nimport torch\n@hookimpl\ndef register_positionals():\n    torch.exp = torch.log\n    return {{}}\n",
         f" replaces torch.exp; {TORCH}",
     ),
-    ("hook", "list", hook("[Mine]"), ": register_positionals returned list; expected a mapping from name to class"),
-    ("hook", "raises", hook("1 / 0"), ": register_positionals raised ZeroDivisionError: division by zero (*:*)"),
+    (
+        "hook",
+        "list",
+        hook("[Mine]"),
+        ": register_positionals returned list; expected a mapping from name to class",
+    ),
+    (
+        "hook",
+        "raises",
+        hook("1 / 0"),
+        ": register_positionals raised ZeroDivisionError: division by zero (*:*)",
+    ),
     (
         "hook",
         "forgotten",
@@ -100,19 +110,38 @@ CASES = (
         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) and *; "
         "rename one of them",
     ),
-    entry("options", "no class", "Options = 3", "TypeError: Options is 3; expected a subclass of headtohead.plugin.*"),
-    entry("options", "role defaults", "role_defaults = {'x': 3}", "TypeError: role_defaults is {'x': 3}; expected*"),
+    entry(
+        "options",
+        "no class",
+        "Options = 3",
+        "TypeError: Options is 3; expected a subclass of headtohead.plugin.*",
+    ),
+    entry(
+        "options",
+        "role defaults",
+        "role_defaults = {'x': 3}",
+        "TypeError: role_defaults is {'x': 3}; expected*",
+    ),
     entry(
         "options",
         "unknown property",
         "properties = frozenset({'relatve'})",
         "TypeError: properties has the unknown name 'relatve'; did you mean 'relative'?*",
     ),
-    entry("options", "splits", "splits = ()", "TypeError: splits is (); expected at least one name", "dataset"),
+    entry(
+        "options",
+        "splits",
+        "splits = ()",
+        "TypeError: splits is (); expected at least one name",
+        "dataset",
+    ),
     (
         "options",
         "required",
-        hook("{'mine': Own}", "class Needs(Options):\n    a: int\nclass Own(Positional):\n    Options = Needs"),
+        hook(
+            "{'mine': Own}",
+            "class Needs(Options):\n    a: int\nclass Own(Positional):\n    Options = Needs",
+        ),
         ": positional 'mine' is invalid: ValidationError: 1 validation error for Needs a Field required *",
     ),
 )
@@ -129,7 +158,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         folder = site / "outside-1.2.dist-info"
         folder.mkdir(parents=True)
         (site / "outside_plugin.py").write_text(source, encoding="utf-8")
-        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.2\n", encoding="utf-8")
+        (folder / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: outside\nVersion: 1.2\n", encoding="utf-8"
+        )
         (folder / "entry_points.txt").write_text(entry_points, encoding="utf-8")
         monkeypatch.syspath_prepend(site)
         importlib.invalidate_caches()
@@ -176,7 +207,9 @@ COMMAND = "[headtohead.commands]\nmine = outside_plugin\n"
 
 def test_a_command_of_an_installed_package_is_listed_and_runs(tmp_path, h2h_here, install):
     install(COMMANDS.replace("NAME", "greet"), COMMAND)
-    assert re.search(r"^  greet +Print a greeting\.$", h2h_here(tmp_path, "--help").stdout, re.MULTILINE)
+    assert re.search(
+        r"^  greet +Print a greeting\.$", h2h_here(tmp_path, "--help").stdout, re.MULTILINE
+    )
     done = h2h_here(tmp_path, "greet")
     assert (done.returncode, done.stdout) == (0, "good morning\n")
 
@@ -184,26 +217,60 @@ def test_a_command_of_an_installed_package_is_listed_and_runs(tmp_path, h2h_here
 @pytest.mark.parametrize(
     ("source", "entry_point", "message"),
     [
-        ("", "outside_nowhere", "plugin 'outside_nowhere' (outside) failed to import: ModuleNotFoundError: *"),
-        ("", "outside_plugin:Missing", "plugin 'outside_plugin:Missing' (outside) failed to import: AttributeError: *"),
+        (
+            "",
+            "outside_nowhere",
+            "plugin 'outside_nowhere' (outside) failed to import: ModuleNotFoundError: *",
+        ),
+        (
+            "",
+            "outside_plugin:Missing",
+            "plugin 'outside_plugin:Missing' (outside) failed to import: AttributeError: *",
+        ),
         ("", "not a module!", "plugin 'not a module!' (outside) failed to import: *"),
-        ("NUMBER = 3", "outside_plugin:NUMBER", "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *"),
+        (
+            "NUMBER = 3",
+            "outside_plugin:NUMBER",
+            "plugin 'outside_plugin:NUMBER' (outside): it implements no hook; *",
+        ),
         ("", None, "the commands of 'installed packages' cannot be loaded: *"),
-        (COMMANDS.replace("NAME", "run"), COMMAND, "two plugins register the command 'run'; uninstall one of them"),
-        (COMMANDS.replace("NAME", "trace"), COMMAND, "two plugins register the command 'trace'; uninstall one of them"),
-        ("1 / 0", COMMAND, "the commands of 'outside_plugin' cannot be loaded: ZeroDivisionError: division by zero*"),
-        ("", COMMAND, "the commands of 'outside_plugin' cannot be loaded: AttributeError: *'register_commands'*"),
+        (
+            COMMANDS.replace("NAME", "run"),
+            COMMAND,
+            "two plugins register the command 'run'; uninstall one of them",
+        ),
+        (
+            COMMANDS.replace("NAME", "trace"),
+            COMMAND,
+            "two plugins register the command 'trace'; uninstall one of them",
+        ),
+        (
+            "1 / 0",
+            COMMAND,
+            "the commands of 'outside_plugin' cannot be loaded: ZeroDivisionError: division by zero*",
+        ),
+        (
+            "",
+            COMMAND,
+            "the commands of 'outside_plugin' cannot be loaded: AttributeError: *'register_commands'*",
+        ),
     ],
 )
-def test_an_entry_point_that_cannot_be_loaded_is_named(source, entry_point, message, refusal, install):
+def test_an_entry_point_that_cannot_be_loaded_is_named(
+    source, entry_point, message, refusal, install
+):
     named = f"[headtohead]\nmine = {entry_point}\n" if entry_point else "[headtohead]\nmine\n"
     install(source, COMMAND if entry_point is COMMAND else named)
     line = refusal("plugins")
     assert matches(line, message), line
-    assert entry_point or refused(load_registry).startswith("cannot read the entry points of installed packages: ")
+    assert entry_point or refused(load_registry).startswith(
+        "cannot read the entry points of installed packages: "
+    )
 
 
-def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(tmp_path, h2h_here, install):
+def test_an_installed_plugin_has_its_distribution_also_if_its_file_is_named(
+    tmp_path, h2h_here, install
+):
     install(hook("{'mine': Mine}"))
     for more in ((), ("--plugin", str(tmp_path / "site" / "outside_plugin.py"))):
         listed = h2h_here(tmp_path, "plugins", "mine", *more)

@@ -40,18 +40,31 @@ CASES: tuple[Case, ...] = (
     ("limit", "400-mb", RUN, 2, f"free memory or raise ulimit -v, {SAME}", {"AS": 400 * 2**20}, ""),
     ("folder", "read-only-status", ("status", "study.yaml"), 0, "2 DONE", {}, "runs"),
     ("folder", "read-only-run", RUN, 0, DONE, {}, "runs"),
-    ("folder", "read-only-more", (*RUN, "--seeds", "3"), 2, f"{UNWRITABLE}; free disk space", {}, "runs"),
+    (
+        "folder",
+        "read-only-more",
+        (*RUN, "--seeds", "3"),
+        2,
+        f"{UNWRITABLE}; free disk space",
+        {},
+        "runs",
+    ),
     ("limit", "64-open-files", RUN, 0, DONE, {"NOFILE": 64}, ""),
 )
 
 CONTENT: dict[str, Any] = TINY | {
     "base": TINY["base"]
-    | {"train": {"steps": 16, "batch_tokens": 128, "evaluate_every": 2}, "evaluate": {"test_limit": 8, "max_length": 6}}
+    | {
+        "train": {"steps": 16, "batch_tokens": 128, "evaluate_every": 2},
+        "evaluate": {"test_limit": 8, "max_length": 6},
+    }
 }
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory, h2h_here: Callable[..., Completed], cache: Path) -> Study:
+def finished(
+    tmp_path_factory: pytest.TempPathFactory, h2h_here: Callable[..., Completed], cache: Path
+) -> Study:
     """A study with two finished runs."""
     made = Study(tmp_path_factory.mktemp("finished"), cache, h2h_here, CONTENT, "study")
     made.write()
@@ -70,7 +83,9 @@ def study(finished: Study, tmp_path: Path) -> Study:
 
 def start(study: Study, command: list[str], **environment: str) -> subprocess.Popen[str]:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=study.folder, env=study.environment | environment, text=True, **pipes)
+    return subprocess.Popen(
+        command, cwd=study.folder, env=study.environment | environment, text=True, **pipes
+    )
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 400.0) -> Completed:
@@ -81,7 +96,9 @@ def ended(process: subprocess.Popen[str], seconds: float = 400.0) -> Completed:
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_figures")
 @kind_table("case", [(*case[:2], case) for case in CASES])
-def test_a_limit_is_a_helpful_line_and_loses_nothing(case: Case, study: Study, finished: Study) -> None:
+def test_a_limit_is_a_helpful_line_and_loses_nothing(
+    case: Case, study: Study, finished: Study
+) -> None:
     _, _, arguments, code, text, limits, folder = case
     if code or not limits:
         shutil.copytree(finished.runs, study.runs)
@@ -114,7 +131,9 @@ def test_a_worker_starts_although_the_fork_server_is_killed(tmp_path: Path) -> N
     os.kill(server, signal.SIGSTOP)  # so that the start is in progress when it is killed
     threading.Timer(0.3, os.kill, (server, signal.SIGKILL)).start()
     alive, write_end = context.Pipe(duplex=False)
-    process = local._start(context, (tmp_path / "no-stack", "cpu", worker_plugins(), dict(os.environ), alive))
+    process = local._start(
+        context, (tmp_path / "no-stack", "cpu", worker_plugins(), dict(os.environ), alive)
+    )
     assert forkserver._forkserver._forkserver_pid != server  # type: ignore[attr-defined]
     process.join(60)
     assert process.exitcode == exits.BUSY
@@ -151,7 +170,10 @@ def test_a_lease_of_a_host_with_another_clock_is_kept_until_its_holder_is_dead(
     monkeypatch.setattr(leases, "WATCH_SECONDS", 0.3)
     monkeypatch.setattr(leases, "STALE_SECONDS", 0.3)
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(run), str(shift)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(run), str(shift)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -176,7 +198,9 @@ def test_stacks_train_on_when_the_fork_server_is_killed(study: Study, finished: 
     parent = start(study, study.command(*RUN, "--no-report"))
     wait_for(lambda: len(list(study.experiment.glob("*/metrics.jsonl"))) == 2)
     (server,) = (
-        child for child in psutil.Process(parent.pid).children() if "multiprocessing.forkserver" in str(child.cmdline())
+        child
+        for child in psutil.Process(parent.pid).children()
+        if "multiprocessing.forkserver" in str(child.cmdline())
     )
     server.kill()
     done = ended(parent)
@@ -199,13 +223,17 @@ if host := os.environ.get("HOST_OF_TEST"):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(study: Study, finished: Study) -> None:
+def test_clocks_that_jump_by_a_day_on_two_hosts_change_nothing(
+    study: Study, finished: Study
+) -> None:
     (study.folder / "sitecustomize.py").write_text(JUMPING)
     study.write(plugin=SLOW)
     path = f"{study.folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     parents = []
     for host in ("here", "elsewhere"):
-        parents.append(start(study, study.command(*RUN, "--no-report"), PYTHONPATH=path, HOST_OF_TEST=host))
+        parents.append(
+            start(study, study.command(*RUN, "--no-report"), PYTHONPATH=path, HOST_OF_TEST=host)
+        )
         time.sleep(2)
     for parent in parents:
         done = ended(parent)

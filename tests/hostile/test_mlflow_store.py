@@ -58,7 +58,11 @@ CASES = (
     (
         "damage",
         "encoding",
-        _written(lambda content: content.replace(b"TABLE alembic_version", b"TABLE \xff\xfeembic_version")),
+        _written(
+            lambda content: content.replace(
+                b"TABLE alembic_version", b"TABLE \xff\xfeembic_version"
+            )
+        ),
         MOVE,
     ),
     ("damage", "locked", _locked, "database is locked; no run is lost, run h2h sync when"),
@@ -78,14 +82,18 @@ def study(small_study: Study, tmp_path: Path, store_template: Path) -> Study:
 
 
 def sync(study: Study) -> Completed:
-    return study.here(study.folder, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study.folder}/store/mlflow.db")
+    return study.here(
+        study.folder, "sync", MLFLOW_TRACKING_URI=f"sqlite:///{study.folder}/store/mlflow.db"
+    )
 
 
 @kind_table("plant, message", CASES)
 def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
     plant: Plant, message: str, study: Study, store_template: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("CRITICAL", "mlflow")  # as in a process in which headtohead imports mlflow first
+    caplog.set_level(
+        "CRITICAL", "mlflow"
+    )  # as in a process in which headtohead imports mlflow first
     database = study.folder / "store/mlflow.db"
     with plant(database):
         before = database.read_bytes() if database.exists() else None
@@ -94,7 +102,9 @@ def test_a_store_that_cannot_be_used_is_one_line_and_loses_nothing(
     if MOVE in message:
         database.rename(study.folder / "moved.db")
     if not database.exists():
-        shutil.copyfile(store_template, database)  # `h2h sync` creates the same store in some seconds
+        shutil.copyfile(
+            store_template, database
+        )  # `h2h sync` creates the same store in some seconds
     done = sync(study)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "small: 4 logged, 0 unchanged")
 
@@ -110,7 +120,9 @@ files.replace(Path(sys.argv[1]), lambda path: (path.write_text("half"), os.kill(
 def test_leftovers_of_killed_processes_are_removed_by_the_next_command(study: Study) -> None:
     run = study.directories()[0]
     for name in ("status.json", "heads.json"):
-        assert subprocess.run([sys.executable, "-c", KILLED, run / name], check=False).returncode < 0
+        assert (
+            subprocess.run([sys.executable, "-c", KILLED, run / name], check=False).returncode < 0
+        )
     assert len(list(run.glob(".*.tmp"))) == 2
     upload = study.experiment / ".loggers/mlflow-files/images/maps.png"
     upload.parent.mkdir(parents=True)

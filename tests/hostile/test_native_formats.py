@@ -22,7 +22,11 @@ from made.fake_study import edit
 @case_table(
     ("function", "arguments", "message"),
     [
-        ("os:abort", [], "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more"),
+        (
+            "os:abort",
+            [],
+            "data 'x' cannot be read: the reader ended with SIGABRT; the file is damaged or needs more",
+        ),
         ("time:sleep", [60], "data 'x' cannot be read: the reader took more than 0.5 s"),
         ("operator:mul", [[0], 10**11], "data 'x' cannot be read: MemoryError"),
     ],
@@ -30,7 +34,9 @@ from made.fake_study import edit
 )
 def test_the_end_of_a_reader_is_one_line(function: str, arguments: list[Any], message: str) -> None:
     seconds = 0.5 if function == "time:sleep" else None
-    assert refused(call_in_child, "data 'x'", function, *arguments, seconds=seconds).startswith(message)
+    assert refused(call_in_child, "data 'x'", function, *arguments, seconds=seconds).startswith(
+        message
+    )
 
 
 def test_a_large_result_of_a_reader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,21 +55,27 @@ def saved(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, tmp_path: Path) -> Any:
-    return read_corpus(data_config(dataset="pairs", options={"saved": str(folder)}), tmp_path / "cache")
+    return read_corpus(
+        data_config(dataset="pairs", options={"saved": str(folder)}), tmp_path / "cache"
+    )
 
 
 def test_a_saved_dataset_reads_no_file_outside_of_its_folder(saved: Path, tmp_path: Path) -> None:
     (arrow,) = saved.glob("*.arrow")
     shutil.copy(arrow, tmp_path / "secret.arrow")
     edit(saved / "state.json", _data_files=[{"filename": "../secret.arrow"}])
-    assert "names the file '../secret.arrow' outside of its folder" in refused(read, saved, tmp_path)
+    assert "names the file '../secret.arrow' outside of its folder" in refused(
+        read, saved, tmp_path
+    )
 
 
 def test_a_link_in_a_saved_dataset_is_refused(saved: Path, tmp_path: Path) -> None:
     (arrow,) = saved.glob("*.arrow")
     arrow.rename(tmp_path / "secret.arrow")
     arrow.symlink_to(tmp_path / "secret.arrow")
-    assert f"'{arrow.name}' is neither a regular file nor a folder" in refused(read, saved, tmp_path)
+    assert f"'{arrow.name}' is neither a regular file nor a folder" in refused(
+        read, saved, tmp_path
+    )
 
 
 @pytest.mark.parametrize("name", ["state.json", "data-00000-of-00001.arrow"])
@@ -75,7 +87,9 @@ def test_a_pipe_in_a_saved_dataset_is_refused(name: str, saved: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_flipped_bits_of_a_saved_dataset_are_one_line(seed: int, saved: Path, tmp_path: Path) -> None:
+def test_flipped_bits_of_a_saved_dataset_are_one_line(
+    seed: int, saved: Path, tmp_path: Path
+) -> None:
     (arrow,) = saved.glob("*.arrow")
     content, chance = bytearray(arrow.read_bytes()), random.Random(seed)
     for _ in range(3):
@@ -101,21 +115,33 @@ def tokenizer(normalizer: Any) -> Any:
 def test_a_normalizer_that_multiplies_a_text_is_refused() -> None:
     normalizers = tokenizers.normalizers
     doubled = normalizers.Sequence([normalizers.Replace("a", "aa")] * 40)
-    with pytest.raises(HeadToHeadError, match=r"its normalizer can lengthen a text 1\.1e\+12 times, more than 100"):
+    with pytest.raises(
+        HeadToHeadError, match=r"its normalizer can lengthen a text 1\.1e\+12 times, more than 100"
+    ):
         load_tokenizer(tokenizer(doubled))
-    usual = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.NFKC()])
+    usual = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.NFKC()]
+    )
     assert load_tokenizer(tokenizer(usual))
 
 
 @pytest.mark.slow
-def test_a_tokenizer_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_takes_too_long_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
     slow = tokenizers.normalizers.Replace(tokenizers.Regex("a*a*a*b"), "")
     (tmp_path / "tokenizer.json").write_text(tokenizer(slow))
-    (tmp_path / "pairs.tsv").write_text("".join(f"{'a' * 100}cb {number}\ta\n" for number in range(2000)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"{'a' * 100}cb {number}\ta\n" for number in range(2000))
+    )
     vocabulary = {"file": str(tmp_path / "tokenizer.json")}
-    config = data_config(dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary)
-    with pytest.raises(HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"):
+    config = data_config(
+        dataset="pairs", options={"file": str(tmp_path / "pairs.tsv")}, vocabulary=vocabulary
+    )
+    with pytest.raises(
+        HeadToHeadError, match=r"tokenizer\.json' cannot be read: the reader took more than 2 s"
+    ):
         prepare(config, tmp_path / "cache")
 
 
@@ -143,7 +169,9 @@ def test_a_tokenizer_that_ends_its_reader_is_one_line(
 ) -> None:
     content = json.loads(tokenizer(None)) | change
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    (tmp_path / "pairs.tsv").write_text("".join(f"a {number}\tb {number}\n" for number in range(60)))
+    (tmp_path / "pairs.tsv").write_text(
+        "".join(f"a {number}\tb {number}\n" for number in range(60))
+    )
     data = {"dataset": "pairs", "file": "pairs.tsv", "vocabulary": {"file": "tokenizer.json"}}
     study = {"question": "x", "base": {"data": data, "train": {"steps": 1}}}
     (tmp_path / "study.json").write_text(json.dumps(study))
@@ -151,7 +179,9 @@ def test_a_tokenizer_that_ends_its_reader_is_one_line(
     assert f"data.vocabulary.file 'tokenizer.json' cannot be read: {message}" in line
 
 
-def test_a_reader_does_not_import_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_does_not_import_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     assert call_in_child("data 'x'", "operator:add", 1, 2) == 3

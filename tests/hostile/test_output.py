@@ -55,7 +55,9 @@ DESCRIPTION = f"""={{marker}} {ORDINARY} {TERMINAL}{BIDIRECTIONAL} {MARKUP}
 
 def hidden(text: str) -> set[str]:
     """Return the characters that control a terminal or hide text, by their Unicode categories."""
-    unsafe = {letter for letter in text if unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+    unsafe = {
+        letter for letter in text if unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    }
     return unsafe - {"\n", "\t", "\u200c", "\u200d"}
 
 
@@ -74,7 +76,11 @@ def check_page(page: str, marker: str, scripts: int = 0) -> None:
     assert hidden(page) == set()
     assert marker in found.text
     assert ORDINARY in found.text
-    executed = [tag for tag, values in found.elements if tag == "script" and values.get("type") != "application/json"]
+    executed = [
+        tag
+        for tag, values in found.elements
+        if tag == "script" and values.get("type") != "application/json"
+    ]
     assert len(executed) == scripts
     for tag, values in found.elements:
         if tag == "img" and ARTIFACT.fullmatch(values.get("src") or ""):
@@ -88,7 +94,9 @@ def check_page(page: str, marker: str, scripts: int = 0) -> None:
                 continue  # a heat map
             assert is_safe_link(target) or (tag, target) == ("link", "data:,"), values
             assert tag == "a" or not target.startswith("http"), values
-            assert not re.match(r"\s*(javascript|vbscript|file|data:[^,])", target, re.IGNORECASE), values
+            assert not re.match(
+                r"\s*(javascript|vbscript|file|data:[^,])", target, re.IGNORECASE
+            ), values
     assert not re.search(r"url\(['\"]?(http|//)|@import", page)
 
 
@@ -106,7 +114,9 @@ def check_table(text: str, marker: str) -> None:
     assert f"'={marker}" in text
     for row in rows:
         for cell in row:
-            assert not cell.startswith(tuple("=+-@\t\r")) or re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", cell), cell
+            assert not cell.startswith(tuple("=+-@\t\r")) or re.fullmatch(
+                r"-?[\d.]+(e[+-]?\d+)?", cell
+            ), cell
     assert float(rows[1][rows[0].index("test/exact_match")]) == 0.5
 
 
@@ -143,7 +153,9 @@ class Outputs:
         if hasattr(self, sink):
             return str(getattr(self, sink)())
         self.of("report")
-        texts = [path.read_text("utf-8") for path in sorted((self.folder / "reports/study").glob(sink))]
+        texts = [
+            path.read_text("utf-8") for path in sorted((self.folder / "reports/study").glob(sink))
+        ]
         if sink.endswith(".svg"):
             assert all(map(xml.dom.minidom.parseString, texts))
         return "".join(texts)
@@ -178,12 +190,19 @@ class Outputs:
     def errors(self) -> str:
         """Return error lines that quote a file, a field and an argument."""
         wrong = {"question": "x", "base": {"positional": hostile("FIELD")}}
-        (self.folder / "wrong.yaml").write_text(yaml.safe_dump(wrong, allow_unicode=True), encoding="utf-8")
-        (self.folder / "lines.yaml").write_text('question: "x"\n"z\\nh2h: done": 1\n', encoding="utf-8")
+        (self.folder / "wrong.yaml").write_text(
+            yaml.safe_dump(wrong, allow_unicode=True), encoding="utf-8"
+        )
+        (self.folder / "lines.yaml").write_text(
+            'question: "x"\n"z\\nh2h: done": 1\n', encoding="utf-8"
+        )
         file = hostile("FILE-NAME").replace("/", "").replace("\0", "") + ".yaml"
         names = ("wrong.yaml", file, "lines.yaml")
         return "".join(
-            [*(self.line("plan", name) for name in names), self.line("status", "study", hostile("ARGUMENT"))]
+            [
+                *(self.line("plan", name) for name in names),
+                self.line("status", "study", hostile("ARGUMENT")),
+            ]
         )
 
     def mlflow_server(self) -> str:
@@ -192,7 +211,9 @@ class Outputs:
 
         def answer(handler: BaseHTTPRequestHandler) -> None:
             """Send the reply also as the reason of the status."""
-            handler.send_response_only(400, "".join(letter for letter in reply if ord(letter) < 256))
+            handler.send_response_only(
+                400, "".join(letter for letter in reply if ord(letter) < 256)
+            )
             handler.send_header("Content-Type", "application/json")
             handler.send_header("Content-Length", str(len(reply.encode())))
             handler.end_headers()
@@ -220,11 +241,15 @@ def register_positionals():
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, store_template: Path) -> Iterator[Outputs]:
+def outputs(
+    tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, store_template: Path
+) -> Iterator[Outputs]:
     folder = tmp_path_factory.mktemp("output")
     write_study(folder / "runs")
     (folder / "plugin.py").write_text(
-        PLUGIN.format(docstring=hostile("DOCSTRING"), summary=hostile("SUMMARY"), option=hostile("OPTION")),
+        PLUGIN.format(
+            docstring=hostile("DOCSTRING"), summary=hostile("SUMMARY"), option=hostile("OPTION")
+        ),
         encoding="utf-8",
     )
     experiment = TINY | {
@@ -252,10 +277,16 @@ def write_study(runs: Path) -> None:
             sentences=(sentence,),
             question=hostile("QUESTION"),
             description=DESCRIPTION.format(marker="DESCRIPTION"),
-            data={"licence": hostile("LICENCE"), "citation": hostile("CITATION"), "notes": [hostile("DATA-NOTE")]},
+            data={
+                "licence": hostile("LICENCE"),
+                "citation": hostile("CITATION"),
+                "notes": [hostile("DATA-NOTE")],
+            },
             score=lambda axes, seed: 0.5,
             config=lambda axes: {
-                family: {role: {"name": "x", "options": {}} for role in ("encoder", "decoder", "cross")}
+                family: {
+                    role: {"name": "x", "options": {}} for role in ("encoder", "decoder", "cross")
+                }
                 for family in ("positional", "attention", "masking")
             },
         ),
@@ -274,7 +305,11 @@ def _plant(record: dict[str, Any]) -> None:
             variant["title"] = f"{variant['axes']['positional']} · {hostile('TITLE')}"
             variant["axes"]["positional"] += hostile("VALUE")
             variant["pitfalls"] = [
-                {"name": hostile("PITFALL"), "field": hostile("FIELD"), "consequence": hostile("CONSEQUENCE")}
+                {
+                    "name": hostile("PITFALL"),
+                    "field": hostile("FIELD"),
+                    "consequence": hostile("CONSEQUENCE"),
+                }
             ]
     if record.get("state") == "FAILED":
         record["reason"] = hostile("REASON")
@@ -319,7 +354,9 @@ REPORT = "QUESTION DESCRIPTION TITLE SENTENCE REFERENCE REASON LICENCE CITATION 
         ("mlflow", check_markdown, "QUESTION DESCRIPTION TITLE PITFALL CONSEQUENCE REASON"),
     ],
 )
-def test_hostile_text_is_escaped(sink: str, check: Callable[[str, str], None], markers: str, outputs: Outputs) -> None:
+def test_hostile_text_is_escaped(
+    sink: str, check: Callable[[str, str], None], markers: str, outputs: Outputs
+) -> None:
     for marker in markers.split():
         check(outputs.of(sink), marker)
 
@@ -332,7 +369,9 @@ def test_links_are_relative_or_of_three_schemes() -> None:
     scripts = ["javascript:alert(1)", " java\tscript:alert(1)", "data:text/html,x"]
     assert [target for target in safe if not is_safe_link(target)] == []
     assert [
-        target for target in (*scripts, "//far.away/x", "\\\\far.away\\x", "/\\far.away") if is_safe_link(target)
+        target
+        for target in (*scripts, "//far.away/x", "\\\\far.away\\x", "/\\far.away")
+        if is_safe_link(target)
     ] == []
 
 
@@ -342,20 +381,26 @@ def test_markdown_without_unsafe_parts_is_unchanged() -> None:
     assert safe_markdown("![p](p.png) [a](https://a.org)") == "!&#91;p](p.png) [a](https://a.org)"
 
 
-@pytest.mark.parametrize(("text", "cell"), [("=1+1", "'=1+1"), ("-x", "'-x"), ("-1.5e-3", "-1.5e-3"), ("a=b", "a=b")])
+@pytest.mark.parametrize(
+    ("text", "cell"), [("=1+1", "'=1+1"), ("-x", "'-x"), ("-1.5e-3", "-1.5e-3"), ("a=b", "a=b")]
+)
 def test_only_formulas_get_an_apostrophe(text: str, cell: str) -> None:
     assert spreadsheet_text(text) == cell
 
 
 @pytest.mark.slow
-def test_words_of_a_model_are_escaped(tmp_path: Path, h2h_here: Command, without_figures: None) -> None:
+def test_words_of_a_model_are_escaped(
+    tmp_path: Path, h2h_here: Command, without_figures: None
+) -> None:
     words = [f"w{letter}\x1b[31m\u202e" for letter in "abcdef"]
     pairs = [f"{a} {b}\t{b} {a}" for a in words for b in words if a != b]
     (tmp_path / "pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
     study = Study(tmp_path, tmp_path / "cache", h2h_here)
     data = {"dataset": "tatoeba", "pair": "eng-fra", "file": "pairs.tsv", "normalise": "none"}
     train = {"steps": 30, "batch_tokens": 64, "lr": 0.02, "evaluate_every": 30}
-    study.file.write_text(yaml.safe_dump(TINY | {"base": TINY["base"] | {"data": data, "train": train}, "seeds": 1}))
+    study.file.write_text(
+        yaml.safe_dump(TINY | {"base": TINY["base"] | {"data": data, "train": train}, "seeds": 1})
+    )
     study.run()
     (run,) = study.directories()
     for command, *more in (["generate"], ["trace"], ["trace", "--format", "html"]):
@@ -365,7 +410,9 @@ def test_words_of_a_model_are_escaped(tmp_path: Path, h2h_here: Command, without
 
 
 @pytest.mark.slow
-def test_logged_warnings_are_escaped(h2h_here: Command, h2h_process: Command, tmp_path: Path) -> None:
+def test_logged_warnings_are_escaped(
+    h2h_here: Command, h2h_process: Command, tmp_path: Path
+) -> None:
     folder = tmp_path / "cache\x1b[31m\u202e"
     arguments = ("data", "stats", "toy-grammar", "--set", "size=100")
     assert h2h_here(tmp_path, *arguments, H2H_CACHE=str(folder)).returncode == 0
@@ -378,7 +425,9 @@ def test_logged_warnings_are_escaped(h2h_here: Command, h2h_process: Command, tm
 
 
 @pytest.mark.slow
-def test_a_browser_runs_the_script_of_a_report_and_no_other(outputs: Outputs, tmp_path: Path) -> None:
+def test_a_browser_runs_the_script_of_a_report_and_no_other(
+    outputs: Outputs, tmp_path: Path
+) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("needs Chromium")
@@ -386,13 +435,25 @@ def test_a_browser_runs_the_script_of_a_report_and_no_other(outputs: Outputs, tm
     planted = "<script>document.title = 'attacked'</script><img src=x onerror=\"document.title = 'attacked'\">"
     attacked = page.replace("<main>", f"<main>{planted}")
     policy = re.compile(r'(?<=Content-Security-Policy" content=")[^"]*')
-    texts = {"plain": page, "attacked": attacked, "open": policy.sub("default-src * 'unsafe-inline'", attacked)}
+    texts = {
+        "plain": page,
+        "attacked": attacked,
+        "open": policy.sub("default-src * 'unsafe-inline'", attacked),
+    }
     found = {}
     for name, text in texts.items():
         (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/profile",
+        ]
         command += ["--virtual-time-budget=3000", "--dump-dom", f"file://{tmp_path}/{name}.html"]
-        found[name] = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+        found[name] = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
     assert "<select>" in found["plain"], "the page's own script fills the menus"
     assert "<title>attacked</title>" not in found["attacked"]
     assert "<select>" in found["attacked"]

@@ -32,9 +32,21 @@ FILES = {
     "stack": ".stacks/{stack}/stack.json",
     "lease": ".leases/{run}.json",
 }
-REPORT, PLAN, RUN_AGAIN, SYNC = ("report", "small"), ("plan", "small.yaml"), ("run", "small.yaml"), ("sync", "small")
-STATUS, ABLATE, TRANSLATE = ("status", "small"), ("ablate-heads", "RUN"), ("generate", "RUN", "the cat")
-ABLATE_AGAIN, TRACE = (*ABLATE, "--fresh", "--no-decode"), ("trace", "RUN", "the cat", "--target", "le chat")
+REPORT, PLAN, RUN_AGAIN, SYNC = (
+    ("report", "small"),
+    ("plan", "small.yaml"),
+    ("run", "small.yaml"),
+    ("sync", "small"),
+)
+STATUS, ABLATE, TRANSLATE = (
+    ("status", "small"),
+    ("ablate-heads", "RUN"),
+    ("generate", "RUN", "the cat"),
+)
+ABLATE_AGAIN, TRACE = (
+    (*ABLATE, "--fresh", "--no-decode"),
+    ("trace", "RUN", "the cat", "--target", "le chat"),
+)
 READERS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "experiment": (STATUS, REPORT, PLAN, ABLATE, RUN_AGAIN, SYNC),
     "run": (TRANSLATE, REPORT, PLAN, STATUS, TRACE, ABLATE_AGAIN, RUN_AGAIN, SYNC),
@@ -116,7 +128,13 @@ def imported(words: dict[str, int], vocabulary: Any) -> Damage:
     """Turn the run into an imported checkpoint with these vocabularies."""
 
     def damage(path: Path) -> None:
-        origin = {"file": "a.pt", "sha256": "ab" * 32, "form": "x", "words": words, "positions": None}
+        origin = {
+            "file": "a.pt",
+            "sha256": "ab" * 32,
+            "form": "x",
+            "words": words,
+            "positions": None,
+        }
         field("imported", value=origin)(path.with_name("run.json"))
         path.write_text(json.dumps(vocabulary), encoding="utf-8")
 
@@ -128,25 +146,64 @@ NO_FILE = "not a regular file"
 
 CASES = [
     *(
-        damaged(record, record, content(NESTED), Path(FILES[record]).name, "recursion", kind="nested")
+        damaged(
+            record, record, content(NESTED), Path(FILES[record]).name, "recursion", kind="nested"
+        )
         for record in ("experiment", "heads", "probes")
     ),
-    damaged("experiment", "null", content(b"null"), "experiment.json", "Input should be", kind="null"),
-    damaged("experiment", "binary", content(b"\xff\xfe\x00"), "experiment.json", "not UTF-8 text", kind="binary"),
+    damaged(
+        "experiment", "null", content(b"null"), "experiment.json", "Input should be", kind="null"
+    ),
+    damaged(
+        "experiment",
+        "binary",
+        content(b"\xff\xfe\x00"),
+        "experiment.json",
+        "not UTF-8 text",
+        kind="binary",
+    ),
     damaged("experiment", "fifo", fifo, "experiment.json", NO_FILE, kind="fifo"),
     damaged("experiment", "large", large, "experiment.json", "more than the maximum", kind="large"),
     damaged("run", "fifo", fifo, "run.json is missing"),
-    damaged("experiment", "unknown-baseline", field("baseline", value="x"), "baseline: 'x'", "no variant"),
+    damaged(
+        "experiment",
+        "unknown-baseline",
+        field("baseline", value="x"),
+        "baseline: 'x'",
+        "no variant",
+    ),
     damaged("experiment", "variant-twice", twice, "listed twice"),
-    damaged("experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"),
-    damaged("experiment", "infinite-axis", field("variants", 0, "axes", "positional", value=1e999), "axes"),
-    damaged("experiment", "outside", field("runs", 0, "directory", value="../../etc"), "not a path inside"),
-    damaged("experiment", "config", field("variants", 0, "config", value={}), "config.data: Field required"),
+    damaged(
+        "experiment", "other-metric", field("metrics", "primary", value="x"), "metrics.primary"
+    ),
+    damaged(
+        "experiment",
+        "infinite-axis",
+        field("variants", 0, "axes", "positional", value=1e999),
+        "axes",
+    ),
+    damaged(
+        "experiment",
+        "outside",
+        field("runs", 0, "directory", value="../../etc"),
+        "not a path inside",
+    ),
+    damaged(
+        "experiment",
+        "config",
+        field("variants", 0, "config", value={}),
+        "config.data: Field required",
+    ),
     damaged("run", "d_model", field("config", "model", "d_model", value=10**9), "run.json"),
     damaged("run", "infinite", field("flops_per_token", value=float("inf")), "flops_per_token"),
     damaged("run", "true", field("seed", value=True), "seed: Input should be a valid integer"),
     damaged("run", "date", field("created", value="2026-99-99"), "created"),
-    damaged("run", "plugin", field("config", "positional", "encoder", "name", value="x"), "positional 'x'"),
+    damaged(
+        "run",
+        "plugin",
+        field("config", "positional", "encoder", "name", value="x"),
+        "positional 'x'",
+    ),
     damaged(
         "run",
         "option",
@@ -157,19 +214,37 @@ CASES = [
     damaged("status", "state", field("state", value="FINE"), "state"),
     damaged("status", "no-zone", field("started", value="2026-01-01T00:00:00"), "time zone"),
     damaged("results", "metric-name", field("metrics", "seed", value=3), "metrics.seed"),
-    damaged("results", "bucket-score", field("buckets", 0, "scores", "loss", value=-7), "buckets.0.scores"),
-    damaged("heads", "effect", field("heads", 0, "only-one", "loss", value="x"), "heads.0.only-one.loss"),
+    damaged(
+        "results",
+        "bucket-score",
+        field("buckets", 0, "scores", "loss", value=-7),
+        "buckets.0.scores",
+    ),
+    damaged(
+        "heads", "effect", field("heads", 0, "only-one", "loss", value="x"), "heads.0.only-one.loss"
+    ),
     damaged("probes", "null", field(0, value=None), "0: Input should be"),
     damaged("probes", "other-length", field(0, "source_tokens", value=["a"]), "expected F32"),
     damaged("maps", "torn", cut, "maps.safetensors", "not a readable safetensors file"),
-    damaged("maps", "not-a-number", tensor("encoder", lambda a: a * float("nan")), "encoder", "not finite"),
+    damaged(
+        "maps",
+        "not-a-number",
+        tensor("encoder", lambda a: a * float("nan")),
+        "encoder",
+        "not finite",
+    ),
     damaged("maps", "role", lambda path: rename(path, "0/cross", "0/across"), "'0/across' is F32"),
     damaged("translations", "columns", content(b"a\nb\n"), "line 2: expected source, references"),
     damaged("translations", "fifo", fifo, "translations.tsv", NO_FILE),
     damaged("metrics", "fifo", fifo, "metrics.jsonl", NO_FILE),
     damaged("checkpoint", "torn", cut, "checkpoint.safetensors", "is damaged"),
     damaged("checkpoint", "not-a-number", tensor("", lambda a: a * float("nan")), "not finite"),
-    damaged("checkpoint", "shape", tensor("", lambda a: torch.zeros(3, 3, 3)), "does not match the configuration"),
+    damaged(
+        "checkpoint",
+        "shape",
+        tensor("", lambda a: torch.zeros(3, 3, 3)),
+        "does not match the configuration",
+    ),
     damaged("checkpoint", "state", lambda path: state(path, NESTED), "is damaged"),
     damaged(
         "vocabulary",
@@ -183,8 +258,18 @@ CASES = [
         imported({"source": 2**31 - 1, "target": 2**31 - 1}, {"source": None, "target": None}),
         "run.json' does not fit into the memory",
     ),
-    damaged("stack", "outside", field("members", 1, "directory", value="../../../outside"), "not a path inside"),
-    damaged("stack", "config", field("configs", "sinusoidal", "model", "d_ff", value="x"), "d_ff: Input should be a"),
+    damaged(
+        "stack",
+        "outside",
+        field("members", 1, "directory", value="../../../outside"),
+        "not a path inside",
+    ),
+    damaged(
+        "stack",
+        "config",
+        field("configs", "sinusoidal", "model", "d_ff", value="x"),
+        "d_ff: Input should be a",
+    ),
     damaged("lease", "fifo", fifo, NO_FILE),
 ]
 
@@ -212,7 +297,9 @@ def plant(study: Any, record: str, damage: Damage) -> None:
 
 
 @kind_table("record, damage, facts", CASES)
-def test_a_damaged_record_gives_one_line(record: str, damage: Damage, facts: tuple[str, ...], study: Any) -> None:
+def test_a_damaged_record_gives_one_line(
+    record: str, damage: Damage, facts: tuple[str, ...], study: Any
+) -> None:
     plant(study, record, damage)
     line = study.refusal(*READERS[record][0])
     for fact in facts:
@@ -267,7 +354,9 @@ def random_content(original: bytes, suffix: str, rng: random.Random) -> bytes:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("record", READERS)
-@pytest.mark.parametrize("given", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, None))])
+@pytest.mark.parametrize(
+    "given", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, None))]
+)
 def test_a_random_record_gives_at_most_one_line(
     record: str, given: int | None, study: Any, store_template: Path
 ) -> None:
@@ -281,7 +370,9 @@ def test_a_random_record_gives_at_most_one_line(
 
     plant(study, record, change)
     commands = READERS[record]
-    for command in commands[:1] if given is not None else random.sample(commands, min(2, len(commands))):
+    for command in (
+        commands[:1] if given is not None else random.sample(commands, min(2, len(commands)))
+    ):
         done = study.call(*command)
         lines = done.stderr.splitlines()
         assert done.returncode in (0, 1, 2), (seed, command, done.stderr)

@@ -64,12 +64,27 @@ CASES: list[tuple[str, str, Callable[[ResumePoint], None], str]] = [
         lambda point: replace(point, lambda path: path.write_bytes(b"no" * 99)),
         "header too large",
     ),
-    ("edited", "missing-weight", rewrite(lambda tensors, state: tensors.pop(WEIGHT)), "missing: lm_head.weight"),
-    ("edited", "shape", rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})), "wrong shape: lm_head.weight"),
+    (
+        "edited",
+        "missing-weight",
+        rewrite(lambda tensors, state: tensors.pop(WEIGHT)),
+        "missing: lm_head.weight",
+    ),
+    (
+        "edited",
+        "shape",
+        rewrite(lambda t, s: t.update({WEIGHT: t[WEIGHT][:, :-1]})),
+        "wrong shape: lm_head.weight",
+    ),
     ("edited", "no-members", rewrite(lambda t, s: s.update(members=7)), "members: Input should be"),
     ("edited", "other-runs", rewrite(lambda t, s: s["members"][0].update(seed=7)), ""),
     ("edited", "other-step", rewrite(lambda t, s: s.update(step=1000)), ""),
-    ("edited", "no-optimizer", rewrite(lambda t, s: [t.pop(n) for n in [*t] if n.startswith("optimizer/")]), ""),
+    (
+        "edited",
+        "no-optimizer",
+        rewrite(lambda t, s: [t.pop(n) for n in [*t] if n.startswith("optimizer/")]),
+        "",
+    ),
 ]
 
 
@@ -77,9 +92,13 @@ TRAIN = {"steps": 12, "batch_tokens": 128, "evaluate_every": 4, "checkpoint_seco
 CONFIG = tiny_config(dropout=0.2, train=TRAIN)
 
 
-def trained(folder: Path | None, stop: int = 13, log: Callable[[str], object] = print) -> StackTraining:
+def trained(
+    folder: Path | None, stop: int = 13, log: Callable[[str], object] = print
+) -> StackTraining:
     points = folder and ResumePoints(folder)
-    stack = StackTraining(CONFIG, [1, 2], tiny_data(), torch.device("cpu"), points, on_fall_back=log)
+    stack = StackTraining(
+        CONFIG, [1, 2], tiny_data(), torch.device("cpu"), points, on_fall_back=log
+    )
     if stop < 12:
         with pytest.raises(TimeLimitReached):
             stack.run(lambda: stop - stack.progress.step)
@@ -142,8 +161,12 @@ def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
     tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed], without_figures: None
 ) -> None:
     train = {"steps": 6, "batch_tokens": 128, "evaluate_every": 3}
-    content = TINY | {"base": TINY["base"] | {"train": train, "evaluate": {"test_limit": 8, "max_length": 6}}}
-    undisturbed, study, copy = (Study(tmp_path / name, cache, h2h_here, content) for name in ("a", "b", "c"))
+    content = TINY | {
+        "base": TINY["base"] | {"train": train, "evaluate": {"test_limit": 8, "max_length": 6}}
+    }
+    undisturbed, study, copy = (
+        Study(tmp_path / name, cache, h2h_here, content) for name in ("a", "b", "c")
+    )
     for made in (undisturbed, study):
         made.folder.mkdir()
         made.write()
@@ -163,7 +186,10 @@ def test_a_damaged_resume_point_of_a_study_is_in_its_results_and_report(
         assert made.results() == undisturbed.results()
         note = f"the resume point of step {newest.step} is damaged ({SHA}); training continued from step {step}"
         for run in made.directories():
-            ours, theirs = (files.read_json(own.experiment / run.name / "results.json") for own in (made, undisturbed))
+            ours, theirs = (
+                files.read_json(own.experiment / run.name / "results.json")
+                for own in (made, undisturbed)
+            )
             assert note in ours["notes"]
             assert theirs["notes"] == []
             assert ours["buckets"] == theirs["buckets"]

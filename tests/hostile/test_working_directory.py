@@ -17,7 +17,10 @@ import headtohead_plugins
 from made import case_table, free_port
 from made.study import Study
 
-ENTRIES = {"script": [str(Path(sys.executable).with_name("h2h"))], "module": [sys.executable, "-m", "headtohead.cli"]}
+ENTRIES = {
+    "script": [str(Path(sys.executable).with_name("h2h"))],
+    "module": [sys.executable, "-m", "headtohead.cli"],
+}
 
 LOG = "executed.log"
 
@@ -26,13 +29,21 @@ LOG = "executed.log"
 def before_headtohead() -> set[str]:
     """Return what ``python -m headtohead.cli`` imports before any code of headtohead; docs/security.md states it."""
     code = "import runpy, sys; print(*(name.partition('.')[0] for name in sys.modules))"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
     return {"headtohead", *done.stdout.split()}
 
 
 def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
     """Start a program in a folder with a file of every importable name, each of which appends its name to a log."""
-    names = {*sys.stdlib_module_names, *packages_distributions(), "headtohead", "headtohead_plugins", "sitecustomize"}
+    names = {
+        *sys.stdlib_module_names,
+        *packages_distributions(),
+        "headtohead",
+        "headtohead_plugins",
+        "sitecustomize",
+    }
     code = f"open({str(folder / LOG)!r}, 'a').write(__name__ + '\\n')\n"
     for name in names - (before_headtohead() if entry == "module" else set()):
         if name.isidentifier():
@@ -44,7 +55,9 @@ def start(folder: Path, *command: str, entry: str) -> subprocess.Popen[str]:
 
 
 @case_table("entry", ENTRIES, default=0)
-def test_the_command_line_imports_no_file_of_the_working_directory(entry: str, tmp_path: Path) -> None:
+def test_the_command_line_imports_no_file_of_the_working_directory(
+    entry: str, tmp_path: Path
+) -> None:
     with start(tmp_path, *ENTRIES[entry], "list", entry=entry) as process:
         output = process.communicate(timeout=240)[0]
     assert not (tmp_path / LOG).exists(), (tmp_path / LOG).read_text()
@@ -81,14 +94,25 @@ program.run_program()
 def test_no_command_imports_a_file_of_the_working_directory(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    short = {"train": {"steps": 4, "evaluate_every": 4}, "evaluate": {"test_limit": 8, "max_length": 6}}
-    Study(folder, tmp_path, subprocess.run).write(base=short, design=[{"product": {"positional": ["none", "rotary"]}}])
-    rows = [f"{variant},{seed},{seed + (variant == 'b') * seed * seed}" for variant in "ab" for seed in (1, 2, 3)]
+    short = {
+        "train": {"steps": 4, "evaluate_every": 4},
+        "evaluate": {"test_limit": 8, "max_length": 6},
+    }
+    Study(folder, tmp_path, subprocess.run).write(
+        base=short, design=[{"product": {"positional": ["none", "rotary"]}}]
+    )
+    rows = [
+        f"{variant},{seed},{seed + (variant == 'b') * seed * seed}"
+        for variant in "ab"
+        for seed in (1, 2, 3)
+    ]
     (folder / "scores.csv").write_text("\n".join(["variant,seed,score", *rows]) + "\n")
     (tmp_path / "h2h.py").write_text(EVERY_COMMAND)
     commands = COMMANDS.replace("PORT", str(free_port())).strip().replace("\n", ";").split(";")
     output = ""
-    with start(folder, sys.executable, str(tmp_path / "h2h.py"), *commands, entry="script") as process:
+    with start(
+        folder, sys.executable, str(tmp_path / "h2h.py"), *commands, entry="script"
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             output += line
@@ -106,6 +130,11 @@ STARTS = re.compile(
 
 
 def test_one_module_starts_every_program() -> None:
-    folders = [Path(str(package.__file__)).parent for package in (headtohead, headtohead_plugins, headtohead_notebooks)]
+    folders = [
+        Path(str(package.__file__)).parent
+        for package in (headtohead, headtohead_plugins, headtohead_notebooks)
+    ]
     files = [file for folder in folders for file in folder.rglob("*.py")]
-    assert {file.name for file in files if STARTS.search(file.read_text(encoding="utf-8"))} == {"children.py"}
+    assert {file.name for file in files if STARTS.search(file.read_text(encoding="utf-8"))} == {
+        "children.py"
+    }

@@ -15,7 +15,10 @@ from made.study import TINY, Completed, Study
 
 # Long enough after the first evaluation that a test can kill a worker that still trains.
 TRAIN = TINY["base"]["train"] | {"steps": 600, "evaluate_every": 40, "checkpoint_seconds": 0.1}
-TWO_STACKS = TINY | {"base": TINY["base"] | {"train": TRAIN}, "design": [{"one_at_a_time": {"model.d_ff": [20]}}]}
+TWO_STACKS = TINY | {
+    "base": TINY["base"] | {"train": TRAIN},
+    "design": [{"one_at_a_time": {"model.d_ff": [20]}}],
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,10 @@ class ClusterStudy(Study):
     def holders_of_stacks(self) -> dict[str, int]:
         """Return by stack the process that holds the leases of its runs."""
         held = self.holders()
-        last = {folder.path.name: folder.runs()[-1].path.name for folder in stack_folders(self.experiment)}
+        last = {
+            folder.path.name: folder.runs()[-1].path.name
+            for folder in stack_folders(self.experiment)
+        }
         return {stack: held[run] for stack, run in last.items() if run in held}
 
     def begun(self) -> set[str]:
@@ -36,7 +42,10 @@ class ClusterStudy(Study):
         for folder in stack_folders(self.experiment):
             metrics = folder.runs()[-1].path / "metrics.jsonl"
             with suppress(FileNotFoundError, IndexError):
-                if folder.resume_points.newest_first()[0].path.stat().st_mtime_ns > metrics.stat().st_mtime_ns:
+                if (
+                    folder.resume_points.newest_first()[0].path.stat().st_mtime_ns
+                    > metrics.stat().st_mtime_ns
+                ):
                     found.add(folder.path.name)
         return found
 
@@ -45,7 +54,11 @@ class ClusterStudy(Study):
         found = []
         for path in self.experiment.glob("*/metrics.jsonl"):
             lines = [line for line in RunDirectory(path.parent).history() if line is not None]
-            steps = [line.step for line in lines if not any(name.startswith("test/") for name in line.values)]
+            steps = [
+                line.step
+                for line in lines
+                if not any(name.startswith("test/") for name in line.values)
+            ]
             if steps.count(min(steps)) > 1:
                 found.append(path.parent.name)
         return found
@@ -56,7 +69,9 @@ class ClusterStudy(Study):
 
 
 @pytest.fixture
-def study(tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed]) -> Iterator[ClusterStudy]:
+def study(
+    tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed]
+) -> Iterator[ClusterStudy]:
     made = ClusterStudy(tmp_path, cache, h2h_here)
     made.write()
     yield made
@@ -64,7 +79,9 @@ def study(tmp_path: Path, cache: Path, h2h_here: Callable[..., Completed]) -> It
 
 
 @pytest.fixture(scope="session")
-def here(once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Completed]) -> ClusterStudy:
+def here(
+    once: Callable[..., Path], cache: Path, h2h_here: Callable[..., Completed]
+) -> ClusterStudy:
     """The study by the local launcher, undisturbed."""
 
     def train(folder: Path) -> None:

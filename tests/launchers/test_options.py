@@ -14,7 +14,9 @@ from made import case_table, free_port
 
 
 def refused(study: ClusterStudy, *arguments: str) -> str:
-    lines = study.h2h("run", str(study.file), "--no-tracking", *arguments, code=2).stderr.splitlines()
+    lines = study.h2h(
+        "run", str(study.file), "--no-tracking", *arguments, code=2
+    ).stderr.splitlines()
     (line,) = [line for line in lines if not line.startswith(("training", "note"))]
     assert not study.experiment.joinpath("report.md").exists()
     return line
@@ -32,7 +34,9 @@ def refused(study: ClusterStudy, *arguments: str) -> str:
     ],
     default=3,
 )
-def test_an_unknown_option_is_one_line(study: ClusterStudy, launcher: str, option: str, message: str) -> None:
+def test_an_unknown_option_is_one_line(
+    study: ClusterStudy, launcher: str, option: str, message: str
+) -> None:
     assert message in refused(study, "--launcher", launcher, "--launcher-option", option)
     assert not study.experiment.exists()
 
@@ -57,18 +61,25 @@ def test_missing_slurm_commands_are_one_line(
 ) -> None:
     pytest.importorskip("submitit", reason="submitit is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert refused(study, "--launcher", "slurm").startswith('h2h: cannot submit to Slurm: Could not detect "srun"')
+    assert refused(study, "--launcher", "slurm").startswith(
+        'h2h: cannot submit to Slurm: Could not detect "srun"'
+    )
 
 
 def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(study: ClusterStudy) -> None:
     assert find_device("auto", make_launcher("slurm", {"gpus": 1})) == "cuda"
     assert find_device("auto", make_launcher("slurm", {})) == "cpu"
-    assert "device 'cuda' is not available" in refused(study, "--launcher", "slurm", "--device", "cuda")
+    assert "device 'cuda' is not available" in refused(
+        study, "--launcher", "slurm", "--device", "cuda"
+    )
 
 
 @pytest.mark.parametrize("device", ["cuda:1", ""])
 def test_an_unknown_device_is_an_error_with_the_values_to_type(device: str) -> None:
-    with pytest.raises(HeadToHeadError, match=f"unknown device '{device}'; use --device auto, cpu or cuda, with CUDA"):
+    with pytest.raises(
+        HeadToHeadError,
+        match=f"unknown device '{device}'; use --device auto, cpu or cuda, with CUDA",
+    ):
         find_device(device, make_launcher("slurm", {}))
 
 
@@ -80,7 +91,9 @@ def job(tmp_path: Path) -> Job:
 
 
 @pytest.mark.parametrize("content", ["a copy from last week", None])
-def test_a_folder_with_the_same_path_and_another_token_is_another_folder(job: Job, content: str | None) -> None:
+def test_a_folder_with_the_same_path_and_another_token_is_another_folder(
+    job: Job, content: str | None
+) -> None:
     sent = ClusterLauncher.arguments(job)
     if content is None:
         (job.stack / FOLDER_TOKEN).unlink()
@@ -88,7 +101,10 @@ def test_a_folder_with_the_same_path_and_another_token_is_another_folder(job: Jo
         (job.stack / FOLDER_TOKEN).write_text(content)
     refused = ClusterLauncher.train(*sent)
     assert isinstance(refused, str)
-    assert f"folder '{job.stack.parents[2]}'; choose a folder that all machines share with --runs" in refused
+    assert (
+        f"folder '{job.stack.parents[2]}'; choose a folder that all machines share with --runs"
+        in refused
+    )
 
 
 def test_another_code_version_on_the_other_machine_is_refused(job: Job) -> None:

@@ -24,7 +24,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(600),
     # Not imported: every worker of the default tier would do so when it collects the tests.
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'headtohead[ray]'"),
+    pytest.mark.skipif(
+        find_spec("ray") is None, reason="Ray is not installed: pip install 'headtohead[ray]'"
+    ),
 ]
 STORE = str(80 * 2**20)  # bytes of each node's object store; Ray requires at least 75 MiB
 
@@ -43,9 +45,15 @@ class Node:
             cover = 'mount -t tmpfs none "$0" && cd / && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
         # Ray's tasks have low priority (nice 15): beside other tests they would starve.
-        environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
+        environment = os.environ | {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+            "PYTHONUNBUFFERED": "1",
+        }
         environment["RAY_raylet_start_wait_time_s"] = "120"  # for a busy machine
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         output = b""
         assert process.stdout is not None
         for line in process.stdout:
@@ -86,9 +94,7 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     port = free_port()
     folder = tempfile.mkdtemp(prefix="h2h-ray-", dir="/tmp")  # paths of sockets must be short
-    words = (
-        f"--head --port {port} --num-cpus 1 --include-dashboard false --node-ip-address 127.0.0.1 --temp-dir {folder}"
-    )
+    words = f"--head --port {port} --num-cpus 1 --include-dashboard false --node-ip-address 127.0.0.1 --temp-dir {folder}"
     head = Node.start(*words.split())
     try:
         yield Cluster(f"127.0.0.1:{port}", head)
@@ -107,7 +113,9 @@ def can_hide(folder: Path) -> bool:
 
 def is_training(study: ClusterStudy, node: Node) -> bool:
     """Return whether a node trains a stack that has a resume point."""
-    holders = {stack: pid for stack, pid in study.holders_of_stacks().items() if stack in study.begun()}
+    holders = {
+        stack: pid for stack, pid in study.holders_of_stacks().items() if stack in study.begun()
+    }
     return bool(holders) and any(process.pid in holders.values() for process in node.processes())
 
 
@@ -131,7 +139,9 @@ def test_a_study_has_the_same_results_after_a_node_is_killed(
     assert study.results() == here.results()
 
 
-def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, study: ClusterStudy) -> None:
+def test_a_node_without_the_folder_is_an_error_of_one_line(
+    cluster: Cluster, study: ClusterStudy
+) -> None:
     if not can_hide(study.folder):
         pytest.skip("no mount namespaces here: a node that does not see the folder needs one")
     node = cluster.node(hidden=study.folder)
@@ -150,9 +160,13 @@ def test_a_node_without_the_folder_is_an_error_of_one_line(cluster: Cluster, stu
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_the_command(cluster: Cluster, study: ClusterStudy, how: signal.Signals) -> None:
+def test_no_worker_outlives_the_command(
+    cluster: Cluster, study: ClusterStudy, how: signal.Signals
+) -> None:
     study.write(base={"train": {"steps": 1_000_000}}, design=[])
-    with study.started("--launcher", "ray", "--launcher-option", f"address={cluster.address}") as parent:
+    with study.started(
+        "--launcher", "ray", "--launcher-option", f"address={cluster.address}"
+    ) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
         (worker,) = study.holders_of_stacks().values()
         parent.send_signal(how)

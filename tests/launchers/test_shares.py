@@ -30,7 +30,12 @@ OWN = {"positional": "own"}
     ],
 )
 def test_cores_and_gpus_are_divided(
-    cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None, share: tuple[int, int]
+    cores: int,
+    gpus: int,
+    stacks: int,
+    workers: int | None,
+    threads: int | None,
+    share: tuple[int, int],
 ) -> None:
     assert Launcher.divide(cores, gpus, stacks, workers, threads) == share
 
@@ -46,7 +51,9 @@ def test_a_stack_has_at_most_the_cores_of_a_node() -> None:
     ray = clustered({"CPU": 4.0}, {"CPU": 2.0})
     assert ray.share("cpu", 50, None, None) == (6, 1)
     assert ray.share("cpu", 1, None, None) == (1, 4)
-    with pytest.raises(HeadToHeadError, match="no node of the cluster has 5 CPU cores; use --threads 4"):
+    with pytest.raises(
+        HeadToHeadError, match="no node of the cluster has 5 CPU cores; use --threads 4"
+    ):
         ray.share("cpu", 1, None, 5)
     with pytest.raises(HeadToHeadError, match="no node of the cluster has 1 CPU cores; add a node"):
         clustered({"CPU": 0.0}).share("cpu", 1, None, None)
@@ -61,10 +68,16 @@ def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_has_the_environment_of_its_parent(study: ClusterStudy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_has_the_environment_of_its_parent(
+    study: ClusterStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second command uses the fork server of the first."""
     probe = "(pathlib.Path(__file__).parent / os.environ['PROBE']).touch()"
-    study.write(plugin=own_positional(probe, "import os, pathlib"), base={"train": {"steps": 2}}, baseline=OWN)
+    study.write(
+        plugin=own_positional(probe, "import os, pathlib"),
+        base={"train": {"steps": 2}},
+        baseline=OWN,
+    )
     for name in ("first", "second"):
         monkeypatch.setenv("PROBE", name)
         study.run("--fresh")
@@ -85,7 +98,10 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
     [
         (None, ["0", "1", "2", "0"]),
         ("5,3, 7", ["5", "3", "7", "5"]),
-        ("GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4", ["GPU-8932f937", "GPU-46309a2b", "MIG-b91ea8b4", "GPU-8932f937"]),
+        (
+            "GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4",
+            ["GPU-8932f937", "GPU-46309a2b", "MIG-b91ea8b4", "GPU-8932f937"],
+        ),
     ],
 )
 def test_every_worker_can_access_only_its_own_gpu(
@@ -112,7 +128,9 @@ def test_every_worker_can_access_only_its_own_gpu(
     assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
 
 
-def test_a_gpu_missing_on_the_local_machine_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_missing_on_the_local_machine_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(HeadToHeadError, match=r"no GPU that torch .* can use; .*--device cpu"):
         next(LocalLauncher().launch([Job(tmp_path, "cuda")], workers=1))

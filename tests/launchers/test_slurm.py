@@ -23,7 +23,9 @@ def slurm() -> None:
     command = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
     if (
         shutil.which("sinfo") is None
-        or not subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout.strip()
+        or not subprocess.run(
+            command, capture_output=True, text=True, timeout=30, check=False
+        ).stdout.strip()
     ):
         pytest.skip("no Slurm with an idle node here")
 
@@ -41,7 +43,9 @@ def numbers(study: ClusterStudy) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in paths}
 
 
-def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: ClusterStudy, here: ClusterStudy) -> None:
+def test_a_killed_job_resumes_and_the_study_has_the_same_results(
+    study: ClusterStudy, here: ClusterStudy
+) -> None:
     # Cancelled jobs of other tests may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
     with study.started(*LOCAL, "--workers", "2") as parent:

@@ -27,7 +27,10 @@ def case_table(
 ) -> pytest.MarkDecorator:
     """Parametrize a test; all rows but the first ``default`` belong to the slow tier."""
     one_name = isinstance(names, str) and "," not in names
-    cases = [row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row)) for row in rows]
+    cases = [
+        row if hasattr(row, "marks") else pytest.param(*([row] if one_name else row))
+        for row in rows
+    ]
     slow = [case._replace(marks=[*case.marks, pytest.mark.slow]) for case in cases[default:]]
     return pytest.mark.parametrize(names, [*cases[:default], *slow], ids=ids)
 
@@ -41,7 +44,11 @@ def kind_table(names: str, rows: Iterable[tuple[Any, ...]]) -> pytest.MarkDecora
     cases = []
     for kind, name, *values in rows:
         given = [kind, *values] if names.startswith("kind,") else values
-        cases.append(pytest.param(*given, id=f"{kind}-{name}", marks=[pytest.mark.slow] if kind in kinds else []))
+        cases.append(
+            pytest.param(
+                *given, id=f"{kind}-{name}", marks=[pytest.mark.slow] if kind in kinds else []
+            )
+        )
         kinds.add(kind)
     return pytest.mark.parametrize(names, cases)
 
@@ -56,7 +63,11 @@ def separate_registry() -> Iterator[None]:
     path = tuple(sys.path)
     with pytest.MonkeyPatch.context() as patch:
         first = _without_plugins.pop(path, None)
-        entries = {family: dict(of_family) for family, of_family in first.entries.items()} if first else {}
+        entries = (
+            {family: dict(of_family) for family, of_family in first.entries.items()}
+            if first
+            else {}
+        )
         names = {name for name, _ in first.manager.list_name_plugin()} if first else set()
         patch.setattr(registry, "_current", first)
         yield
@@ -78,7 +89,10 @@ def plugin_of(**entries: Mapping[str, type]) -> object:
         return lambda self: of_family
 
     names = {family: f"register_{family}s" for family in entries}
-    hooks = {names[family]: hookimpl(returning(own), specname=names[family]) for family, own in entries.items()}
+    hooks = {
+        names[family]: hookimpl(returning(own), specname=names[family])
+        for family, own in entries.items()
+    }
     return type("Plugin", (), hooks)()
 
 
@@ -119,7 +133,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 def with_limits(command: Sequence[str], **limits: int) -> list[str]:
     """Return a command that executes another one with limits, which are named as in the module ``resource``."""
-    return [sys.executable, "-c", LIMIT, " ".join(f"{name}={value}" for name, value in limits.items()), *command]
+    return [
+        sys.executable,
+        "-c",
+        LIMIT,
+        " ".join(f"{name}={value}" for name, value in limits.items()),
+        *command,
+    ]
 
 
 def free_port() -> int:
@@ -206,4 +226,6 @@ def error_line(done: subprocess.CompletedProcess[str]) -> str:
 
 def unexpected(verdicts: Mapping[Any, "Verdict"]) -> dict[Any, str]:
     """Return the violations that no setting is known to cause."""
-    return {name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"}
+    return {
+        name: str(verdict) for name, verdict in verdicts.items() if verdict.outcome == "violated"
+    }

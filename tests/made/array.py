@@ -14,7 +14,13 @@ from headtohead.testing.subject import MASK_VALUES
 
 Row = dict[str, Any]
 
-ROLE_CHOICES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
+ROLE_CHOICES = (
+    "as its name means",
+    "every role",
+    "the encoder only",
+    "the decoder only",
+    "the cross only",
+)
 """The roles in which a row uses its positional encoding, named as by ``role_variants``."""
 
 
@@ -28,7 +34,9 @@ def choices(row: Row, registry: Registry) -> Row:
     """Return the arguments of ``tiny_config`` for a row."""
     names = {name: value for name, value in row.items() if name != "role"}
     if row["role"] != ROLE_CHOICES[0] and "positional" in row:
-        names["positional"] = dict(role_variants("positional", row["positional"], registry))[row["role"]]
+        names["positional"] = dict(role_variants("positional", row["positional"], registry))[
+            row["role"]
+        ]
     return names
 
 
@@ -40,7 +48,9 @@ def compatibility(registry: Registry) -> Callable[[Row], bool]:
         if "role" not in row:
             return any(is_compatible(row | {"role": role}) for role in ROLE_CHOICES)
         # No entry is incompatible with a mask value.
-        names = {name: value for name, value in choices(row, registry).items() if name != "mask_value"}
+        names = {
+            name: value for name, value in choices(row, registry).items() if name != "mask_value"
+        }
         key = str(sorted(names.items()))
         if key not in found:
             found[key] = compatible_config(names, registry)[0] is not None
@@ -87,14 +97,18 @@ def covering(
 
 
 def _completed(
-    row: Row, factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool], gain: Callable[[Row], int]
+    row: Row,
+    factors: Mapping[str, Sequence[Any]],
+    allowed: Callable[[Row], bool],
+    gain: Callable[[Row], int],
 ) -> Row | None:
     """Return the row with a value for every factor, by backtracking; None where no row is allowed."""
     name = next((name for name in factors if name not in row), None)
     if name is None:
         return row
     longer = [
-        {key: ({name: value} | row)[key] for key in factors if key in row or key == name} for value in factors[name]
+        {key: ({name: value} | row)[key] for key in factors if key in row or key == name}
+        for value in factors[name]
     ]
     longer.sort(key=gain, reverse=True)
     completed = (_completed(row, factors, allowed, gain) for row in longer if allowed(row))

@@ -29,7 +29,9 @@ def scores_of(frames: Frames, metric: str) -> dict[str, list[float]]:
     return {slug: [frames.scores(slug, metric)[seed] for seed in frames.seeds] for slug in trained}
 
 
-def expected_test(by_variant: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> Expected:
+def expected_test(
+    by_variant: Mapping[str, Sequence[float]], weights: Mapping[str, float]
+) -> Expected:
     """Return the moderated test of a weighted sum of the variants' scores."""
     found = moderated_test(pd.DataFrame(by_variant), weights)
     return Expected(found["difference"], found["error"], found["degrees"], found["p"])

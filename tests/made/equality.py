@@ -14,17 +14,24 @@ Weights = Mapping[str, Tensor]
 
 
 @torch.no_grad()
-def same_function(first: RunConfig, second: RunConfig, convert: Callable[[Weights], Weights] = dict) -> bool:
+def same_function(
+    first: RunConfig, second: RunConfig, convert: Callable[[Weights], Weights] = dict
+) -> bool:
     """Return whether two configurations compute the same logits from the weights of the first."""
     subject = Subject(first)
     other = Transformer(Subject(second).config, subject.seeds, *subject.vocab_sizes).double().eval()
     other.load_state_dict(convert(subject.model.state_dict()))
-    difference = (forward(other, subject.sentences) - subject.reference_logits)[subject.sentences.target_nonpad]
+    difference = (forward(other, subject.sentences) - subject.reference_logits)[
+        subject.sentences.target_nonpad
+    ]
     return bool(difference.abs().max() <= 1e-9)
 
 
 def same_training(first: RunConfig, second: RunConfig) -> bool:
     """Return whether two configurations have bit-equal weights after a short training."""
     subject = Subject(first)
-    members = zip(*(trained_weights(subject, config, subject.seeds) for config in (first, second)), strict=True)
+    members = zip(
+        *(trained_weights(subject, config, subject.seeds) for config in (first, second)),
+        strict=True,
+    )
     return all(torch.equal(left[name], right[name]) for left, right in members for name in left)

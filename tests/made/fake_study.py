@@ -44,7 +44,10 @@ SENTENCES = [
 ]
 PROBES = (0, 6)
 EFFECTS = {"none": -0.45, "sinusoidal": 0.0, "rotary": 0.03, "independent-heads": 0.002}
-REASONS = {"DIVERGED": "loss became NaN at step 300", "FAILED": "ValueError: table of 64 positions is too short"}
+REASONS = {
+    "DIVERGED": "loss became NaN at step 300",
+    "FAILED": "ValueError: table of 64 positions is too short",
+}
 CREATED = "2026-01-05T10:00:00Z"
 
 Json = dict[str, Any]
@@ -113,23 +116,33 @@ def write_study(runs_root: Path, study: Study | None = None) -> Path:
             planned.append(run | {"directory": directory, "reused_from": reused})
             state = study.states.get((variant["slug"], seed), "DONE")
             if state != "PLANNED":
-                _run(runs_root / (reused or f"{study.name}/{directory}"), study, variant, run, state)
+                _run(
+                    runs_root / (reused or f"{study.name}/{directory}"), study, variant, run, state
+                )
     _dump(folder / "experiment.json", _experiment(study, variants, planned))
     return folder
 
 
-def experiment_text(name: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
+def experiment_text(
+    name: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]
+) -> str:
     """Return the text of an ``experiment.json`` that asks "Which?", without contrasts.
 
     ``equal_to`` has the variant that each one equals, or None, by slug; ``runs`` are variant, seed and directory.
     """
     study = Study(name=name, question="Which?", axes={}, one_at_a_time=True)
-    variants = [_variant(study, {"variant": slug}) | {"equal_to": equal} for slug, equal in equal_to.items()]
+    variants = [
+        _variant(study, {"variant": slug}) | {"equal_to": equal} for slug, equal in equal_to.items()
+    ]
     planned = [
         {"variant": slug, "seed": seed, "run_hash": f"{slug}{seed}", "directory": directory}
         for slug, seed, directory in runs
     ]
-    changes: Json = {"contrasts": [], "notes": [], "seeds": [*dict.fromkeys(seed for _, seed, _ in runs)]}
+    changes: Json = {
+        "contrasts": [],
+        "notes": [],
+        "seeds": [*dict.fromkeys(seed for _, seed, _ in runs)],
+    }
     return json.dumps(_experiment(study, variants, planned) | changes)
 
 
@@ -139,7 +152,9 @@ def edit(path: Path, **changes: Any) -> None:
     _dump(file, json.loads(file.read_text(encoding="utf-8")) | changes)
 
 
-def with_losses(frames: Frames, loss: Callable[[str, int, int], float | None], steps: Sequence[int]) -> Frames:
+def with_losses(
+    frames: Frames, loss: Callable[[str, int, int], float | None], steps: Sequence[int]
+) -> Frames:
     """Return frames with losses by variant, seed and step; the last of each finished run is its result."""
     runs = frames.runs
     rows = [
@@ -149,8 +164,12 @@ def with_losses(frames: Frames, loss: Callable[[str, int, int], float | None], s
         if (value := loss(variant, seed, step)) is not None
     ]
     histories = pd.DataFrame(rows, columns=["run", "step", "epoch", "time", "metric", "value"])
-    last = histories.groupby("run")["value"].last().reindex(runs.index).where(runs["state"] == "DONE")
-    return replace(frames, histories=histories, runs=runs.assign(**{"valid/loss": last.astype(float)}))
+    last = (
+        histories.groupby("run")["value"].last().reindex(runs.index).where(runs["state"] == "DONE")
+    )
+    return replace(
+        frames, histories=histories, runs=runs.assign(**{"valid/loss": last.astype(float)})
+    )
 
 
 def _design(study: Study) -> list[Json]:
@@ -160,7 +179,9 @@ def _design(study: Study) -> list[Json]:
         added = [first | {name: last[name]} for name in names]
         design = [first, last, *added, *(last | {name: first[name]} for name in names)]
     elif study.one_at_a_time:
-        design = [first] + [first | {name: value} for name, column in study.axes.items() for value in column[1:]]
+        design = [first] + [
+            first | {name: value} for name, column in study.axes.items() for value in column[1:]
+        ]
     else:
         design = [dict(zip(names, point, strict=True)) for point in itertools.product(*values)]
     omitted = [entry["axes"] for entry in study.excluded]
@@ -179,7 +200,9 @@ def _variant(study: Study, axes: Json) -> Json:
         "title": " · ".join(str(value) for value in axes.values()),
         "axes": axes,
         "equal_to": study.equal_to.get(slug),
-        "equal_reason": "with right padding a causal decoder never sees a pad" if slug in study.equal_to else None,
+        "equal_reason": "with right padding a causal decoder never sees a pad"
+        if slug in study.equal_to
+        else None,
         "counts": {
             "total": total,
             "non_embedding": total - 14_000,
@@ -216,7 +239,10 @@ def _data(study: Study) -> Json:
         "leak": 0.0,
         "leaky": False,
         "bag_of_words_upper_bound": CEILING,
-        "unk_rate": {"train": {"source": 0.0, "target": 0.0}, "test": {"source": 0.0, "target": 0.0125}},
+        "unk_rate": {
+            "train": {"source": 0.0, "target": 0.0},
+            "test": {"source": 0.0, "target": 0.0125},
+        },
         "normalise": "none",
         "tokens": "word",
         "notes": ["one right translation each"],
@@ -228,9 +254,15 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     slugs = {variant["slug"]: variant["axes"] for variant in variants}
     baseline = variants[0]["slug"]
     found: list[Json] = [
-        {"kind": "variant", "name": f"{variant['title']} − baseline", "variant": slug, "against": against}
+        {
+            "kind": "variant",
+            "name": f"{variant['title']} − baseline",
+            "variant": slug,
+            "against": against,
+        }
         for variant in variants[1:]
-        if (against := slug_of(slugs[baseline] | comparison_group(variant["axes"]))) != (slug := variant["slug"])
+        if (against := slug_of(slugs[baseline] | comparison_group(variant["axes"])))
+        != (slug := variant["slug"])
     ]
     if study.between:
         start, end = (list(slugs.values())[i] for i in (0, 1))
@@ -241,7 +273,9 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
                     contrast = {"kind": kind, "name": f"{axis} in {slug_of(other)}", "change": axis}
                     found.append(contrast | {"variant": left, "against": right})
         return [
-            contrast for contrast in found if contrast.get("variant") == slug_of(end) or contrast["kind"] != "variant"
+            contrast
+            for contrast in found
+            if contrast.get("variant") == slug_of(end) or contrast["kind"] != "variant"
         ]
     if study.one_at_a_time:
         return found
@@ -252,11 +286,19 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
                 for slug, axes in slugs.items()
                 if axes[axis] == value and (other := slug_of({**axes, axis: first})) in slugs
             ]
-            contrast = {"kind": "factor", "name": f"{axis}: {value} − {first}", "axis": axis, "value": value}
-            found.append(contrast | {"against": first, "given": {}, "pairs": pairs, "pairs_missing": 0})
+            contrast = {
+                "kind": "factor",
+                "name": f"{axis}: {value} − {first}",
+                "axis": axis,
+                "value": value,
+            }
+            found.append(
+                contrast | {"against": first, "given": {}, "pairs": pairs, "pairs_missing": 0}
+            )
     if study.interactions:
         cells = {
-            tuple(values.index(axes[axis]) for axis, values in study.axes.items()): slug for slug, axes in slugs.items()
+            tuple(values.index(axes[axis]) for axis, values in study.axes.items()): slug
+            for slug, axes in slugs.items()
         }
         declared = interaction_contrasts(
             [Factorial(tuple((axis,) for axis in study.axes), cells)], slugs, baseline, slugs
@@ -266,7 +308,10 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
 
 
 def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json]) -> Json:
-    excluded = [{"slug": slug_of(entry["axes"]), "title": "", "source": "exclude", **entry} for entry in study.excluded]
+    excluded = [
+        {"slug": slug_of(entry["axes"]), "title": "", "source": "exclude", **entry}
+        for entry in study.excluded
+    ]
     margin = {"value": study.margin, "since": CREATED, "late": study.late}
     return {
         "format": 1,
@@ -288,7 +333,9 @@ def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json])
         "match": "none",
         "metrics": {"primary": study.primary, "report": ["valid/loss", "test/bleu", "test/chrf"]},
         "probes": [
-            dict(zip(("source", "target"), study.sentences[i], strict=True)) for i in PROBES if i < len(study.sentences)
+            dict(zip(("source", "target"), study.sentences[i], strict=True))
+            for i in PROBES
+            if i < len(study.sentences)
         ],
         "notes": ["11 contrasts and 6 seeds: a Holm-adjusted sign-flip p cannot pass 0.344"],
         "data": _data(study),
@@ -325,7 +372,11 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
         "source_sha256": "cd" * 32,
     }
     stack = {"stack": [run["run_hash"]] * len(study.seeds), "member": 0, "threads": 1}
-    record = {name: value for name, value in variant.items() if name not in {"slug", "equal_to", "equal_reason"}}
+    record = {
+        name: value
+        for name, value in variant.items()
+        if name not in {"slug", "equal_to", "equal_reason"}
+    }
     record |= run | {
         "format": 1,
         "experiment": folder.parent.name,
@@ -354,14 +405,19 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
     (folder / "metrics.jsonl").write_text(history, encoding="utf-8")
     if done:
         _dump(folder / "results.json", _results(variant, seed, score))
-        (folder / "translations.tsv").write_text(_translations(sentences, slug, seed, score), encoding="utf-8")
+        (folder / "translations.tsv").write_text(
+            _translations(sentences, slug, seed, score), encoding="utf-8"
+        )
         if study.maps:
             tensors, probes = _maps(sentences, slug, seed)
             (folder / "attention").mkdir()
             (folder / "attention" / "maps.safetensors").write_bytes(tensors)
             (folder / "attention" / "probes.json").write_text(probes, encoding="utf-8")
         if study.weights:
-            save_file({"embedding": np.full((1, 60, 16), seed, np.float32)}, folder / "checkpoint.safetensors")
+            save_file(
+                {"embedding": np.full((1, 60, 16), seed, np.float32)},
+                folder / "checkpoint.safetensors",
+            )
             _dump(folder / "vocabulary.json", {"source": ["<pad>", "the"], "target": ["<pad>"]})
         record_checksums(folder)
 
@@ -379,8 +435,16 @@ def _history(slug: str, seed: int, score: float, steps: int, last: int) -> str:
         loss = 0.05 + (1 - score) * 0.9 + 4.2 * math.exp(-step / 130) + noise.normal(0, 0.01)
         values: dict[str, float | None] = {"train/loss": loss * 1.04, "train/lr": 1e-3}
         if step % (steps // 9) == 0:
-            values |= {"valid/loss": loss, "valid/perplexity": math.exp(loss), "valid/token_accuracy": 1 - loss / 6}
-        lines.append(json.dumps({"step": step, "epoch": step / 120, "time": 1.7e9 + step / 60, "values": values}))
+            values |= {
+                "valid/loss": loss,
+                "valid/perplexity": math.exp(loss),
+                "valid/token_accuracy": 1 - loss / 6,
+            }
+        lines.append(
+            json.dumps(
+                {"step": step, "epoch": step / 120, "time": 1.7e9 + step / 60, "values": values}
+            )
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -426,7 +490,9 @@ def _results(variant: Json, seed: int, score: float) -> Json:
 
 
 @lru_cache(maxsize=512)
-def _translations(sentences: tuple[tuple[str, str], ...], slug: str, seed: int, score: float) -> str:
+def _translations(
+    sentences: tuple[tuple[str, str], ...], slug: str, seed: int, score: float
+) -> str:
     noise = _generator("translations", slug, seed)
     correct = {int(index) for index in noise.permutation(250)[: round(250 * score)]}
     lines = ["source\treferences\thypothesis\texact"]
@@ -459,9 +525,16 @@ def _maps(sentences: tuple[tuple[str, str], ...], slug: str, seed: int) -> tuple
             tensors[f"{index}/{role}"] = weights.astype(np.float32)
             statistics = np.stack([entropy(weights), mean_distance(weights)], axis=-1).tolist()
             heads[role] = [
-                [dict(zip(("entropy", "distance"), head, strict=True)) for head in layer] for layer in statistics
+                [dict(zip(("entropy", "distance"), head, strict=True)) for head in layer]
+                for layer in statistics
             ]
-        probe = {"source": source, "target": target, "target_from": "reference", "heads": heads, "signed": False}
+        probe = {
+            "source": source,
+            "target": target,
+            "target_from": "reference",
+            "heads": heads,
+            "signed": False,
+        }
         lists = {f"{side}_tokens": names for side, names in tokens.items()}
         probes.append(probe | lists | {"fused_difference": 1e-7})
     return save(tensors), json.dumps(probes, ensure_ascii=False)

@@ -19,22 +19,42 @@ CHOICES = {
     "no biases": {"bias": False},
     "norm eps": {"norm_eps": 0.1},
     "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
-    "second attention of the decoder": {"decoder_layers": 2, "quirks": {"cross_attention_memory": "decoder"}},
-    "second attention of the decoder, post-norm": {"norm": "post", "quirks": {"cross_attention_memory": "decoder"}},
+    "second attention of the decoder": {
+        "decoder_layers": 2,
+        "quirks": {"cross_attention_memory": "decoder"},
+    },
+    "second attention of the decoder, post-norm": {
+        "norm": "post",
+        "quirks": {"cross_attention_memory": "decoder"},
+    },
     "one table": {"tie_embeddings": "embeddings"},
     "more rows than words": {"quirks": {"min_vocab_size": 15}},
-    "one table of more rows than words": {"tie_embeddings": "embeddings", "quirks": {"min_vocab_size": 15}},
+    "one table of more rows than words": {
+        "tie_embeddings": "embeddings",
+        "quirks": {"min_vocab_size": 15},
+    },
     "shared norm": {"decoder_layers": 2, "quirks": {"shared_modules": ["norm"]}},
-    "shared feed-forward": {"norm": "post", "final_norm": True, "quirks": {"shared_modules": ["feed-forward"]}},
+    "shared feed-forward": {
+        "norm": "post",
+        "final_norm": True,
+        "quirks": {"shared_modules": ["feed-forward"]},
+    },
     "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
     "all places shared": {
         "norm": "post",
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
+        "quirks": {
+            "decoder_feed_forward": "after-each",
+            "shared_modules": ["norm", "feed-forward"],
+        },
     },
     "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
     "learned positions": {"positional": "learned"},
     "decoder only": {"architecture": "decoder-only", "decoder_layers": 2},
-    "decoder only, post-norm and tied": {"architecture": "decoder-only", "norm": "post", "tie_embeddings": "output"},
+    "decoder only, post-norm and tied": {
+        "architecture": "decoder-only",
+        "norm": "post",
+        "tie_embeddings": "output",
+    },
     "smeared embeddings": {"attention": "smear", "encoder_layers": 2},
     "smeared embeddings, decoder only": {
         "architecture": "decoder-only",
@@ -71,10 +91,14 @@ class Oracle:
         """Return the logits after each target token, ``[time][vocab]``."""
         if self.model.architecture == "decoder-only":
             ids = source[:source_length] + target + [target[-1]] * (len(source) - source_length)
-            found = [self.lm_head(row) for row in self.side("decoder", ids, len(ids))[source_length:]]
+            found = [
+                self.lm_head(row) for row in self.side("decoder", ids, len(ids))[source_length:]
+            ]
         else:
             memory = self.side("encoder", source, source_length), source_length
-            found = [self.lm_head(row) for row in self.side("decoder", target, target_length, *memory)]
+            found = [
+                self.lm_head(row) for row in self.side("decoder", target, target_length, *memory)
+            ]
         self.observe("logits", found)
         return found
 
@@ -82,7 +106,10 @@ class Oracle:
         """Return the output of the encoder or the decoder."""
         is_causal, times = side == "decoder", range(len(ids))
         x = self.embed(ids, side)
-        own = [[not self.masked or (j < length and (j <= i or not is_causal)) for j in times] for i in times]
+        own = [
+            [not self.masked or (j < length and (j <= i or not is_causal)) for j in times]
+            for i in times
+        ]
         if self.quirks.cross_attention_memory == "decoder":
             read, keys, read_length = None, len(ids), length
         else:
@@ -114,7 +141,8 @@ class Oracle:
         x = self.smeared(x, f"{side}.0.attention.style")
         by_row = self.config.positional.role(side).name == "sinusoidal-by-row"
         waves = self.weights.get(f"positionals.{side}.table") or [
-            [wave(self.row if by_row else time, i, len(row)) for i in range(len(row))] for time, row in enumerate(x)
+            [wave(self.row if by_row else time, i, len(row)) for i in range(len(row))]
+            for time, row in enumerate(x)
         ]
         waves = waves[: len(x)]
         self.observe(f"{side}.positions", waves)
@@ -126,7 +154,9 @@ class Oracle:
         if f"{style}.gate" not in self.weights:
             return x
         (share,), gates = self.weights[f"{style}.share"], self.weights[f"{style}.gate"]
-        scores = [sum(gate * value for (gate,), value in zip(gates, row, strict=False)) for row in x[1:]]
+        scores = [
+            sum(gate * value for (gate,), value in zip(gates, row, strict=False)) for row in x[1:]
+        ]
         shares = [share / (1 + math.exp(-score)) for score in scores]
         return [
             x[0],
@@ -160,15 +190,25 @@ class Oracle:
         out = []
         for row in x:
             mean = 0.0 if self.config.norm.decoder.name == "rmsnorm" else sum(row) / len(row)
-            scale = math.sqrt(sum((value - mean) ** 2 for value in row) / len(row) + self.model.norm_eps)
-            out.append([(value - mean) / scale * g + b for value, g, b in zip(row, gain, bias, strict=True)])
+            scale = math.sqrt(
+                sum((value - mean) ** 2 for value in row) / len(row) + self.model.norm_eps
+            )
+            out.append(
+                [
+                    (value - mean) / scale * g + b
+                    for value, g, b in zip(row, gain, bias, strict=True)
+                ]
+            )
         return out
 
     def linear(self, x, name, first=0, last=None):
         weight = self.weights[f"{name}.weight"]
         outputs = range(first, len(weight[0]) if last is None else last)
         bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * len(weight[0])
-        return [[sum(v * weight[i][o] for i, v in enumerate(row)) + bias[o] for o in outputs] for row in x]
+        return [
+            [sum(v * weight[i][o] for i, v in enumerate(row)) + bias[o] for o in outputs]
+            for row in x
+        ]
 
     def attention(self, x, path, part, memory, keep):
         is_own = path.startswith("decoder") and path.endswith("self")
@@ -176,19 +216,33 @@ class Oracle:
             return softmax_of_embeddings(x, keep)
         d = self.model.d_model
         if memory is None:
-            q, k, v = (self.linear(x, f"{part}.queries_keys_values", n * d, (n + 1) * d) for n in range(3))
+            q, k, v = (
+                self.linear(x, f"{part}.queries_keys_values", n * d, (n + 1) * d) for n in range(3)
+            )
             if f"{part}.style.table" in self.weights:
-                table, (a, b) = self.weights[f"{part}.style.table"], self.weights[f"{part}.style.shares"]
+                table, (a, b) = (
+                    self.weights[f"{part}.style.table"],
+                    self.weights[f"{part}.style.shares"],
+                )
                 own = [table[index] for index in self.ids]
-                v = plus([[a * value for value in row] for row in v], [[b * value for value in row] for row in own])
+                v = plus(
+                    [[a * value for value in row] for row in v],
+                    [[b * value for value in row] for row in own],
+                )
         else:
             q = self.linear(x, f"{part}.queries")
-            k, v = (self.linear(memory, f"{part}.keys_values", n * d, (n + 1) * d) for n in range(2))
+            k, v = (
+                self.linear(memory, f"{part}.keys_values", n * d, (n + 1) * d) for n in range(2)
+            )
         joined = [[] for _ in x]
         for head in range(self.model.heads):
             width = d // self.model.heads
-            own = ([row[head * width : (head + 1) * width] for row in tensor] for tensor in (q, k, v))
-            for row, found in zip(joined, self.head(*own, f"{path}.head.{head}", keep), strict=True):
+            own = (
+                [row[head * width : (head + 1) * width] for row in tensor] for tensor in (q, k, v)
+            )
+            for row, found in zip(
+                joined, self.head(*own, f"{path}.head.{head}", keep), strict=True
+            ):
                 row.extend(found)
         self.observe(f"{path}.concatenation", joined)
         out = self.linear(joined, f"{part}.output")
@@ -218,16 +272,23 @@ class Oracle:
 
     def feed_forward(self, x, path, part):
         part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
-        kind = self.config.feed_forward.role("encoder" if part.startswith("encoder") else "decoder").name
+        kind = self.config.feed_forward.role(
+            "encoder" if part.startswith("encoder") else "decoder"
+        ).name
         inner = self.linear(x, f"{part}.inner")
         if is_gated := kind in ("swiglu", "geglu"):
-            inner, gate = ([row[first:][: self.model.d_ff] for row in inner] for first in (0, self.model.d_ff))
+            inner, gate = (
+                [row[first:][: self.model.d_ff] for row in inner] for first in (0, self.model.d_ff)
+            )
         self.observe(f"{path}.inner", inner)
         active = [[activate(kind, value) for value in row] for row in inner]
         self.observe(f"{path}.activated", active)
         if is_gated:
             self.observe(f"{path}.gate", gate)
-            active = [[a * g for a, g in zip(*rows, strict=True)] for rows in zip(active, gate, strict=True)]
+            active = [
+                [a * g for a, g in zip(*rows, strict=True)]
+                for rows in zip(active, gate, strict=True)
+            ]
             self.observe(f"{path}.gated", active)
         out = self.linear(active, f"{part}.outer")
         self.observe(f"{path}.output", out)

@@ -90,7 +90,9 @@ class Study:
         if plugin is not None:
             (self.folder / "mine.py").write_text(plugin)
             changes["plugins"] = ["mine.py"]
-        self.file.write_text(yaml.safe_dump({**self.content, **changes, "base": base}, sort_keys=False))
+        self.file.write_text(
+            yaml.safe_dump({**self.content, **changes, "base": base}, sort_keys=False)
+        )
 
     @property
     def environment(self) -> dict[str, str]:
@@ -140,17 +142,22 @@ class Study:
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
-    def run(self, *arguments: str, code: int = 0, tracking: bool = False, file: Path | None = None) -> Completed:
+    def run(
+        self, *arguments: str, code: int = 0, tracking: bool = False, file: Path | None = None
+    ) -> Completed:
         """Run ``h2h run`` to its end; stacks are trained by processes of their own."""
         quiet = () if tracking else ("--no-tracking",)
-        return self.h2h("run", str(file or self.file), *quiet, *in_one_process(arguments), code=code)
+        return self.h2h(
+            "run", str(file or self.file), *quiet, *in_one_process(arguments), code=code
+        )
 
     def directories(self) -> list[Path]:
         return sorted(path.parent for path in self.experiment.glob("*/run.json"))
 
     def states(self) -> dict[str, str]:
         return {
-            path.parent.name: files.read_json(path)["state"] for path in sorted(self.experiment.glob("*/status.json"))
+            path.parent.name: files.read_json(path)["state"]
+            for path in sorted(self.experiment.glob("*/status.json"))
         }
 
     def attempts(self) -> list[dict[str, Any]]:
@@ -176,12 +183,17 @@ class Study:
         return (self.folder / "reports" / self.name / "report.md").read_text()
 
     def answer(self) -> dict[str, Any]:
-        content: dict[str, Any] = files.read_json(self.folder / "reports" / self.name / "answer.json")
+        content: dict[str, Any] = files.read_json(
+            self.folder / "reports" / self.name / "answer.json"
+        )
         return content
 
     def step(self) -> int:
         """Return the highest training step of the stacks."""
-        steps = [(folder.read_progress() or {"step": 0})["step"] for folder in stack_folders(self.experiment)]
+        steps = [
+            (folder.read_progress() or {"step": 0})["step"]
+            for folder in stack_folders(self.experiment)
+        ]
         return max(steps, default=0)
 
     def holders(self) -> dict[str, int]:
@@ -197,7 +209,9 @@ def in_one_process(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def wait_for(
-    condition: Callable[[], object], seconds: float = 300.0, parent: subprocess.Popen[str] | None = None
+    condition: Callable[[], object],
+    seconds: float = 300.0,
+    parent: subprocess.Popen[str] | None = None,
 ) -> None:
     """Wait until a condition holds; fail after a time, or if the command ends.
 

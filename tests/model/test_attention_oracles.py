@@ -28,7 +28,9 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
             theirs.out_proj.bias.copy_(named["output.bias"][0])
         side = x[member] if memory is None else memory[member]
         hidden = (~mask[member]).repeat_interleave(4, dim=0)
-        expected, shown = theirs(x[member], side, side, attn_mask=hidden, average_attn_weights=False)
+        expected, shown = theirs(
+            x[member], side, side, attn_mask=hidden, average_attn_weights=False
+        )
         torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-12)
         seen = {}
         attention(x, memory, subject.attention_context(role, mask=mask), None, seen.__setitem__)

@@ -79,7 +79,10 @@ def test_flops_equal_a_count_by_hand(attention):
 
 def test_flops_of_mean_lengths_are_means_and_logits_are_those_of_labels():
     def of(source, target, labels=None):
-        return count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, source, target, labels).flops_per_token * target
+        return (
+            count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, source, target, labels).flops_per_token
+            * target
+        )
 
     mean = (of(5, 4) + of(5, 5) + of(6, 4) + of(6, 5)) / 4
     assert of(5.5, 4.5) == pytest.approx(mean)
@@ -89,14 +92,20 @@ def test_flops_of_mean_lengths_are_means_and_logits_are_those_of_labels():
 
 def test_flops_of_a_triangular_system_are_counted():
     heads, plain = 4, counted("split-heads").flops_per_token
-    projections = 2 * D * (3 * D + 2 * heads) + 2 * D * D  # queries, keys, values, two numbers per head; gates
+    projections = (
+        2 * D * (3 * D + 2 * heads) + 2 * D * D
+    )  # queries, keys, values, two numbers per head; gates
     products = 3 * 2 * T * D  # queries and keys, keys and keys, results
     solution = T * D
     extra = projections + products + solution - 2 * D * 3 * D - 2 * 2 * T * D
     assert counted({"decoder": "gated-delta"}).flops_per_token == plain + 2 * extra
 
 
-OPTIONS = {name: choices for name, choices in CHOICES.items() if {"quirks", "tie_embeddings", "bias"} & {*choices}}
+OPTIONS = {
+    name: choices
+    for name, choices in CHOICES.items()
+    if {"quirks", "tie_embeddings", "bias"} & {*choices}
+}
 
 
 @pytest.mark.parametrize("model", OPTIONS.values(), ids=OPTIONS.keys())
@@ -143,7 +152,9 @@ VARIANTS = {
     "differential": {"attention": "differential", "positional": "t5-relative"},
     "seventy heads": {"d_model": 140, "heads": 70},
     "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}},
-    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm"]}},
+    "feed-forward after each attention": {
+        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm"]}
+    },
     "one row of words": {"tie_embeddings": "all", "bias": False, "quirks": {"min_vocab_size": 40}},
 }
 

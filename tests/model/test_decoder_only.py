@@ -56,31 +56,48 @@ def greedy_loop(model, member, prompt, tokens):
 
 @case_table(
     ("positional", "masking"),
-    [(name, mask) for mask in ("padding-causal", "none") for name in ("sinusoidal", "rotary", "alibi", "t5-relative")],
+    [
+        (name, mask)
+        for mask in ("padding-causal", "none")
+        for name in ("sinusoidal", "rotary", "alibi", "t5-relative")
+    ],
     default=3,
 )
 def test_generation_after_prefill_equals_a_loop_of_full_passes(positional, masking):
     subject, source = subject_of(positional=positional, masking=masking), prompts()
     found = translate(subject.model, source, torch.full(source.shape[:2], source.shape[2]), 8, None)
-    wanted = [[greedy_loop(subject.model, member, row, 8) for row in source[member].tolist()] for member in (0, 1)]
-    assert [[[token for token in row if token != PAD] for row in rows] for rows in found.tolist()] == wanted
+    wanted = [
+        [greedy_loop(subject.model, member, row, 8) for row in source[member].tolist()]
+        for member in (0, 1)
+    ]
+    assert [
+        [[token for token in row if token != PAD] for row in rows] for rows in found.tolist()
+    ] == wanted
     assert masking == "none" or len({len(row) for rows in wanted for row in rows}) > 1
 
 
 def test_a_beam_has_the_scores_of_full_passes():
     subject, source = subject_of(), prompts()
-    search = BeamSearch(subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=4, length_penalty=0.0))
+    search = BeamSearch(
+        subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=4, length_penalty=0.0)
+    )
     ids, scores = search.run()
     for member in (0, 1):
-        for prompt, row, score in zip(source[member].tolist(), ids[member].tolist(), scores[member], strict=True):
+        for prompt, row, score in zip(
+            source[member].tolist(), ids[member].tolist(), scores[member], strict=True
+        ):
             words = [token for token in row if token != PAD]
             ended = [*words, EOS] if len(words) < 6 else words
             total = sum(
-                next_logits(subject.model, member, [*prompt, SOS, *words[:number]]).log_softmax(-1)[token]
+                next_logits(subject.model, member, [*prompt, SOS, *words[:number]]).log_softmax(-1)[
+                    token
+                ]
                 for number, token in enumerate(ended)
             )
             torch.testing.assert_close(score, total)
-    plain = translate(subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=1, length_penalty=0.0))
+    plain = translate(
+        subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=1, length_penalty=0.0)
+    )
     assert torch.equal(plain, translate(subject.model, source, torch.full((2, 4), 3), 6, None))
 
 
@@ -98,7 +115,11 @@ def batch_and_model(**choices):
     config = tiny_config(architecture="decoder-only", **choices)
     data = tiny_data(shared=True)
     split = split_tensors(config, data, torch.device("cpu"))["train"]
-    model = Transformer(config, [1, 2], *(len(data.vocabulary(side)) for side in ("source", "target"))).double().eval()
+    model = (
+        Transformer(config, [1, 2], *(len(data.vocabulary(side)) for side in ("source", "target")))
+        .double()
+        .eval()
+    )
     rows = torch.tensor([[0, 7, 19], [3, 3, 41]])
     return data, rows, split.batch(rows, *split.times(rows.flatten())), model
 
@@ -113,11 +134,22 @@ def test_training_batches_have_the_loss_of_plain_sequences(masking):
     expected = torch.zeros(2, dtype=torch.float64)
     for member in (0, 1):
         for row in rows[member].tolist():
-            source, target = (ids[row].tolist() for ids in (data.splits["train"].source, data.splits["train"].target))
+            source, target = (
+                ids[row].tolist()
+                for ids in (data.splits["train"].source, data.splits["train"].target)
+            )
             ids = torch.tensor(source + target).expand(2, 1, -1)
-            logits = forward_ids(model, ids[..., :0], torch.zeros(2, 1).long(), ids, torch.full((2, 1), len(ids[0, 0])))
+            logits = forward_ids(
+                model,
+                ids[..., :0],
+                torch.zeros(2, 1).long(),
+                ids,
+                torch.full((2, 1), len(ids[0, 0])),
+            )
             own = logits[member, 0, len(source) : -1]  # labels: the target after <sos>
-            expected[member] += functional.cross_entropy(own, torch.tensor(target[1:]), reduction="sum")
+            expected[member] += functional.cross_entropy(
+                own, torch.tensor(target[1:]), reduction="sum"
+            )
     expected = expected / num_labels
     torch.testing.assert_close(losses, expected)
     expected.sum().backward()
@@ -127,8 +159,12 @@ def test_training_batches_have_the_loss_of_plain_sequences(masking):
 def test_the_model_has_no_encoder_and_one_table():
     model = Subject(tiny_config(architecture="decoder-only", encoder_layers=3)).model
     assert model.roles == ("decoder",)
-    assert not [name for name, _ in model.named_parameters() if "encoder" in name or "cross" in name]
-    assert [name for name, _ in model.named_parameters() if "embedding" in name] == ["target_embedding.weight"]
+    assert not [
+        name for name, _ in model.named_parameters() if "encoder" in name or "cross" in name
+    ]
+    assert [name for name, _ in model.named_parameters() if "embedding" in name] == [
+        "target_embedding.weight"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +175,10 @@ def test_the_model_has_no_encoder_and_one_table():
             "a decoder-only model has one vocabulary; leave data.vocabulary.shared out",
         ),
         ({"model.encoder_layers": 0}, "for none, set model.architecture: decoder-only"),
-        ({"model.architecture": "decoder"}, "expected 'encoder-decoder' or 'decoder-only', got 'decoder'"),
+        (
+            {"model.architecture": "decoder"},
+            "expected 'encoder-decoder' or 'decoder-only', got 'decoder'",
+        ),
     ],
 )
 def test_contradictions_are_refused(raw, reason):
@@ -150,4 +189,7 @@ def test_one_vocabulary_is_the_union_of_both_sides():
     config = resolve({"train": {"epochs": 1}, "model.architecture": "decoder-only"}, current())
     assert config.data.vocabulary.shared
     together, apart = tiny_data(shared=True), tiny_data()
-    assert {*together.target_vocabulary.words} == {*apart.source_vocabulary.words, *apart.target_vocabulary.words}
+    assert {*together.target_vocabulary.words} == {
+        *apart.source_vocabulary.words,
+        *apart.target_vocabulary.words,
+    }

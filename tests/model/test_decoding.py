@@ -57,9 +57,21 @@ def search(subject, size, alpha, max_length=WORDS):
         ({"positional": "rotary"}, True),
         ({"positional": "alibi", "masking": "none"}, False),
         ({"positional": BY_ROW}, True),
-        ({"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"}, **TO_DECODER}, True),
-        ({"masking": {"encoder": "none", "decoder": "causal", "cross": "none"}, **TO_DECODER}, False),
-        ({"masking": {"encoder": "none", "decoder": "none", "cross": "causal"}, **TO_DECODER}, False),
+        (
+            {
+                "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
+                **TO_DECODER,
+            },
+            True,
+        ),
+        (
+            {"masking": {"encoder": "none", "decoder": "causal", "cross": "none"}, **TO_DECODER},
+            False,
+        ),
+        (
+            {"masking": {"encoder": "none", "decoder": "none", "cross": "causal"}, **TO_DECODER},
+            False,
+        ),
         *(
             ({"positional": name, "masking": masking}, "causal" in masking)
             for name in ("none", "sinusoidal", "learned", "rotary", "alibi")
@@ -81,12 +93,16 @@ def test_greedy_decoding_equals_a_loop_without_a_cache(choices, cached):
 
 @pytest.mark.parametrize("beam", [None, BEAM])
 def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token(beam):
-    with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' supports exactly 16 .*\.decode: "):
+    with pytest.raises(
+        HeadToHeadError, match=r"^attention 'embedding-softmax' supports exactly 16 .*\.decode: "
+    ):
         decoded(Subject(tiny_config(attention="embedding-softmax")), beam)
 
 
 def test_a_sentence_longer_than_the_learned_table_is_refused_in_one_line():
-    with pytest.raises(HeadToHeadError, match=r"^position 6 is .* 5 .*set positional\.encoder\.max_length .* 6$"):
+    with pytest.raises(
+        HeadToHeadError, match=r"^position 6 is .* 5 .*set positional\.encoder\.max_length .* 6$"
+    ):
         Subject(tiny_config({"name": "learned", "max_length": 5})).logits()
 
 
@@ -143,9 +159,17 @@ class HostReads(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         boolean = name.startswith("index") and any(
-            mask is not None and mask.dtype == torch.bool for mask in args[1] if isinstance(args[1], list | tuple)
+            mask is not None and mask.dtype == torch.bool
+            for mask in args[1]
+            if isinstance(args[1], list | tuple)
         )
-        self.count += boolean or name in ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
+        self.count += boolean or name in (
+            "_local_scalar_dense",
+            "nonzero",
+            "masked_select",
+            "is_nonzero",
+            "equal",
+        )
         return func(*args, **(kwargs or {}))
 
 
@@ -153,7 +177,10 @@ class HostReads(TorchDispatchMode):
 @case_table("masking", ["padding-causal", "none"], default=1)
 @pytest.mark.parametrize("beam", [None, BEAM])
 def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
-    subject, most = subject_of(4.0, ending, masking=masking, positional="rotary"), WORDS_PER_CHECK + 3
+    subject, most = (
+        subject_of(4.0, ending, masking=masking, positional="rotary"),
+        WORDS_PER_CHECK + 3,
+    )
     with HostReads() as on_cpu:
         expected = decoded(subject, beam, most)
     with cuda_layout(), HostReads() as on_cuda:
@@ -174,7 +201,9 @@ def next_log_probabilities(subject, prefix):
     target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
     lengths = torch.full_like(read.source_lengths, len(prefix))
     with torch.no_grad():
-        logits = forward(subject.model, SentenceBatch(read.source, read.source_lengths, target, lengths))
+        logits = forward(
+            subject.model, SentenceBatch(read.source, read.source_lengths, target, lengths)
+        )
     return torch.log_softmax(logits[..., -1, :], dim=-1).tolist()
 
 
@@ -186,7 +215,9 @@ def plain_beam(subject, member, row, size, alpha):
             (
                 (prefix, word, likely + more)
                 for prefix, likely in active
-                for word, more in enumerate(next_log_probabilities(subject, tuple(prefix))[member][row])
+                for word, more in enumerate(
+                    next_log_probabilities(subject, tuple(prefix))[member][row]
+                )
             ),
             key=lambda candidate: -candidate[2],
         )
@@ -219,7 +250,14 @@ def assert_translation(found, member, row, tokens, score):
         ({"masking": "causal", "attention": "independent-heads", "norm": "post"}, 3, 0.6),
         ({"positional": BY_ROW}, 3, 0.6),
         ({"positional": BY_ROW, "masking": "padding"}, 3, 0.6),
-        ({"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"}, **TO_DECODER}, 3, 0.6),
+        (
+            {
+                "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
+                **TO_DECODER,
+            },
+            3,
+            0.6,
+        ),
     ],
     ids=str,
     default=3,
@@ -232,7 +270,9 @@ def test_search_equals_a_search_without_cache_and_batch(choices, size, alpha):
     assert choices or len({tuple(ids) for ids in found[0].flatten(0, 1).tolist()}) > 2
 
 
-@pytest.mark.parametrize(("masking", "ties"), [("padding-causal", False), ("none", False), ("padding-causal", True)])
+@pytest.mark.parametrize(
+    ("masking", "ties"), [("padding-causal", False), ("none", False), ("padding-causal", True)]
+)
 def test_a_beam_of_one_without_length_penalty_is_greedy_decoding(masking, ties):
     subject = subject_of(masking=masking)
     if ties:
@@ -258,7 +298,9 @@ def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
                 scores[prefix] = (likely + more[EOS]) / length_penalty(tokens, alpha)
                 following |= {(*prefix, word): likely + more[word] for word in plain}
             active = following
-        scores |= {prefix: likely / length_penalty(max_length, alpha) for prefix, likely in active.items()}
+        scores |= {
+            prefix: likely / length_penalty(max_length, alpha) for prefix, likely in active.items()
+        }
         assert len(scores) == 1 + 8 + 64 + 512
         best = max(scores, key=scores.get)
         assert_translation(found, member, row, best, scores[best])

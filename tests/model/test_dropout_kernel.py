@@ -59,7 +59,9 @@ def test_dropout_has_a_fallback_where_the_kernel_cannot_run() -> None:
     assert "CUDA" in kernel_fault(torch.device("cuda"))
     with cuda_layout():
         assert not dropout.uses_kernel(SimpleNamespace(device=torch.device("cuda"), is_cuda=True))  # type: ignore[arg-type]
-        assert dropout.uses_kernel(torch.empty(2, device="meta")), "operations are counted on the device meta"
+        assert dropout.uses_kernel(torch.empty(2, device="meta")), (
+            "operations are counted on the device meta"
+        )
 
 
 @pytest.mark.usefixtures("kernel")
@@ -68,7 +70,10 @@ def test_dropout_has_a_fallback_where_the_kernel_cannot_run() -> None:
 @pytest.mark.parametrize("rate", [0.1, PerMember([0.0, 0.3, 0.5])])
 @case_table("rows", [(0, 3), (1, 3), (5, 1)], ids=str, default=1)
 def test_the_kernel_drops_the_same_activations(
-    dtype: torch.dtype, rate: float | PerMember, rows: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype,
+    rate: float | PerMember,
+    rows: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     values = torch.randn(3, rows[1] * 7, 61).to(dtype)
     values[1, 2, 3] = torch.inf
@@ -100,7 +105,11 @@ def test_a_step_with_the_kernel_has_the_same_gradients(monkeypatch: pytest.Monke
         model = Transformer(tiny_config(dropout=0.3), subject.seeds, *subject.vocab_sizes).double()
         model.dropout_rng.set_step(1)
         batch = Batch(
-            sentences.source, sentences.source_lengths, sentences.target, sentences.target, sentences.target_lengths
+            sentences.source,
+            sentences.source_lengths,
+            sentences.target,
+            sentences.target,
+            sentences.target_lengths,
         )
         counts = torch.ones(model.members).double()
         losses = backward_loss(model, batch, sentences.target[0].numel(), counts, 0.0)
@@ -134,5 +143,11 @@ def test_the_kernel_compiles_for_a_gpu(tmp_path: Path) -> None:
     """In another process: the interpreter replaces functions that the compiler needs. No GPU is necessary."""
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr

@@ -51,8 +51,14 @@ def test_each_layer_equals_that_of_a_model_with_this_entry_in_all_layers(family,
 @pytest.mark.parametrize(
     "fields",
     [
-        {"masking": {"decoder": [WINDOW, "padding-causal"], "encoder": ["padding", WINDOW]}, "encoder_layers": 2},
-        {"positional": {"decoder": ["t5-relative", "none"], "encoder": ["none", "alibi"]}, "encoder_layers": 2},
+        {
+            "masking": {"decoder": [WINDOW, "padding-causal"], "encoder": ["padding", WINDOW]},
+            "encoder_layers": 2,
+        },
+        {
+            "positional": {"decoder": ["t5-relative", "none"], "encoder": ["none", "alibi"]},
+            "encoder_layers": 2,
+        },
         {
             "attention": {"decoder": ["split-heads", "qk-norm"]},
             "masking": {"decoder": ["causal", WINDOW]},
@@ -95,10 +101,16 @@ def test_a_pattern_is_in_hash_label_and_record():
     plain, mixed = made(), made(masking={"decoder": [WINDOW, "causal"]})
     for same in (["padding-causal"], ["padding-causal", "padding-causal"]):
         assert made(**{"masking.decoder": same}) == plain
-    others = [made(masking={"decoder": pattern}) for pattern in (["causal", WINDOW], [WINDOW, "causal", "causal"])]
+    others = [
+        made(masking={"decoder": pattern})
+        for pattern in (["causal", WINDOW], [WINDOW, "causal", "causal"])
+    ]
     assert len({*map(hashed, [plain, mixed, *others])}) == 4
     assert label_at(mixed, ("masking", "decoder"), registry) == "window(width=2)+causal"
-    assert parsed_options(RunConfig.model_validate(mixed.model_dump(mode="json")), registry, "r") == mixed
+    assert (
+        parsed_options(RunConfig.model_validate(mixed.model_dump(mode="json")), registry, "r")
+        == mixed
+    )
 
 
 def test_mistakes_in_patterns_are_one_line():
@@ -107,12 +119,19 @@ def test_mistakes_in_patterns_are_one_line():
     def failure(field, value):
         return refused(resolve, {"train": {"epochs": 1}, field: value}, registry)
 
-    assert failure("masking", ["window", "causal"]).endswith("for a pattern of layers, type masking: {decoder: [...]}")
+    assert failure("masking", ["window", "causal"]).endswith(
+        "for a pattern of layers, type masking: {decoder: [...]}"
+    )
     assert "unknown masking 'casual'" in failure("masking.decoder", ["window", "casual"])
-    assert "masking.decoder[1].width: must be" in failure("masking.decoder", ["causal", {"name": "window", "width": 0}])
+    assert "masking.decoder[1].width: must be" in failure(
+        "masking.decoder", ["causal", {"name": "window", "width": 0}]
+    )
     reasons = {
         "positional": (["sinusoidal", "rotary"], "sinusoidal acts before the first layer"),
-        "attention": (["split-heads", "single-head"], "the styles that attention.decoder lists differ"),
+        "attention": (
+            ["split-heads", "single-head"],
+            "the styles that attention.decoder lists differ",
+        ),
     }
     for family, (pattern, reason) in reasons.items():
         config = tiny_config(**{family: {"decoder": pattern}})

@@ -15,7 +15,9 @@ def test_logits_equal_a_forward_pass_in_plain_loops(model, masking):
     subject = Subject(tiny_config(masking=masking, **(small | model)))
     sentences, logits = subject.sentences, subject.reference_logits
     for member, row in ((0, 1), (1, 0)):
-        weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
+        weights = {
+            name: value[member].tolist() for name, value in subject.model.state_dict().items()
+        }
         oracle = Oracle(subject.config, weights, masking == "padding-causal", row)
         expected = oracle.logits(
             sentences.source[member, row].tolist(),
@@ -25,6 +27,9 @@ def test_logits_equal_a_forward_pass_in_plain_loops(model, masking):
         )
         live = int(sentences.target_lengths[member, row])
         torch.testing.assert_close(
-            logits[member, row, :live], torch.tensor(expected[:live], dtype=torch.float64), rtol=0, atol=1e-10
+            logits[member, row, :live],
+            torch.tensor(expected[:live], dtype=torch.float64),
+            rtol=0,
+            atol=1e-10,
         )
         assert len(expected[0]) == logits.shape[-1]

@@ -37,7 +37,9 @@ def test_weights_and_moments_stay_float32_and_losses_are_near_those_of_float32()
     assert {part.dtype for part in moments} == {torch.float32}
     torch.testing.assert_close(rounded.loss_sums, exact.loss_sums, rtol=0.01, atol=0)
     assert not torch.equal(rounded.loss_sums, exact.loss_sums)
-    torch.testing.assert_close(rounded.loss_sums[1:], trained("bfloat16", (2,)).loss_sums, rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        rounded.loss_sums[1:], trained("bfloat16", (2,)).loss_sums, rtol=1e-3, atol=0
+    )
 
 
 class BFloat16Products(TorchDispatchMode):
@@ -65,7 +67,9 @@ def test_training_batches_of_all_lengths_have_few_shapes_of_bfloat16_products() 
     with products:
         for sentences in (5, 8):
             for source_time, target_time in product(range(3, 16, 4), range(4, 17, 4)):
-                spec = BatchSpec(rows[:, :sentences], BatchShape(sentences, source_time, target_time, sentences))
+                spec = BatchSpec(
+                    rows[:, :sentences], BatchShape(sentences, source_time, target_time, sentences)
+                )
                 training._step(spec)
     assert 0 < len(products.shapes) < 60
 
@@ -120,15 +124,21 @@ def test_an_evaluation_in_float64_has_the_losses_of_float64() -> None:
     rows = torch.arange(len(split))
     batch = split.batch(rows.expand(1, -1), *split.times(rows))
     with torch.no_grad():
-        logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+        logits = model(
+            batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
+        )
     expected = token_losses(logits, batch.labels).sum(-1)
-    torch.testing.assert_close(teacher_forced(model, split, [rows]).losses, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        teacher_forced(model, split, [rows]).losses, expected, rtol=0, atol=1e-12
+    )
 
 
 @case_table("attention", ["split-heads", "talking-heads", "sigmoid", "differential"], default=2)
 def test_the_weights_of_the_explicit_path_are_computed_in_float32(attention: str) -> None:
     class Exponentials(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if func.overloadpacket in (torch.ops.aten._softmax, torch.ops.aten.sigmoid):
                 found.add(args[0].dtype)
             return func(*args, **(kwargs or {}))

@@ -52,7 +52,10 @@ def test_a_plan_shows_the_output_of_the_command(study: Any) -> None:
     html = plan._repr_html_()
     rows = Page(html).rows
     assert rows[0][:2] == ["variant", "runs"]
-    assert [row[:2] for row in rows[1:]] == [["sinusoidal (baseline)", "0/2 done"], ["none", "0/2 done"]]
+    assert [row[:2] for row in rows[1:]] == [
+        ["sinusoidal (baseline)", "0/2 done"],
+        ["none", "0/2 done"],
+    ]
     assert "Does &lt;order&gt; matter?" in html
     assert repr(plan) == "Plan(order: 2 variants, 4 runs, 4 to run)"
 
@@ -62,10 +65,22 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     html = result._repr_html_()
     assert ANSWER in html
     assert html.count("<svg") == 2
-    rows = {row[0]: row[1] for row in Page("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows}
-    assert next(value for name, value in rows.items() if name.startswith("positional none against baseline")) == "0.000"
+    rows = {
+        row[0]: row[1]
+        for row in Page("".join(re.findall("<table.*?</table>", html, re.DOTALL))).rows
+    }
+    assert (
+        next(
+            value
+            for name, value in rows.items()
+            if name.startswith("positional none against baseline")
+        )
+        == "0.000"
+    )
     assert rows["variant"] == "exact match"
-    assert rows["positional none"].startswith(f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}")
+    assert rows["positional none"].startswith(
+        f"{frame[frame['variant'] == 'none']['test/exact_match'].mean():.3f}"
+    )
 
 
 def test_results_are_a_frame_below_a_summary(study: Any) -> None:
@@ -99,7 +114,9 @@ def test_a_loaded_run_shows_choices_and_scores(study: Any) -> None:
 
 def test_a_run_without_scores_lists_its_pitfalls() -> None:
     pitfall = Pitfall(name="a", field="f", consequence="b < c")
-    record = RunRecord.model_construct(title="<mine>", seed=1, config=tiny_config(), pitfalls=(pitfall,))
+    record = RunRecord.model_construct(
+        title="<mine>", seed=1, config=tiny_config(), pitfalls=(pitfall,)
+    )
     html = run_html(record, {})
     assert html.startswith("<p><b>&lt;mine&gt;, seed 1</b></p>")
     assert "no scores: the run was not evaluated" in html
@@ -139,7 +156,9 @@ def test_large_maps_are_truncated_with_a_note() -> None:
     html = maps(6, 8, 20)._repr_html_()
     assert 8 <= html.count("<image ") <= max(8, MAX_CELLS // 400)
     assert len(html) < 2_000_000
-    assert re.search(r"[45] earlier layers are not drawn; .weights\[&#34;cross&#34;\] contains them", html)
+    assert re.search(
+        r"[45] earlier layers are not drawn; .weights\[&#34;cross&#34;\] contains them", html
+    )
     assert html.count("not drawn") == 3
 
 

@@ -16,7 +16,9 @@ from headtohead_notebooks.page import Edition, editions
 from headtohead_notebooks.page.editions import NEEDS_FILE, experiment_text
 from made import case_table
 
-module = importlib.import_module("headtohead_notebooks.page.editions")  # not the function of that name
+module = importlib.import_module(
+    "headtohead_notebooks.page.editions"
+)  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
 PRINTED = "notebooks-as-printed"
 
@@ -27,7 +29,11 @@ def content(text: str) -> dict[str, Any]:
 
 
 def edition(name: str, **given: Any) -> Edition:
-    return next(edition for edition in editions(**{"quick": False, **given}) if edition.experiment.name == name)
+    return next(
+        edition
+        for edition in editions(**{"quick": False, **given})
+        if edition.experiment.name == name
+    )
 
 
 def recipes(text: str) -> list[Any]:
@@ -50,7 +56,9 @@ def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @case_table("quick", [True, False], default=1)
-def test_every_edition_describes_variants_under_a_name_of_its_form(quick: bool, pairs: Path) -> None:
+def test_every_edition_describes_variants_under_a_name_of_its_form(
+    quick: bool, pairs: Path
+) -> None:
     made = editions(quick=quick, data_file=pairs)
     assert len({edition.name for edition in made}) == 6
     for edition in made:
@@ -78,8 +86,14 @@ def test_a_given_file_replaces_the_named_file(pairs: Path) -> None:
     assert given.omitted == {}
 
 
-def test_a_path_of_the_original_is_written_relative_to_the_edition(tmp_path: Path, originals: Path) -> None:
-    (named,) = (recipe["data.file"] for recipe in recipes(experiment_text(PRINTED)) if isinstance(recipe, dict))
+def test_a_path_of_the_original_is_written_relative_to_the_edition(
+    tmp_path: Path, originals: Path
+) -> None:
+    (named,) = (
+        recipe["data.file"]
+        for recipe in recipes(experiment_text(PRINTED))
+        if isinstance(recipe, dict)
+    )
     file = originals / named
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("hello\thola\n", encoding="utf-8")

@@ -31,7 +31,12 @@ Write = Callable[..., str]
 
 def attributes(page: Page, *names: str) -> list[str]:
     """Return the values of attributes; an address inside the page starts with ``#``."""
-    return [value for _, named in page.elements for name, value in named.items() if name in names and value]
+    return [
+        value
+        for _, named in page.elements
+        for name, value in named.items()
+        if name in names and value
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +84,14 @@ def write(tmp_path: Path, measured: Any, cache: Path, monkeypatch: pytest.Monkey
 
 def studies(folder: Path, **changes: Any) -> None:
     """Write runs of the notebooks on their own data and on the same data."""
-    own = Study(name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False, primary="valid/loss", one_at_a_time=True)
+    own = Study(
+        name=OWN,
+        axes={"recipe": RECIPES},
+        seeds=(1, 2),
+        maps=False,
+        primary="valid/loss",
+        one_at_a_time=True,
+    )
     same = Study(
         name=SAME,
         seeds=(1, 2),
@@ -112,7 +124,13 @@ def test_the_page_without_runs_is_complete_and_fetches_nothing(write: Write) -> 
     assert sum(name.startswith("pitfall-") for name in ids) == 15
     assert len(links) > 40
     assert set(links) <= {f"#{name}" for name in ids} | {"data:,"}
-    assert {tag for tag, _ in page.elements} & {"script", "img", "iframe", "object", "embed"} == set()
+    assert {tag for tag, _ in page.elements} & {
+        "script",
+        "img",
+        "iframe",
+        "object",
+        "embed",
+    } == set()
     assert not re.search(r"@import|url\((?!#)", text)
 
 
@@ -136,4 +154,6 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path, write: Write) -> None:
     page = write()
     assert "<img" not in page
     assert "&lt;img src=" in page
-    assert all(link.startswith("#") or link == "data:," for link in attributes(Page(page), "href", "src"))
+    assert all(
+        link.startswith("#") or link == "data:," for link in attributes(Page(page), "href", "src")
+    )

@@ -36,15 +36,23 @@ def test_without_a_supported_python_the_error_is_one_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize("goal", ["demo", "test"])
 def test_everything_is_installed_from_the_constraints(tmp_path: Path, goal: str) -> None:
     planned = make(tmp_path, "--dry-run", goal).stdout
-    installs = [line for line in planned.splitlines() if re.search(r"\binstall\b.* -e |hatch", line)]
+    installs = [
+        line for line in planned.splitlines() if re.search(r"\binstall\b.* -e |hatch", line)
+    ]
     assert len(installs) >= 2
     assert all(" -c constraints.txt " in line for line in installs)
 
 
 def test_the_demo_writes_only_files_that_git_ignores(tmp_path: Path) -> None:
-    command = next(line for line in make(tmp_path, "--dry-run", "demo").stdout.splitlines() if "/h2h run " in line)
+    command = next(
+        line
+        for line in make(tmp_path, "--dry-run", "demo").stdout.splitlines()
+        if "/h2h run " in line
+    )
     options = command.partition("/h2h run ")[2].split()
-    root = Path(options[options.index("--reports") + 1]) if "--reports" in options else Path("reports")
+    root = (
+        Path(options[options.index("--reports") + 1]) if "--reports" in options else Path("reports")
+    )
     assert "--runs" not in options
     subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     shutil.copy(ROOT / ".gitignore", tmp_path)
@@ -54,12 +62,16 @@ def test_the_demo_writes_only_files_that_git_ignores(tmp_path: Path) -> None:
         Path("runs/a/run.json"),
     )
     for path in (*written, Path("mlflow.db"), Path("mlflow.db.lock"), Path("mlruns-artifacts/a")):
-        ignored = subprocess.run(["git", "check-ignore", "--quiet", path], cwd=tmp_path, check=False)
+        ignored = subprocess.run(
+            ["git", "check-ignore", "--quiet", path], cwd=tmp_path, check=False
+        )
         assert ignored.returncode == 0, path
 
 
 def test_ci_runs_the_whole_check_on_every_tested_python() -> None:
-    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))[
+        "jobs"
+    ].values()
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()

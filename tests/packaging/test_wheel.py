@@ -18,7 +18,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def call(*command: str, cwd: Path) -> str:
-    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -42,7 +44,11 @@ def test_the_wheel_has_every_file_of_both_source_roots_and_no_other_package(whee
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
-    assert {name.split("/")[0] for name in packed} == {"headtohead", "headtohead_notebooks", "headtohead_plugins"}
+    assert {name.split("/")[0] for name in packed} == {
+        "headtohead",
+        "headtohead_notebooks",
+        "headtohead_plugins",
+    }
 
 
 def test_all_files_have_the_same_version() -> None:
@@ -73,7 +79,9 @@ def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebo
     assert launchers.split() == ["inline", "local", "ray", "slurm"]
     folder = tmp_path / "headtohead_notebooks" / "page" / "experiments"
     for name in names.split():
-        assert (folder / f"{name}.yaml").read_bytes() == (ROOT / "experiments" / f"{name}.yaml").read_bytes()
+        assert (folder / f"{name}.yaml").read_bytes() == (
+            ROOT / "experiments" / f"{name}.yaml"
+        ).read_bytes()
 
 
 def normal(name: str) -> str:
@@ -101,7 +109,9 @@ def needed() -> set[str]:
             match = REQUIREMENT.match(text)
             assert match
             required = normal(match.group(1))
-            wanted = "extra ==" not in text and not (name == "torch" and "==" in text.partition(";")[0])
+            wanted = "extra ==" not in text and not (
+                name == "torch" and "==" in text.partition(";")[0]
+            )
             if wanted and required not in found and required in installed:
                 found.add(required)
                 waiting.append((required, metadata.requires(required) or []))

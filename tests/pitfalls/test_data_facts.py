@@ -31,13 +31,20 @@ def test_the_fraction_of_padding_is_counted(recipe) -> None:
 
 def test_dropped_words_labels_and_shared_rows_are_counted(recipe) -> None:
     hit = sum("is" in source.split() for source, _ in EN_FR)
-    assert recipe("words dropped", "scratch-en-fr") == {"words": 1, "sentences": len(EN_FR), "sentences_hit": hit}
+    assert recipe("words dropped", "scratch-en-fr") == {
+        "words": 1,
+        "sentences": len(EN_FR),
+        "sentences_hit": hit,
+    }
     assert recipe("targets not shifted", "by-hand-en-fr") == {
         "tokens": 6,
         "labels_in_input": 6,
         "labels_in_input_if_shifted": 0,
     }
-    assert recipe("one table, two vocabularies", "slides-en-fr") == {"rows": 5, "rows_with_two_words": 3}
+    assert recipe("one table, two vocabularies", "slides-en-fr") == {
+        "rows": 5,
+        "rows_with_two_words": 3,
+    }
 
 
 def test_test_sentences_in_the_training_set_are_counted(recipe, variant) -> None:

@@ -7,5 +7,9 @@ from headtohead_notebooks.pitfalls import MEASUREMENTS
 
 
 def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
-    of_styles = {name for style in current().entries["attention"] for name in current().attention(style).pitfalls}
+    of_styles = {
+        name
+        for style in current().entries["attention"]
+        for name in current().attention(style).pitfalls
+    }
     assert set(MEASUREMENTS) == of_styles | set(CONSEQUENCES) == set(PITFALL_TEXTS)

@@ -30,7 +30,9 @@ def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
     time, width = x.shape
     rows = []
     for i in range(time):
-        masked = [[float(x[t, j]) + (-1e9 if j > t else 0.0) for j in range(width)] for t in range(time)]
+        masked = [
+            [float(x[t, j]) + (-1e9 if j > t else 0.0) for j in range(width)] for t in range(time)
+        ]
         top = max(masked[i])
         powers = [math.exp(value - top) for value in masked[i]]
         weights = [power / sum(powers) for power in powers]

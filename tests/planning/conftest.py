@@ -68,19 +68,35 @@ def record():
     from headtohead.storage.leases import Lease
     from headtohead.storage.run_directory import checksums
 
-    def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status):
+    def record(
+        plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status
+    ):
         folder = plan.runs_root / (experiment or plan.name) / run.directory
         folder.mkdir(parents=True)
-        execution = {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
+        execution = {
+            "stack": [run.run_hash],
+            "member": 0,
+            "threads": 1,
+            "device": "cpu",
+            "dtype": "float32",
+        }
         content = plan.run_record(run).to_json() | {"execution": execution} | (changes or {})
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
         (folder / "status.json").write_text(json.dumps({"state": state} | status))
         if state in ("LEASED", "RUNNING") and not gone:
             leases.enter_context(Lease(folder))
         if metrics is not None or state == "DONE":
-            results = {"buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": []}
+            results = {
+                "buckets": [],
+                "signatures": {},
+                "best_step": None,
+                "stopped_early": False,
+                "notes": [],
+            }
             (folder / "results.json").write_text(json.dumps({"metrics": metrics or {}} | results))
-            (folder / "status.json").write_text(json.dumps({"state": state, "files": checksums(folder)} | status))
+            (folder / "status.json").write_text(
+                json.dumps({"state": state, "files": checksums(folder)} | status)
+            )
         return folder
 
     with ExitStack() as leases:

@@ -101,7 +101,9 @@ def test_inseparable_fields_are_one_change_and_an_entry_includes_its_options(des
 
 
 def test_a_file_may_name_groups_of_fields(design):
-    found = design(FOUR + "      groups: {block: [model.norm, model.embedding_scale], rest: [train]}\n")
+    found = design(
+        FOUR + "      groups: {block: [model.norm, model.embedding_scale], rest: [train]}\n"
+    )
     assert changes(found) == {
         "block": ("embedding_scale one, norm pre", "embedding_scale sqrt-d_model, norm post"),
         "model.bias": (True, False),
@@ -109,7 +111,9 @@ def test_a_file_may_name_groups_of_fields(design):
     }
 
 
-@pytest.mark.parametrize(("ratio", "names"), [("4x", ["model.d_model"]), ("2x", ["model.d_model", "model.d_ff"])])
+@pytest.mark.parametrize(
+    ("ratio", "names"), [("4x", ["model.d_model"]), ("2x", ["model.d_model", "model.d_ff"])]
+)
 def test_values_that_derive_from_others_follow_them(design, ratio, names):
     base = "question: q\nbase: {data: {dataset: toy-grammar, size: 120}, train: {epochs: 1}}\n"
     found = design(
@@ -139,8 +143,13 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
         (kind, name) for kind in ("added", "taken") for name in NAMES
     ]
     for contrast in single:
-        assert (contrast.against if contrast.kind == "added" else contrast.variant) in ("from", "to")
-        left, right = (changed(found, found.variant(slug)) for slug in (contrast.variant, contrast.against))
+        assert (contrast.against if contrast.kind == "added" else contrast.variant) in (
+            "from",
+            "to",
+        )
+        left, right = (
+            changed(found, found.variant(slug)) for slug in (contrast.variant, contrast.against)
+        )
         assert left - right == {contrast.change}
         assert right <= left
 
@@ -151,7 +160,9 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
 def test_a_change_that_is_incompatible_by_itself_is_excluded_and_has_no_contrast(design):
     found = design(TIED)
     reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
-    assert [(record.slug, record.title, record.reason, record.source) for record in found.excluded] == [
+    assert [
+        (record.slug, record.title, record.reason, record.source) for record in found.excluded
+    ] == [
         ("from-plus-model.tie_embeddings", "start + model.tie_embeddings", reason, "incompatible"),
         ("to-minus-data.vocabulary.shared", "end − data.vocabulary.shared", reason, "incompatible"),
     ]
@@ -189,8 +200,16 @@ def test_incompatibilities_with_the_data_are_found(plan):
 
 BOTH = "from: {recipe: left}, to: {recipe: right}"
 ERRORS = [
-    (f"design: [{{between: {{{BOTH.replace('right', 'rigt')}}}}}]", "design[0].between.to.recipe", "mean 'right'"),
-    (f"design: [{{between: {{{BOTH.replace('right', 'left')}}}}}]", "design[0].between", "configurations are the same"),
+    (
+        f"design: [{{between: {{{BOTH.replace('right', 'rigt')}}}}}]",
+        "design[0].between.to.recipe",
+        "mean 'right'",
+    ),
+    (
+        f"design: [{{between: {{{BOTH.replace('right', 'left')}}}}}]",
+        "design[0].between",
+        "configurations are the same",
+    ),
     (
         f"design: [{{between: {{{BOTH}, groups: {{a: [train], b: [train.lr]}}}}}}]",
         "design[0].between.groups.b[0]",
@@ -201,8 +220,16 @@ ERRORS = [
         "design[0].between.groups",
         "two changes have the name",
     ),
-    (f"design: [{{between: {{{BOTH}}}}}, {{product: {{positional: [none]}}}}]", "design", "between must be the only"),
-    (f"design: [{{between: {{{BOTH}}}}}]\nbaseline: {{positional: none}}", "baseline", "a file with between has no"),
+    (
+        f"design: [{{between: {{{BOTH}}}}}, {{product: {{positional: [none]}}}}]",
+        "design",
+        "between must be the only",
+    ),
+    (
+        f"design: [{{between: {{{BOTH}}}}}]\nbaseline: {{positional: none}}",
+        "baseline",
+        "a file with between has no",
+    ),
     (
         "design: [{between: {from: {recipe: left}, to: {attention: split-heads, model.heads: 3}}}]\n"
         "exclude: [{when: {train.lr: 1e-3}, reason: why}]",

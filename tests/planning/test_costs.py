@@ -16,7 +16,8 @@ SIZES = (10, 12, 5.0, 6.0)
 
 
 @pytest.mark.parametrize(
-    "train", [{"batch_tokens": 64}, {"batch_size": 7}, {"batch_tokens": 64, "length_buckets": "exact"}]
+    "train",
+    [{"batch_tokens": 64}, {"batch_size": 7}, {"batch_tokens": 64, "length_buckets": "exact"}],
 )
 def test_the_plan_states_the_steps_that_training_takes(plan, train):
     found = plan("", *(f"train.{name}={value}" for name, value in {"epochs": 2, **train}.items()))
@@ -36,17 +37,36 @@ def test_training_takes_three_forward_passes_over_every_decoder_input(plan):
 
 @pytest.mark.parametrize(
     ("seconds", "threads", "cores", "expected"),
-    [([10.0, 20.0, 50.0], 1, 4, 12.5), ([10.0], 1, 2, 12.5), ([10.0], 2, 2, 25.0), ([0.0], 1, 2, None)],
+    [
+        ([10.0, 20.0, 50.0], 1, 4, 12.5),
+        ([10.0], 1, 2, 12.5),
+        ([10.0], 2, 2, 25.0),
+        ([0.0], 1, 2, None),
+    ],
     ids=["median", "parallel", "threads", "no time"],
 )
-def test_the_estimated_time_uses_finished_runs(plan, record, monkeypatch, seconds, threads, cores, expected):
+def test_the_estimated_time_uses_finished_runs(
+    plan, record, monkeypatch, seconds, threads, cores, expected
+):
     monkeypatch.setattr("headtohead.planning.planner.cpu_cores", lambda: cores)
     first = plan(seeds=len(seconds) + 5)
     for run, measured in zip(first.runs, seconds, strict=False):
-        execution = {"stack": ["a", "b"], "member": 0, "threads": threads, "device": "cpu", "dtype": "float32"}
-        record(first, run, metrics={"system/wall_seconds": measured}, changes={"execution": execution})
+        execution = {
+            "stack": ["a", "b"],
+            "member": 0,
+            "threads": threads,
+            "device": "cpu",
+            "dtype": "float32",
+        }
+        record(
+            first, run, metrics={"system/wall_seconds": measured}, changes={"execution": execution}
+        )
     found = plan(seeds=len(first.runs))
-    assert found.estimate.seconds == pytest.approx(expected) if expected else found.estimate.basis.startswith("rough")
+    assert (
+        found.estimate.seconds == pytest.approx(expected)
+        if expected
+        else found.estimate.basis.startswith("rough")
+    )
 
 
 def test_the_detectable_difference_is_detected_with_the_stated_power():
@@ -70,7 +90,12 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
         {"quirks.shared_modules": ["norm", "feed-forward"]},
         {"quirks.cross_attention_memory": "decoder"},
         {"attention": "linear", "positional": "none", "model.dropout_attention": 0.0},
-        {"attention": "linear", "positional": "none", "model.dropout_attention": 0.0, "masking": "none"},
+        {
+            "attention": "linear",
+            "positional": "none",
+            "model.dropout_attention": 0.0,
+            "masking": "none",
+        },
         {"model.tie_embeddings": "output"},
     ],
     ids=str,

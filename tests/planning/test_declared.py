@@ -36,7 +36,9 @@ def changed(old: str, new: str) -> str:
 
 
 def test_a_contrast_selects_variants_by_axis_values_with_the_baseline_for_other_axes(design):
-    (found,) = design(declared("    against: {positional: {name: learned, std: 1.0}, model.heads: 4}\n")).declared
+    (found,) = design(
+        declared("    against: {positional: {name: learned, std: 1.0}, model.heads: 4}\n")
+    ).declared
     assert (found.variant, found.against) == ("rotary-heads-2", "learned-std-1-heads-4")
     assert found.expect.direction == "higher"
 
@@ -47,14 +49,42 @@ def test_the_default_of_against_is_the_baseline(design):
 
 
 WRONG = [
-    (changed("positional: rotary", "positional: rotari"), "contrasts[0].variant.positional", "did you mean 'rotary'?"),
-    (changed("{positional: rotary}", "{positional: alibi}"), "contrasts[0].variant", "expected one of: sinusoidal"),
-    (changed("{positional: rotary}", "{positional: learned}"), "contrasts[0].variant", "2 variants have"),
-    (changed("{positional: rotary}", "{position: rotary}"), "contrasts[0].variant.position", "unknown axis"),
-    (changed("{positional: rotary}", "{positional: sinusoidal}"), "contrasts[0]", "the same variant"),
-    (changed("direction: higher", "direction: more"), "contrasts[0].expect.direction", "'higher', 'lower' or 'equal'"),
+    (
+        changed("positional: rotary", "positional: rotari"),
+        "contrasts[0].variant.positional",
+        "did you mean 'rotary'?",
+    ),
+    (
+        changed("{positional: rotary}", "{positional: alibi}"),
+        "contrasts[0].variant",
+        "expected one of: sinusoidal",
+    ),
+    (
+        changed("{positional: rotary}", "{positional: learned}"),
+        "contrasts[0].variant",
+        "2 variants have",
+    ),
+    (
+        changed("{positional: rotary}", "{position: rotary}"),
+        "contrasts[0].variant.position",
+        "unknown axis",
+    ),
+    (
+        changed("{positional: rotary}", "{positional: sinusoidal}"),
+        "contrasts[0]",
+        "the same variant",
+    ),
+    (
+        changed("direction: higher", "direction: more"),
+        "contrasts[0].expect.direction",
+        "'higher', 'lower' or 'equal'",
+    ),
     (changed("direction: higher", "direction: equal"), "contrasts[0].expect", "requires by"),
-    (changed("direction: higher", "direction: higher, by: -1"), "contrasts[0].expect.by", "equal to 0"),
+    (
+        changed("direction: higher", "direction: higher, by: -1"),
+        "contrasts[0].expect.by",
+        "equal to 0",
+    ),
     (changed(", source: A. Author 2018", ""), "contrasts[0].expect", "field 'source' is missing"),
     (declared("    metric: test/blue\n"), "contrasts[0].metric", "did you mean 'test/bleu'?"),
     (declared("    lengths: [3, 8]\n"), "contrasts[0].lengths", "whole buckets"),
@@ -68,18 +98,25 @@ WRONG = [
         "contrasts[0].variant",
         "rotary is excluded: it is late",
     ),
-    (declared("  - variant: {positional: rotary}\n"), "contrasts[1]", "the same two variants as contrasts[0]"),
+    (
+        declared("  - variant: {positional: rotary}\n"),
+        "contrasts[1]",
+        "the same two variants as contrasts[0]",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("text", "field", "problem"), WRONG)
 def test_a_wrong_contrast_is_refused_with_file_line_and_field(text, field, problem, design):
-    assert re.match(rf"x\.yaml:\d+: {re.escape(field)}: .*{re.escape(problem)}.*$", refused(design, text))
+    assert re.match(
+        rf"x\.yaml:\d+: {re.escape(field)}: .*{re.escape(problem)}.*$", refused(design, text)
+    )
 
 
 def test_the_same_variants_are_compared_in_several_metrics_and_lengths(design):
     more = "".join(
-        f"  - variant: {{positional: rotary}}\n    {field}\n" for field in ("metric: test/bleu", "lengths: [1, 8]")
+        f"  - variant: {{positional: rotary}}\n    {field}\n"
+        for field in ("metric: test/bleu", "lengths: [1, 8]")
     )
     assert len(design(declared(more)).declared) == 3
 

@@ -47,7 +47,9 @@ def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design
               train.lr: [1.0e-3, 1.0e-2]
               zip: {model.d_model: [4, 16], model.d_ff: [20, 4x]}
     """)
-    sizes = [(v.config.train.lr, v.config.model.d_model, v.config.model.d_ff) for v in found.variants[1:]]
+    sizes = [
+        (v.config.train.lr, v.config.model.d_model, v.config.model.d_ff) for v in found.variants[1:]
+    ]
     assert sizes == [(1e-3, 4, 20), (1e-3, 16, 64), (1e-2, 4, 20), (1e-2, 16, 64)]
     assert found.variants[2].title == "d_model 16 + d_ff 4x"
     rates, *_ = factors(found)
@@ -74,7 +76,9 @@ def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
     assert interaction.name.endswith("by d_model 16 · d_ff 64 − d_model 8 · d_ff 4x")
 
 
-def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data_are_not_compared(design):
+def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data_are_not_compared(
+    design,
+):
     found = design("""
         design:
           - product:
@@ -112,7 +116,11 @@ def test_values_override_base_and_baseline(design):
         ("masking.decoder", ["causal"], ["masking.decoder-causal"]),
         ("train.lr", ["1e-4", "2.5e-3"], ["lr-0.0001", "lr-0.0025"]),
         ("train.clip_norm", ["null", "2"], ["clip_norm-null", "clip_norm-2"]),
-        ("train.early_stopping", ["{patience: 2}"], ["early_stopping-metric-valid-loss-patience-2"]),
+        (
+            "train.early_stopping",
+            ["{patience: 2}"],
+            ["early_stopping-metric-valid-loss-patience-2"],
+        ),
         ("positional.theta", ["5"], ["positional.theta-5"]),
     ],
 )
@@ -148,7 +156,9 @@ def test_a_title_has_only_what_differs_from_the_baseline(design):
 
 
 def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
-    found = design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
+    found = design(
+        GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]"
+    )
     assert "none-single-head" not in slugs(found)
     assert found.notes == ()
     assert [record.to_json() for record in found.excluded] == [
@@ -163,7 +173,8 @@ def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
 
 
 @pytest.mark.parametrize(
-    ("value", "left"), [("rotary", ["sinusoidal"]), ("{name: rotary, theta: 5}", ["sinusoidal", "rotary"])]
+    ("value", "left"),
+    [("rotary", ["sinusoidal"]), ("{name: rotary, theta: 5}", ["sinusoidal", "rotary"])],
 )
 def test_an_exclusion_by_name_applies_with_any_options(design, value, left):
     found = design(f"""
@@ -173,7 +184,9 @@ def test_an_exclusion_by_name_applies_with_any_options(design, value, left):
     assert slugs(found) == left
 
 
-@pytest.mark.parametrize("field", ["final_lr: [1.0e-3]", "decay_fraction: [0.5]", "decay: [matrices]"])
+@pytest.mark.parametrize(
+    "field", ["final_lr: [1.0e-3]", "decay_fraction: [0.5]", "decay: [matrices]"]
+)
 def test_a_value_without_effect_is_noted_and_no_variant(design, field):
     text = f"design: [{{one_at_a_time: {{train.{field}}}}}]"
     found = design(text, "train.schedule=constant", "train.weight_decay=0.0")
@@ -203,7 +216,11 @@ ERRORS = [
         "design[0].product.masking[1]",
         "'causal'",
     ),
-    ("design: [{product: {d_model: [8, 16]}}]", "design[0].product.d_model", "did you mean 'model.d_model'"),
+    (
+        "design: [{product: {d_model: [8, 16]}}]",
+        "design[0].product.d_model",
+        "did you mean 'model.d_model'",
+    ),
     ("design: [{product: {model: [{}]}}]", "design[0].product.model", "'model' is a section, not"),
     (
         "design: [{product: {train.num_microbatches: [1, 2]}}]",
@@ -221,7 +238,11 @@ ERRORS = [
         "design[0].product",
         "model.layers and model.encoder_layers + model.decoder_layers are both given; keep one",
     ),
-    ("design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]", "design[0].zip", "zip requires lists of equal"),
+    (
+        "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
+        "design[0].zip",
+        "zip requires lists of equal",
+    ),
     ("design: [{product: {zip: [1, 2]}}]", "design[0].product.zip", "expected a mapping of axes"),
     (
         "design: [{zip: {train.epochs: [8, 9], train.steps: [8, 9]}}]",
@@ -233,9 +254,21 @@ ERRORS = [
         "design[0].product.zip.model.d_model",
         "is an axis of this product",
     ),
-    ("design: [{product: {positional: [none]}, zip: {positional: [none]}}]", "design[0]", "a block requires one of"),
-    ("exclude: [{when: {match: paramters}, reason: why}]", "exclude[0].when.match", "did you mean 'parameters'"),
-    ("exclude: [{when: {positional: sinusoidal}, reason: why}]", "exclude[0]", "this excludes the baseline, which"),
+    (
+        "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
+        "design[0]",
+        "a block requires one of",
+    ),
+    (
+        "exclude: [{when: {match: paramters}, reason: why}]",
+        "exclude[0].when.match",
+        "did you mean 'parameters'",
+    ),
+    (
+        "exclude: [{when: {positional: sinusoidal}, reason: why}]",
+        "exclude[0]",
+        "this excludes the baseline, which",
+    ),
     (
         "baseline: {model: {architecture: decoder-only}}\ndesign: [{one_at_a_time: {positional.encoder: [rotary]}}]",
         "design.positional.encoder",
@@ -248,8 +281,16 @@ ERRORS = [
         "contrasts[0]",
         "scores on different data are",
     ),
-    ("design: [{between: {from: {}, to: {}}}]\ncontrasts: [{variant: {}}]", "contrasts", "a file with between has no"),
-    ("design: [{one_at_a_time: {recipe: [scratch-en-rf]}}]", "design[0].one_at_a_time.recipe[0]", "scratch-en-fr"),
+    (
+        "design: [{between: {from: {}, to: {}}}]\ncontrasts: [{variant: {}}]",
+        "contrasts",
+        "a file with between has no",
+    ),
+    (
+        "design: [{one_at_a_time: {recipe: [scratch-en-rf]}}]",
+        "design[0].one_at_a_time.recipe[0]",
+        "scratch-en-fr",
+    ),
     (
         "design: [{one_at_a_time: {recipe: [{name: scratch-en-fr, model.d_modle: 4}]}}]",
         "design[0].one_at_a_time.recipe[0].model.d_modle",
@@ -266,8 +307,16 @@ ERRORS = [
         "rotary-scaled have it",
     ),
     ("metrics: {primary: test/blue}", "metrics.primary", "did you mean 'test/bleu'?"),
-    ("metrics: {report: [valid/loss, test/blue]}", "metrics.report[1]", "did you mean 'test/bleu'?"),
-    ("metrics: {primary: attention/encoder/entropy}", "metrics.primary", "attention/encoder/entropy"),
+    (
+        "metrics: {report: [valid/loss, test/blue]}",
+        "metrics.report[1]",
+        "did you mean 'test/bleu'?",
+    ),
+    (
+        "metrics: {primary: attention/encoder/entropy}",
+        "metrics.primary",
+        "attention/encoder/entropy",
+    ),
 ]
 
 
@@ -287,12 +336,19 @@ design:
 """
 
 
-def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_on_the_same_data(design):
+def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_on_the_same_data(
+    design,
+):
     contrasts = design(TWO_DATASETS).contrasts()
-    pairs = {contrast.kind: [*contrast.pairs] for contrast in contrasts if contrast.kind != "variant"}
-    plain = [(contrast.variant, contrast.against) for contrast in contrasts if contrast.kind == "variant"]
+    pairs = {
+        contrast.kind: [*contrast.pairs] for contrast in contrasts if contrast.kind != "variant"
+    }
+    plain = [
+        (contrast.variant, contrast.against) for contrast in contrasts if contrast.kind == "variant"
+    ]
     same_data = [
-        (f"rotary-{data}", f"sinusoidal-{data}") for data in ("toy-grammar-size-400", "reverse-longest-6", "copy")
+        (f"rotary-{data}", f"sinusoidal-{data}")
+        for data in ("toy-grammar-size-400", "reverse-longest-6", "copy")
     ]
     assert plain == same_data
     assert [contrast.name for contrast in contrasts[:2]] == [
@@ -300,15 +356,21 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
         "rotary · reverse(longest=6) − baseline · reverse(longest=6)",
     ]
     assert pairs["factor"] == same_data
-    lost = design(TWO_DATASETS + "exclude: [{when: {positional: sinusoidal, data: copy}, reason: why}]")
-    assert "rotary-copy" not in {variant for contrast in lost.contrasts() for variant, _ in contrast.pairs}
+    lost = design(
+        TWO_DATASETS + "exclude: [{when: {positional: sinusoidal, data: copy}, reason: why}]"
+    )
+    assert "rotary-copy" not in {
+        variant for contrast in lost.contrasts() for variant, _ in contrast.pairs
+    }
     first, swapped = pairs["interaction"]
     assert (first, swapped) == (same_data[2], same_data[0][::-1])
     assert {contrast.axis for contrast in contrasts if contrast.kind != "variant"} == {"positional"}
 
 
 def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(design):
-    found = design("design: [{product: {data: [toy-grammar, copy], positional: [sinusoidal, rotary]}}]")
+    found = design(
+        "design: [{product: {data: [toy-grammar, copy], positional: [sinusoidal, rotary]}}]"
+    )
     (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
     assert (interaction.axis, interaction.other_axis) == ("positional", "data")
     for left, right in interaction.pairs:
@@ -317,7 +379,10 @@ def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(d
 
 def test_a_block_without_the_axis_data_has_the_label_of_the_baseline(design):
     found = design(TWO_DATASETS + "  - one_at_a_time: {model.layers: [2]}\n")
-    assert found.variant("sinusoidal-toy-grammar-size-400-layers-2").axes["data"] == "toy-grammar(size=400)"
+    assert (
+        found.variant("sinusoidal-toy-grammar-size-400-layers-2").axes["data"]
+        == "toy-grammar(size=400)"
+    )
 
 
 GROUPS = """
@@ -333,11 +398,17 @@ design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 500}]}}]
 @pytest.mark.parametrize(
     ("text", "values", "slug"),
     [
-        (GROUPS, "{attention: grouped-query, attention.kv_heads: 1}", "grouped-query-attention.kv_heads-1"),
+        (
+            GROUPS,
+            "{attention: grouped-query, attention.kv_heads: 1}",
+            "grouped-query-attention.kv_heads-1",
+        ),
         (THETA, "{positional: rotary, positional.theta: 500}", "rotary-theta-500"),
     ],
 )
-def test_a_contrast_selects_a_variant_by_an_option_that_the_baseline_does_not_have(design, text, values, slug):
+def test_a_contrast_selects_a_variant_by_an_option_that_the_baseline_does_not_have(
+    design, text, values, slug
+):
     found = design(text + f"contrasts: [{{variant: {values}}}]")
     (declared,) = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
     assert declared.pairs == ((slug, found.baseline),)
@@ -357,7 +428,9 @@ def test_factor_contrasts_pair_variants_that_differ_in_one_axis(design):
 
 
 def test_an_incomplete_pair_is_omitted_and_counted(design):
-    found = factors(design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]"))
+    found = factors(
+        design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
+    )
     none = next(item for item in found if item["value"] == "none")
     assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
     assert none["pairs_missing"] == 1
@@ -375,7 +448,10 @@ def test_a_family_and_a_role_of_it_have_an_interaction(design):
     (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
     assert (interaction.axis, interaction.other_axis) == ("attention", "attention.cross")
     assert interaction.pairs == (
-        ("independent-heads-attention.cross-split-heads", "split-heads-attention.cross-split-heads"),
+        (
+            "independent-heads-attention.cross-split-heads",
+            "split-heads-attention.cross-split-heads",
+        ),
         ("split-heads-attention.cross-uniform", "independent-heads-attention.cross-uniform"),
     )
 
@@ -440,7 +516,10 @@ def blocks(draw):
     names = draw(st.lists(st.sampled_from(list(AXES)), min_size=1, max_size=3, unique=True))
     size = draw(st.integers(1, 2))
     least, most = (size, size) if kind == "zip" else (1, 3)
-    lists = {name: st.lists(st.sampled_from(AXES[name]), min_size=least, max_size=most, unique=True) for name in names}
+    lists = {
+        name: st.lists(st.sampled_from(AXES[name]), min_size=least, max_size=most, unique=True)
+        for name in names
+    }
     return {kind: draw(st.fixed_dictionaries(lists))}
 
 
@@ -459,7 +538,10 @@ def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
     assert len(found.variants) == len(wanted)
     assert len({variant.slug for variant in found.variants}) == len(wanted)
     assert found.baseline == found.variants[0].slug
-    assert all(set(variant.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for variant in found.variants)
+    assert all(
+        set(variant.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-")
+        for variant in found.variants
+    )
     for variant in found.variants:
         actual = {
             "positional": variant.config.positional.decoder.name,
@@ -480,7 +562,11 @@ def naive_block(block):
     ((kind, values),) = block.items()
     if kind == "one_at_a_time":
         return [{name: value} for name, listed in values.items() for value in listed]
-    combinations = itertools.product(*values.values()) if kind == "product" else zip(*values.values(), strict=True)
+    combinations = (
+        itertools.product(*values.values())
+        if kind == "product"
+        else zip(*values.values(), strict=True)
+    )
     return [dict(zip(values, combination, strict=True)) for combination in combinations]
 
 
@@ -491,5 +577,7 @@ def test_a_multiple_of_the_width_excludes_by_each_variants_width(design):
         exclude:
           - {when: {model.d_ff: 4x}, reason: too wide}
     """)
-    assert {variant.axes["model.d_ff"] for variant in found.variants if variant.slug != found.baseline} == {"2x"}
+    assert {
+        variant.axes["model.d_ff"] for variant in found.variants if variant.slug != found.baseline
+    } == {"2x"}
     assert len(found.excluded) == 2

@@ -41,7 +41,11 @@ class PadsAttendToEverything(Masking):
         return causal | (query_positions[None, :, None] >= lengths[:, None, None])
 
 
-OWN = {"last-nine": Window, "reads-one-pad": AttendsToOnePad, "pads-see-all": PadsAttendToEverything}
+OWN = {
+    "last-nine": Window,
+    "reads-one-pad": AttendsToOnePad,
+    "pads-see-all": PadsAttendToEverything,
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,9 @@ def planted():
 
 def equals(registry, *maskings, longest=LENGTHS, **raw):
     base = {"train": {"epochs": 1}, "masking": "padding-causal"} | raw
-    configs = {f"v{number}": resolve(base | masking, registry) for number, masking in enumerate(maskings)}
+    configs = {
+        f"v{number}": resolve(base | masking, registry) for number, masking in enumerate(maskings)
+    }
     variants = [Variant(slug, slug, {}, config) for slug, config in configs.items()]
     identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
@@ -59,7 +65,9 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
 
 
 CAUSAL = {"masking.decoder": "causal"}
-OPEN = [{"masking.encoder": scheme, "masking.cross": "none"} for scheme in ("causal", "pads-see-all")]
+OPEN = [
+    {"masking.encoder": scheme, "masking.cross": "none"} for scheme in ("causal", "pads-see-all")
+]
 
 
 @pytest.mark.parametrize(
@@ -73,25 +81,40 @@ OPEN = [{"masking.encoder": scheme, "masking.cross": "none"} for scheme in ("cau
         ({}, {"masking": "none"}, LENGTHS, False),
         ({}, {"masking.encoder": "none"}, LENGTHS, False),
         ({}, {"masking.cross": "none"}, LENGTHS, False),
-        ({"masking": "causal"}, {"masking": "causal", "masking.decoder": "padding-causal"}, LENGTHS, True),
+        (
+            {"masking": "causal"},
+            {"masking": "causal", "masking.decoder": "padding-causal"},
+            LENGTHS,
+            True,
+        ),
         (CAUSAL, {"masking.decoder": "last-nine"}, LENGTHS, True),
         (CAUSAL, {"masking.decoder": "last-nine"}, {"source": 7, "target": 10}, False),
         (CAUSAL, {"masking.decoder": "reads-one-pad"}, LENGTHS, False),
-        (CAUSAL, {"masking.decoder": "pads-see-all"}, LENGTHS, True),  # nothing attends to the padding rows
+        (
+            CAUSAL,
+            {"masking.decoder": "pads-see-all"},
+            LENGTHS,
+            True,
+        ),  # nothing attends to the padding rows
         (*OPEN, LENGTHS, False),  # cross-attention attends to the padding rows
         (*(masking | {"masking.cross": "padding"} for masking in OPEN), LENGTHS, True),
         # Target queries of any length:
         ({"masking.cross": "causal"}, {"masking.cross": "pads-see-all"}, LENGTHS, False),
     ],
 )
-def test_variants_are_equal_if_their_masks_have_the_same_effect(planted, first, second, longest, equal):
+def test_variants_are_equal_if_their_masks_have_the_same_effect(
+    planted, first, second, longest, equal
+):
     assert equals(planted, first, second, longest=longest) == ({"v1": "v0"} if equal else {})
 
 
 @pytest.mark.parametrize(
-    ("scheme", "other"), list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2))
+    ("scheme", "other"),
+    list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2)),
 )
-@pytest.mark.parametrize(("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")])
+@pytest.mark.parametrize(
+    ("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")]
+)
 def test_the_verdict_agrees_with_the_logits_of_the_model(registry, scheme, other, role, cross):
     """The oracle is the model: logits at non-padding positions are equal if and only if the variants are."""
     from headtohead.model.transformer import Transformer

@@ -17,7 +17,10 @@ DATA_HASH = "f" * 64
 # Frozen: a changed hash makes every existing result unusable. If a change is intended (such as a
 # new default), describe it in the changelog and update the hashes.
 GOLDEN = {
-    "default": ({"train": {"epochs": 1}}, "95e63fa000982b5142324e8b4e428579700dd6b572cabaabf0b340b5a5d2448d"),
+    "default": (
+        {"train": {"epochs": 1}},
+        "95e63fa000982b5142324e8b4e428579700dd6b572cabaabf0b340b5a5d2448d",
+    ),
     "every family": (
         {
             "train": {"steps": 100, "lr": 1e-4, "schedule": "constant"},
@@ -58,10 +61,17 @@ def test_run_hashes_do_not_change(name, registry):
     ("settings", "other"),
     [
         ({}, {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}),
-        ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2}, "model.decoder_layers": 2}),
+        (
+            {"model": {"layers": 2}},
+            {"model": {"layers": 5, "encoder_layers": 2}, "model.decoder_layers": 2},
+        ),
         (
             {"model": {"dropout": 0.3}},
-            {"model": {f"dropout_{part}": 0.3 for part in ("embedding", "attention", "ffn", "residual")}},
+            {
+                "model": {
+                    f"dropout_{part}": 0.3 for part in ("embedding", "attention", "ffn", "residual")
+                }
+            },
         ),
         ({}, {"data": {"split": "iid", "normalise": "none"}}),
         (
@@ -74,7 +84,10 @@ def test_run_hashes_do_not_change(name, registry):
                 }
             },
         ),
-        ({"masking": "causal"}, {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"}),
+        (
+            {"masking": "causal"},
+            {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"},
+        ),
         ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
         (
             {"evaluate": {"decode": "beam"}},
@@ -119,32 +132,53 @@ def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
             continue
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
-            left_out = any(isinstance(annotation, NotHashed | OmittedAtDefault) for annotation in field.metadata)
+            left_out = any(
+                isinstance(annotation, NotHashed | OmittedAtDefault)
+                for annotation in field.metadata
+            )
             assert (name in hashed[section]) is not left_out, f"{section}.{name}"
 
 
 def test_a_decoder_only_hash_has_the_architecture_and_nothing_of_an_encoder(hash_of):
     decoder = {"model.architecture": "decoder-only"}
     assert hash_of(**{"model.architecture": "encoder-decoder"}) == hash_of() != hash_of(**decoder)
-    for unused in ({"model.encoder_layers": 7}, {"positional.encoder": "rotary"}, {"masking.cross": "none"}):
+    for unused in (
+        {"model.encoder_layers": 7},
+        {"positional.encoder": "rotary"},
+        {"masking.cross": "none"},
+    ):
         assert hash_of(**decoder, **unused) == hash_of(**decoder)
     for tied, same in (("all", "output"), ("embeddings", "none")):
-        tied_hash, same_hash = (hash_of(**decoder, **{"model.tie_embeddings": value}) for value in (tied, same))
+        tied_hash, same_hash = (
+            hash_of(**decoder, **{"model.tie_embeddings": value}) for value in (tied, same)
+        )
         assert tied_hash == same_hash
-    for used in ({"model.decoder_layers": 7}, {"positional.decoder": "rotary"}, {"masking.decoder": "none"}):
+    for used in (
+        {"model.decoder_layers": 7},
+        {"positional.decoder": "rotary"},
+        {"masking.decoder": "none"},
+    ):
         assert hash_of(**decoder, **used) != hash_of(**decoder)
 
 
 @pytest.mark.parametrize(
-    ("family", "default", "other"), [("feed_forward", "relu", "swiglu"), ("norm", "layernorm", "rmsnorm")]
+    ("family", "default", "other"),
+    [("feed_forward", "relu", "swiglu"), ("norm", "layernorm", "rmsnorm")],
 )
 def test_a_default_feed_forward_or_norm_is_not_in_the_hash(hash_of, family, default, other):
     assert hash_of(**{family: default}) == hash_of(**{family: {"encoder": default}}) == hash_of()
-    hashes = {hash_of(**{family: value}) for value in (default, other, {"encoder": other}, {"decoder": other})}
+    hashes = {
+        hash_of(**{family: value})
+        for value in (default, other, {"encoder": other}, {"decoder": other})
+    }
     assert len(hashes) == 4
     decoder = {"model.architecture": "decoder-only"}
-    assert hash_of(**decoder, **{family: {"encoder": other}}) == hash_of(**decoder, **{family: default})
-    assert hash_of(**decoder, **{family: {"decoder": other}}) == hash_of(**decoder, **{family: other})
+    assert hash_of(**decoder, **{family: {"encoder": other}}) == hash_of(
+        **decoder, **{family: default}
+    )
+    assert hash_of(**decoder, **{family: {"decoder": other}}) == hash_of(
+        **decoder, **{family: other}
+    )
 
 
 PLANTED = """
@@ -168,7 +202,9 @@ for fields in ({}, {"final_lr": 1e-4}, {"decay_fraction": 0.5}):
 
 
 def test_runs_of_a_new_schedule_differ_in_exactly_the_fields_that_it_depends_on():
-    done = subprocess.run([sys.executable, "-c", PLANTED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PLANTED], capture_output=True, text=True, check=True
+    )
     default, final_lr, decay_fraction = (line.split() for line in done.stdout.splitlines())
     assert final_lr[0] != default[0] == decay_fraction[0]
     rates = [[float(rate) for rate in rates] for _, *rates in (default, final_lr)]
@@ -210,7 +246,8 @@ raws = st.fixed_dictionaries(
 @given(first=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
 def test_hashes_are_equal_if_and_only_if_configuration_and_seed_are(registry, first, other, seeds):
     hashes = [
-        run_hash(resolve(raw, registry), seed, DATA_HASH) for raw, seed in zip((first, other), seeds, strict=True)
+        run_hash(resolve(raw, registry), seed, DATA_HASH)
+        for raw, seed in zip((first, other), seeds, strict=True)
     ]
     assert (hashes[0] == hashes[1]) == ((first, seeds[0]) == (other, seeds[1]))
 
@@ -225,6 +262,8 @@ def test_a_stored_configuration_has_the_same_hash(registry, raw):
 
 
 def test_options_that_no_class_has_parsed_are_not_hashed_without_their_content(registry):
-    config = RunConfig.model_validate_json(resolve({"train": {"epochs": 1}}, registry).model_dump_json())
+    config = RunConfig.model_validate_json(
+        resolve({"train": {"epochs": 1}}, registry).model_dump_json()
+    )
     with pytest.raises(AssertionError, match="recorded options"):
         run_hash(config, 1, DATA_HASH)

@@ -21,7 +21,9 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.Draft202012Validator) -> None:
+def test_every_committed_experiment_is_valid(
+    path: Path, validator: jsonschema.Draft202012Validator
+) -> None:
     content, _ = parse(path.read_text(encoding="utf-8"), path.name)
     assert [error.message for error in validator.iter_errors(content)] == []
 
@@ -39,7 +41,9 @@ def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.D
         "design: [{between: {from: {recipe: slides-en-fr}, to: {train.lr: 0.1}}}]",
     ],
 )
-def test_every_notation_of_an_experiment_file_is_valid(text: str, validator: jsonschema.Draft202012Validator) -> None:
+def test_every_notation_of_an_experiment_file_is_valid(
+    text: str, validator: jsonschema.Draft202012Validator
+) -> None:
     assert validator.is_valid(parse(f"question: q\n{text}", "x")[0])
 
 

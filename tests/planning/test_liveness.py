@@ -55,7 +55,9 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, monkey
     assert observe(run).state == seen
     assert load_frames(run.parent).runs["state"].tolist() == [seen]
     tracked = TrackedStudy.read(run.parent).runs()[0].observed(sweep=True)
-    assert (tracked.state, tracked.reason) == ((state, None) if alive else ("KILLED", "process 17 on node3 is gone"))
+    assert (tracked.state, tracked.reason) == (
+        (state, None) if alive else ("KILLED", "process 17 on node3 is gone")
+    )
     if alive:
         with pytest.raises(Busy):
             Lease(run).acquire()
@@ -85,16 +87,24 @@ def study(tmp_path):
             member = StackMember(variant="v", run_hash="0", seed=1, directory=directory)
             stack.write(StackRecord(configs={"v": tiny_config()}, members=(member,)))
             stack.write_progress(**progress)
-        (folder / "experiment.json").write_text(experiment_text("study", {"v": None}, [("v", 1, directory)]))
+        (folder / "experiment.json").write_text(
+            experiment_text("study", {"v": None}, [("v", 1, directory)])
+        )
         return folder
 
     with ExitStack() as leases:
         yield study
 
 
-@pytest.mark.parametrize(("state", "step", "left"), [("RUNNING", 20, 160.0), ("DONE", 5, None), ("OOM", 20, None)])
-def test_the_remaining_time_of_a_training_run_follows_from_the_progress_of_its_stack(study, state, step, left):
-    (run,) = read_progress(study({"state": state, "step": 5}, step=20, steps=100, seconds=40.0)).runs
+@pytest.mark.parametrize(
+    ("state", "step", "left"), [("RUNNING", 20, 160.0), ("DONE", 5, None), ("OOM", 20, None)]
+)
+def test_the_remaining_time_of_a_training_run_follows_from_the_progress_of_its_stack(
+    study, state, step, left
+):
+    (run,) = read_progress(
+        study({"state": state, "step": 5}, step=20, steps=100, seconds=40.0)
+    ).runs
     assert (run.state, run.step, run.seconds_left) == (state, step, left)
 
 
@@ -102,11 +112,15 @@ def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
     folder, root = study(), tmp_path / "runs"
     for named in (Path("experiments/study.yaml"), Path("study"), folder):
         assert find_experiment(named, root) == folder
-    copied = shutil.copytree(folder, tmp_path / "copy" / folder.name)  # also beside another of the same name
+    copied = shutil.copytree(
+        folder, tmp_path / "copy" / folder.name
+    )  # also beside another of the same name
     assert find_experiment(copied, root) == copied
     backup = shutil.copytree(folder, root / "backup")
     assert list(experiment_folders(root)) == [folder]
-    assert refused(read_progress, backup).startswith("'backup' is a copy of experiment 'study'; move it out")
+    assert refused(read_progress, backup).startswith(
+        "'backup' is a copy of experiment 'study'; move it out"
+    )
 
 
 def test_a_file_without_runs_leads_to_run(study, tmp_path, monkeypatch):

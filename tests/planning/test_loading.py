@@ -67,15 +67,24 @@ def test_a_field_without_a_value_is_refused(load, text, where):
 
 
 def test_null_is_a_value(load):
-    loaded = load("question: q\ntune: null\nmargin: ~\nbase: {train.clip_norm: null}", "train.clip_norm=null")
-    assert (loaded.file.tune, loaded.file.margin, loaded.file.base) == (None, None, {"train.clip_norm": None})
+    loaded = load(
+        "question: q\ntune: null\nmargin: ~\nbase: {train.clip_norm: null}", "train.clip_norm=null"
+    )
+    assert (loaded.file.tune, loaded.file.margin, loaded.file.base) == (
+        None,
+        None,
+        {"train.clip_norm": None},
+    )
     assert loaded.overrides[0].value is None
 
 
 def test_an_override_without_a_value_is_refused(load):
     expected = "--set train.clip_norm=: expected path=value, such as model.d_model=64"
     assert refused(load, "question: q", "train.clip_norm=") == expected
-    assert refused(load, "question: q", "model={d_ff: }") == f"--set model={{d_ff: }}: d_ff: {NO_VALUE}"
+    assert (
+        refused(load, "question: q", "model={d_ff: }")
+        == f"--set model={{d_ff: }}: d_ff: {NO_VALUE}"
+    )
 
 
 def test_strings_that_look_like_numbers_remain_strings_from_python():

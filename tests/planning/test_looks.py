@@ -70,4 +70,8 @@ def test_the_time_is_that_of_this_look_and_of_all_looks(plan):
     (line,) = [line for line in overview(found).lines if line.startswith("time: ")]
     assert " for this look, " in line
     fixed = plan(SEQUENTIAL, seeds=8)
-    assert fixed.estimate.most_seconds == fixed.estimate.seconds == pytest.approx(found.estimate.most_seconds)
+    assert (
+        fixed.estimate.most_seconds
+        == fixed.estimate.seconds
+        == pytest.approx(found.estimate.most_seconds)
+    )

@@ -5,7 +5,9 @@ from made import refused
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
 def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
-    found = plan(f"match: {match}\ndesign: [{{product: {{attention: [split-heads, independent-heads]}}}}]").by_slug
+    found = plan(
+        f"match: {match}\ndesign: [{{product: {{attention: [split-heads, independent-heads]}}}}]"
+    ).by_slug
     split, independent = found["split-heads"], found["independent-heads"]
     measured = {
         "parameters": (split.record.counts.non_embedding, independent.record.counts.non_embedding),
@@ -19,29 +21,46 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
 def test_an_arm_is_matched_beside_the_unmatched_variants_and_the_largest_is_trained_once(plan):
     axes = "{attention: [split-heads, independent-heads], match: [none, parameters]}"
     found = plan(f"design: [{{product: {axes}}}]", seeds=2)
-    slugs = [f"{style}-heads-match-{match}" for style in ("split", "independent") for match in ("none", "parameters")]
+    slugs = [
+        f"{style}-heads-match-{match}"
+        for style in ("split", "independent")
+        for match in ("none", "parameters")
+    ]
     plain, arm, largest, equal = (found.by_slug[slug].record for slug in slugs)
     assert (plain.config.model.d_ff, len(found.runs)) == (16, 3 * 2)
     assert arm.counts.non_embedding == pytest.approx(largest.counts.non_embedding, rel=0.01)
-    assert (equal.equal_to, equal.equal_reason) == (largest.slug, "the two configurations are the same")
+    assert (equal.equal_to, equal.equal_reason) == (
+        largest.slug,
+        "the two configurations are the same",
+    )
 
 
 def test_position_tables_do_not_count_and_encodings_of_scores_do(plan):
     """Kaplan et al. 2020: neither token nor position embeddings count, so a table widens no feed-forward."""
-    found = plan("match: parameters\ndesign: [{product: {positional: [sinusoidal, learned, shaw-relative]}}]").by_slug
-    plain, learned, shaw = (found[slug].record for slug in ("sinusoidal", "learned", "shaw-relative"))
+    found = plan(
+        "match: parameters\ndesign: [{product: {positional: [sinusoidal, learned, shaw-relative]}}]"
+    ).by_slug
+    plain, learned, shaw = (
+        found[slug].record for slug in ("sinusoidal", "learned", "shaw-relative")
+    )
     assert learned.counts.non_embedding == plain.counts.non_embedding
-    assert learned.counts.total - plain.counts.total == 2 * 128 * 8  # two tables of 128 positions and width 8
+    assert (
+        learned.counts.total - plain.counts.total == 2 * 128 * 8
+    )  # two tables of 128 positions and width 8
     assert (shaw.d_ff, learned.d_ff) == (16, plain.d_ff)
     assert plain.d_ff > 16
 
 
 def test_matching_is_incompatible_with_d_ff_as_an_axis(plan):
     message = "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; set match: none"
-    assert refused(plan, "match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]") == message
+    assert (
+        refused(plan, "match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]") == message
+    )
     between = "{from: {model.d_ff: 16}, to: {model.d_ff: 32}, groups: {width: [model.d_ff]}}"
     base = "question: q\nbase: {model: {d_model: 8, heads: 2}, train: {epochs: 1}}\nmatch: flops\n"
-    assert "which is a change here; set match: none" in refused(plan, f"design: [{{between: {between}}}]", base=base)
+    assert "which is a change here; set match: none" in refused(
+        plan, f"design: [{{between: {between}}}]", base=base
+    )
 
 
 def test_flops_are_matched_within_the_same_data(plan):

@@ -11,7 +11,10 @@ from headtohead.plugins.registry import current
 from made import refused
 
 BASE = "question: q\nbase: {data: {size: 400}, model: {layers: 1}, train: {epochs: 1}}\n"
-WIDTHS, RATES = [4 * number for number in range(1, 1000)], [number / 1e5 for number in range(1, 1000)]
+WIDTHS, RATES = (
+    [4 * number for number in range(1, 1000)],
+    [number / 1e5 for number in range(1, 1000)],
+)
 MILLION = f"design: [{{product: {{model.d_model: {WIDTHS}, train.lr: {RATES}}}}}]\n"
 
 
@@ -41,8 +44,12 @@ def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here):
 @pytest.mark.timed
 def test_too_many_seeds_are_refused_without_expanding_them():
     started = time.process_time()
-    assert refused(load, "seeds: 1000000").startswith("x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs")
-    assert refused(load, "", seeds=100001).startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
+    assert refused(load, "seeds: 1000000").startswith(
+        "x.yaml: 1 variant × 1,000,000 seeds are 1,000,000 runs"
+    )
+    assert refused(load, "", seeds=100001).startswith(
+        "x.yaml: 1 variant × 100,001 seeds are 100,001"
+    )
     assert len(load("seeds: 100000").seeds) == MAX_RUNS
     assert len(load("", seeds=list(range(1, 100_001))).seeds) == MAX_RUNS
     assert time.process_time() - started < 2
@@ -59,7 +66,9 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
         text = f"design: [{', '.join(f'{{{blocks[name]}}}' for name in chosen)}]\nseeds: 5\n"
         runs = 5 * sum(counts[name] for name in chosen)
         assert load(text, max_runs=runs).max_runs == runs
-        assert f"are {runs} runs, more than the limit of {runs - 1};" in refused(load, text, max_runs=runs - 1)
+        assert f"are {runs} runs, more than the limit of {runs - 1};" in refused(
+            load, text, max_runs=runs - 1
+        )
 
 
 def test_the_variants_between_two_configurations_count():

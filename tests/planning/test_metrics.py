@@ -47,7 +47,11 @@ def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, regis
     reported = reported_metrics(loaded, found.variant(found.baseline).config)
     assert (reported.primary, reported.report) == ("test/errors", ("valid/loss",))
     assert not higher_is_better("test/errors")
-    assert (readable("test/errors"), span("test/errors"), decimals("test/errors")) == ("wrong symbols", (0.0, 9.0), 2)
+    assert (readable("test/errors"), span("test/errors"), decimals("test/errors")) == (
+        "wrong symbols",
+        (0.0, 9.0),
+        2,
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,17 @@ def test_a_sound_configuration_has_no_pitfalls():
         ({"data": {"dataset": "notebook-en-de", "split": "row"}}, "split by rows"),
         ({"data": {"normalise": "ascii-fold"}}, "letters lost"),
         ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
-        ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no boundary tokens"),
-        ({"quirks": {"cross_attention_memory": "decoder"}, "masking": {"cross": "padding-causal"}}, "source ignored"),
+        (
+            {"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}},
+            "no boundary tokens",
+        ),
+        (
+            {
+                "quirks": {"cross_attention_memory": "decoder"},
+                "masking": {"cross": "padding-causal"},
+            },
+            "source ignored",
+        ),
         ({"model": {"tie_embeddings": "embeddings"}}, "one table, two vocabularies"),
         ({"masking": {"decoder": "padding"}}, "future not masked"),
         ({"masking": {"encoder": "none"}}, "padding not masked"),
@@ -45,10 +54,15 @@ def test_exactly_the_expected_pitfall_is_named(raw, name):
 
 
 def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
-    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future not masked", "source ignored"]
+    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == [
+        "future not masked",
+        "source ignored",
+    ]
 
 
-@pytest.mark.parametrize(("leak", "expected"), [(0.0, []), (0.2, ["split by rows"]), (None, ["split by rows"])])
+@pytest.mark.parametrize(
+    ("leak", "expected"), [(0.0, []), (0.2, ["split by rows"]), (None, ["split by rows"])]
+)
 def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
     config = resolve(SOUND | {"data": {"split": "row"}}, current())
     assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected

@@ -28,7 +28,10 @@ def test_finished_runs_are_skipped_and_added_seeds_are_trained(plan, record):
     for run in plan(PAIR, seeds=2).runs:
         record(plan(PAIR, seeds=2), run)
     found = plan(PAIR, seeds=3)
-    assert [(run.variant, run.seed) for run in found.remaining] == [("sinusoidal", 3), ("rotary", 3)]
+    assert [(run.variant, run.seed) for run in found.remaining] == [
+        ("sinusoidal", 3),
+        ("rotary", 3),
+    ]
 
 
 def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
@@ -48,7 +51,8 @@ def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
 
 
 @pytest.mark.parametrize(
-    "state", ["DONE", "DIVERGED", "FAILED", "OOM", "TIMEOUT", "KILLED", "PLANNED", "RUNNING", "LEASED"]
+    "state",
+    ["DONE", "DIVERGED", "FAILED", "OOM", "TIMEOUT", "KILLED", "PLANNED", "RUNNING", "LEASED"],
 )
 def test_the_same_command_restarts_runs_by_state(plan, record, state):
     first = plan(seeds=1)
@@ -99,7 +103,9 @@ def test_equal_hashes_with_different_configurations_are_an_error(plan, record):
 def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, record):
     first = plan(seeds=2)
     record(first, first.runs[0])
-    record(first, first.runs[1], changes={"data": dict(first.data.record) | {"data_hash": "0" * 64}})
+    record(
+        first, first.runs[1], changes={"data": dict(first.data.record) | {"data_hash": "0" * 64}}
+    )
     assert "a different data_hash" in refused(plan, seeds=2)
 
 
@@ -118,10 +124,15 @@ def test_a_changed_entry_or_dependency_of_an_entry_makes_finished_runs_stale(pla
     for run, (_, name) in zip(first.runs, changed, strict=True):
         used = first.run_record(run).to_json()["plugins"]
         assert name in {plugin["name"] for plugin in used}
-        old = [plugin | ({"source_sha256": "0" * 64} if plugin["name"] == name else {}) for plugin in used]
+        old = [
+            plugin | ({"source_sha256": "0" * 64} if plugin["name"] == name else {})
+            for plugin in used
+        ]
         record(first, run, changes={"plugins": old})
     found = plan(design, seeds=1)
-    assert [run.stale for run in found.runs] == [(f"{family} '{name}' has changed",) for family, name in changed]
+    assert [run.stale for run in found.runs] == [
+        (f"{family} '{name}' has changed",) for family, name in changed
+    ]
     assert found.remaining == []
     assert any(note.startswith("3 finished runs are STALE: ") for note in found.notes)
 
@@ -167,7 +178,8 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     (refused,) = found.design.excluded
     assert (refused.slug, refused.source) == ("heads-3", "incompatible")
     assert (
-        refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3; change d_model to 6 or 9"
+        refused.reason
+        == "split-heads needs d_model to be a multiple of heads, got 8 and 3; change d_model to 6 or 9"
     )
 
 
@@ -223,9 +235,14 @@ def test_the_null_pair_is_trained_once(plan):
 def test_contrasts_are_counted_once_and_not_within_equal_variants(plan):
     found = plan("design: [{one_at_a_time: {masking.decoder: [causal], positional: [none]}}]")
     assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1)]
-    found = plan("design: [{product: {masking.decoder: [padding-causal, causal], positional: [sinusoidal, none]}}]")
+    found = plan(
+        "design: [{product: {masking.decoder: [padding-causal, causal], positional: [sinusoidal, none]}}]"
+    )
     # none and none with a causal mask have the same runs; the axis of masks has no setting that differs.
-    assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1), ("factor", 1)]
+    assert [(family.family, family.contrasts) for family in found.power] == [
+        ("variant", 1),
+        ("factor", 1),
+    ]
 
 
 def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
@@ -234,7 +251,11 @@ def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
         design: [{{one_at_a_time: {{positional: [none]}}}}]
         contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
     """)
-    assert [family.names for family in found.power] == [("positional none − baseline",), ("a",), ("b",)]
+    assert [family.names for family in found.power] == [
+        ("positional none − baseline",),
+        ("a",),
+        ("b",),
+    ]
 
 
 def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
@@ -251,7 +272,12 @@ def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
     assert first.power[0].difference is None
     for run in first.runs:
         gain = 0.1 * run.seed if "rotary" in run.variant else 0.0
-        metrics = {"test/exact_match": 0.2 + gain, "test/bleu": 20 + 50 * gain, "valid/loss": 1.0, "test/loss": 1.0}
+        metrics = {
+            "test/exact_match": 0.2 + gain,
+            "test/bleu": 20 + 50 * gain,
+            "valid/loss": 1.0,
+            "test/loss": 1.0,
+        }
         metrics["test/loss"] += 0.2 * run.seed
         record(first, run, metrics=metrics)
     _, exact, bleu, gap = plan(design, seeds=3).power
@@ -267,7 +293,9 @@ def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
     assert len({variant.data_hash for variant in found.variants}) == 2
     assert found.data_of(found.runs_of("size-300")[0]).record["counts"]["train"] < 300
-    assert "2 data sets, which differ in data.size; the plan describes the baseline's" in found.notes
+    assert (
+        "2 data sets, which differ in data.size; the plan describes the baseline's" in found.notes
+    )
 
 
 def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differences(plan, record):
@@ -275,9 +303,15 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
     first = plan(design, seeds=3)
     for run in first.runs:
         axes = first.by_slug[run.variant].record.axes
-        effect = [0.1, 0.2, 0.3][run.seed - 1] if tuple(axes.values()) == ("rotary", "split-heads") else 0.0
+        effect = (
+            [0.1, 0.2, 0.3][run.seed - 1]
+            if tuple(axes.values()) == ("rotary", "split-heads")
+            else 0.0
+        )
         record(first, run, metrics={"test/exact_match": 0.5 + effect})
-    (interaction,) = (family for family in plan(design, seeds=3).power if family.family == "interaction")
+    (interaction,) = (
+        family for family in plan(design, seeds=3).power if family.family == "interaction"
+    )
     assert interaction.sd == pytest.approx(0.1)
 
 
@@ -289,22 +323,32 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
     contrasts = {"variant": b - a, "factor": ((b - a) + (d - c)) / 2, "interaction": d - c - b + a}
     assert {family.family for family in found.power} == set(contrasts)
     for family in found.power:
-        assert family.effect_in_runs / family.effect == pytest.approx(contrasts[family.family].std(), rel=0.01)
+        assert family.effect_in_runs / family.effect == pytest.approx(
+            contrasts[family.family].std(), rel=0.01
+        )
         most = 0.02 / family.effect_in_runs
         assert f"; the margin of 0.020 if sd is at most {most:.2g}; if sd is " in family.summary
         for own in (family, replace(family, variants=12)):
             needed = int(own.summary.partition(" seeds are needed")[0].split()[-1])
             fewer, enough = (replace(own, seeds=seeds).effect for seeds in (needed - 1, needed))
             assert enough <= own.effect / 2 < fewer
-    assert found.power[1].names == ("positional: rotary − sinusoidal", "attention: independent-heads − split-heads")
+    assert found.power[1].names == (
+        "positional: rotary − sinusoidal",
+        "attention: independent-heads − split-heads",
+    )
     assert f"({'; '.join(found.power[1].names)})" in found.power[1].summary
 
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
-    assert [(probe.source, probe.target) for probe in found.probes] == [("the cat sleeps", None), ("a dog", "un chien")]
+    assert [(probe.source, probe.target) for probe in found.probes] == [
+        ("the cat sleeps", None),
+        ("a dog", "un chien"),
+    ]
     default = plan(seeds=1)
-    assert {probe.source for probe in default.probes} <= set(default.data.splits["test"].source_text)
+    assert {probe.source for probe in default.probes} <= set(
+        default.data.splits["test"].source_text
+    )
 
 
 def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch):
@@ -313,7 +357,9 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
         record(first, run)
     seen = []
     read = files.read_bytes
-    monkeypatch.setattr(files, "read_bytes", lambda path, *limit: seen.append(path) or read(path, *limit))
+    monkeypatch.setattr(
+        files, "read_bytes", lambda path, *limit: seen.append(path) or read(path, *limit)
+    )
     plan(PAIR, seeds=5)
     assert len(seen) == len(set(seen)) == 3 * len(first.runs)
 
@@ -329,7 +375,9 @@ def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     first, second = "2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z"
     number = "margin: 0.02\nseeds: 1"
     mapping = "margin: {test/exact_match: 0.02, test/bleu: 1}\nseeds: 1"
-    assert stored(number, first) == {"test/exact_match": {"value": 0.02, "since": first, "late": False}}
+    assert stored(number, first) == {
+        "test/exact_match": {"value": 0.02, "since": first, "late": False}
+    }
     assert stored(mapping, second) == {
         "test/exact_match": {"value": 0.02, "since": first, "late": False},
         "test/bleu": {"value": 1.0, "since": second, "late": False},
@@ -345,7 +393,9 @@ def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     [([], 1, True), (["train.lr=0.004"], 1, True), ([], [7], False), (["data.size=300"], 1, False)],
     ids=["same", "other lr", "other seeds", "other data"],
 )
-def test_a_margin_is_late_if_a_result_with_the_same_seeds_and_data_exists(plan, record, overrides, seeds, late):
+def test_a_margin_is_late_if_a_result_with_the_same_seeds_and_data_exists(
+    plan, record, overrides, seeds, late
+):
     first = plan("seeds: 1")
     record(first, first.runs[0])
     margins = plan(f"margin: 0.02\nseeds: {seeds}", *overrides).record().margins
@@ -361,7 +411,10 @@ def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     }
     assert all(entry.summary for entry in entries)
     assert plan("", seeds=1).record().entries == ()
-    entries = plan("design: [{one_at_a_time: {attention: [{name: combined, first: smear, second: gated}]}}]", seeds=1)
+    entries = plan(
+        "design: [{one_at_a_time: {attention: [{name: combined, first: smear, second: gated}]}}]",
+        seeds=1,
+    )
     names = [entry.name for entry in entries.record().entries]
     assert names == ["split-heads", "combined", "smear", "gated"]
 
@@ -371,7 +424,11 @@ def test_a_style_with_a_hook_of_self_attention_is_excluded_from_cross_attention(
     style = type("Own", (Attention,), {hook: lambda self, *arguments: arguments[0]})
     registry = load_registry(objects=[plugin_of(attention={"own": style})])
     reasons = [
-        find_incompatibility(resolve({"train": {"epochs": 1}, "attention": attention}, registry), {}, registry)
+        find_incompatibility(
+            resolve({"train": {"epochs": 1}, "attention": attention}, registry), {}, registry
+        )
         for attention in ("own", {"cross": "own"}, {"encoder": "own", "decoder": "own"})
     ]
-    assert reasons == ["own is defined for self-attention; use another attention.cross"] * 2 + [None]
+    assert reasons == ["own is defined for self-attention; use another attention.cross"] * 2 + [
+        None
+    ]

@@ -53,7 +53,9 @@ def test_a_linked_file_belongs_to_the_folder_of_the_link(tmp_path: Path) -> None
     assert project_root(tmp_path / "two" / "x.yaml") == tmp_path / "two"
 
 
-def test_without_a_file_the_working_directory_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_file_the_working_directory_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "runs" / "quickstart").mkdir(parents=True)
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")

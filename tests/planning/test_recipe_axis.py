@@ -13,14 +13,23 @@ design:
 def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(design):
     found = design(BESIDE)
     configs = {variant.slug: variant.config for variant in found.variants}
-    assert list(configs) == ["scratch-en-fr", "scratch-en-fr-positional-learned-lr-0.5", "by-hand-en-fr"]
+    assert list(configs) == [
+        "scratch-en-fr",
+        "scratch-en-fr-positional-learned-lr-0.5",
+        "by-hand-en-fr",
+    ]
     assert found.baseline == "scratch-en-fr"
     assert found.axes == ("recipe",)
     first, changed, by_hand = configs.values()
-    assert {config.model.d_model for config in configs.values()} == {8}  # base overrides the recipes
+    assert {config.model.d_model for config in configs.values()} == {
+        8
+    }  # base overrides the recipes
     assert first.quirks.min_vocab_size == changed.quirks.min_vocab_size == 5000
     assert (first.model.mask_value, by_hand.quirks.decoder_feed_forward) == ("-1e9", "after-each")
-    assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
+    assert (first.positional.encoder.name, changed.positional.encoder.name) == (
+        "sinusoidal",
+        "learned",
+    )
     assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
     assert by_hand.quirks.min_vocab_size is None  # no field of the baseline's recipe remains
 

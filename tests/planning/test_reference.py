@@ -1,6 +1,13 @@
 from experiment_file import TABLES
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.run_config import EntryConfig, InitFrom, ModelConfig, PerRole, PerSide, RunConfig
+from headtohead.schema.run_config import (
+    EntryConfig,
+    InitFrom,
+    ModelConfig,
+    PerRole,
+    PerSide,
+    RunConfig,
+)
 from headtohead.schema.sections import ConfigSection
 
 

@@ -52,7 +52,9 @@ def study(plan, record):
         (["data.seed=2"], {"seeds": 3, "fresh": True}, "--set data.seed=2 --seeds 3", 6),
     ],
 )
-def test_overrides_that_omit_results_are_refused_with_the_command(study, overrides, options, typed, lost):
+def test_overrides_that_omit_results_are_refused_with_the_command(
+    study, overrides, options, typed, lost
+):
     study.done()
     assert refused(study, *overrides, **options) == (
         f"experiment 'x' has 6 finished or running runs, and {typed} would drop "
@@ -67,7 +69,11 @@ def test_overrides_that_omit_results_are_refused_with_the_command(study, overrid
         ([], 3, True),
         ([], [9, 3, 2, 1], False),
         (["model.d_model=8", "train.epochs=1.0"], 4, False),
-        (["train.checkpoint_seconds=5", "train.num_microbatches=2", "train.backend=eager"], 3, True),
+        (
+            ["train.checkpoint_seconds=5", "train.num_microbatches=2", "train.backend=eager"],
+            3,
+            True,
+        ),
     ],
 )
 def test_the_same_runs_and_further_seeds_are_allowed(study, overrides, seeds, fresh):
@@ -84,7 +90,9 @@ def test_an_edited_file_replaces_the_study_without_options(study):
     study("train.epochs=1.0", text=TWO + "seeds: 2\n")  # the value of the file
 
 
-@pytest.mark.parametrize(("state", "protected"), [("DONE", True), ("RUNNING", True), ("KILLED", False)])
+@pytest.mark.parametrize(
+    ("state", "protected"), [("DONE", True), ("RUNNING", True), ("KILLED", False)]
+)
 def test_only_results_and_live_runs_are_protected(study, state, protected):
     study.done(state=state)
     if protected:
@@ -104,7 +112,9 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
     found = study("train.epochs=1", seeds=1, label="quick")
     assert (found.name, found.directory.name) == ("x-quick", "x-quick")
     assert [run.reused_from.partition("/")[0] for run in found.runs] == ["x", "x"]
-    assert found.record().to_json()["command"] == ("h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick")
+    assert found.record().to_json()["command"] == (
+        "h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick"
+    )
 
 
 # -- experiments with a sweep ------------------------------------------------------------------
@@ -119,7 +129,9 @@ def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, p
 
 
 def test_further_values_of_a_sweep_are_not_dropped_by_a_plan_that_ignores_results(study, plan):
-    study.done(text=TUNED)  # equal losses: the first and largest value is chosen, and a further one follows
+    study.done(
+        text=TUNED
+    )  # equal losses: the first and largest value is chosen, and a further one follows
     assert any(run.variant.endswith("lr-0.009") for run in plan(TUNED, seeds=3).tuning.plan.runs)
     assert not study(text=TUNED, seeds=4, fresh=True).tuning.is_done
     assert "would drop" in refused(study, "model.d_ff=8", text=TUNED, seeds=4, fresh=True)
@@ -153,5 +165,7 @@ def test_another_file_of_the_same_name_is_refused_while_the_first_exists(study):
     first.parent.mkdir()
     first.write_text(TWO)
     message = refused(study)
-    assert message.startswith(f"experiment '{found.name}' in '{found.runs_root}' has the runs of the file 'elsewhere/")
+    assert message.startswith(
+        f"experiment '{found.name}' in '{found.runs_root}' has the runs of the file 'elsewhere/"
+    )
     assert message.endswith("or add --name LABEL (name= in Python)")

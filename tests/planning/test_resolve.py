@@ -51,24 +51,48 @@ STOPPING = {"train": {"epochs": 1, "early_stopping": {"patience": 2}}}
 @pytest.mark.parametrize(
     ("raw", "values"),
     [
-        ({"positional": {"name": "learned", "max_length": 9}}, {"positional.encoder.max_length": 9}),
+        (
+            {"positional": {"name": "learned", "max_length": 9}},
+            {"positional.encoder.max_length": 9},
+        ),
         (
             {"positional": "rotary", "positional.theta": 7},
             {"positional.encoder.theta": 7, "positional.decoder.theta": 7},
         ),
-        (ROTARY | {"positional.decoder": "rotary"}, {"positional.encoder.theta": 7, "positional.decoder.theta": 10000}),
-        ({"data": {"size": 100}, "data.dataset": "tatoeba"}, {"data.size": None, "data.pair": "eng-spa"}),
-        ({"data": {"dataset": "toy-grammar", "size": 100, "limit": 50}}, {"data.size": 100, "data.limit": 50}),
-        ({"model": {"layers": 3, "decoder_layers": 1}}, {"model.encoder_layers": 3, "model.decoder_layers": 1}),
-        ({"model": {"dropout": 0.2, "dropout_ffn": 0}}, {"model.dropout_ffn": 0, "model.dropout_residual": 0.2}),
+        (
+            ROTARY | {"positional.decoder": "rotary"},
+            {"positional.encoder.theta": 7, "positional.decoder.theta": 10000},
+        ),
+        (
+            {"data": {"size": 100}, "data.dataset": "tatoeba"},
+            {"data.size": None, "data.pair": "eng-spa"},
+        ),
+        (
+            {"data": {"dataset": "toy-grammar", "size": 100, "limit": 50}},
+            {"data.size": 100, "data.limit": 50},
+        ),
+        (
+            {"model": {"layers": 3, "decoder_layers": 1}},
+            {"model.encoder_layers": 3, "model.decoder_layers": 1},
+        ),
+        (
+            {"model": {"dropout": 0.2, "dropout_ffn": 0}},
+            {"model.dropout_ffn": 0, "model.dropout_residual": 0.2},
+        ),
         ({"model": {"norm": "post"}}, {"model.final_norm": False}),
         ({"model": {"mask_value": -1e9}}, {"model.mask_value": "-1e9"}),
         (STOPPING, {"train.early_stopping": {"metric": "valid/loss", "patience": 2}}),
         (STOPPING | {"train.early_stopping": None}, {"train.early_stopping": None}),
         ({"train": {"epochs": 2}, "train.steps": 9}, {"train.steps": 9, "train.epochs": None}),
         ({"train": {"epochs": 2}, "train.steps": None}, {"train.steps": None, "train.epochs": 2}),
-        ({"train": {"epochs": 1, "batch_tokens": 8}, "train.batch_size": 8}, {"train.batch_size": 8}),
-        ({"train": {"epochs": 1, "batch_size": 8}, "train.batch_tokens": 9}, {"train.batch_size": None}),
+        (
+            {"train": {"epochs": 1, "batch_tokens": 8}, "train.batch_size": 8},
+            {"train.batch_size": 8},
+        ),
+        (
+            {"train": {"epochs": 1, "batch_size": 8}, "train.batch_tokens": 9},
+            {"train.batch_size": None},
+        ),
     ],
 )
 def test_later_values_override_and_defaults_follow(resolved, raw, values):
@@ -103,19 +127,51 @@ def test_an_error_in_a_recipe_names_the_recipe():
     [
         ({"positional": "rotery"}, "positional:", "did you mean 'rotary'"),
         ({"positional": {"name": "rotary", "thta": 3}}, "positional.thta:", "did you mean 'theta'"),
-        ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta:", "expected a valid number, got 'big'"),
+        (
+            {"positional": {"name": "rotary", "theta": "big"}},
+            "positional.theta:",
+            "expected a valid number, got 'big'",
+        ),
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
-        ({"model": {"layers": [1, 2]}}, "model.layers:", "type design: [{product: {model.layers: [...]}}]"),
-        ({"model": {"dropout_ffn": 0}, "model.dropout": 0.2}, "model.dropout would override model.dropout_ffn;", ""),
+        (
+            {"model": {"layers": [1, 2]}},
+            "model.layers:",
+            "type design: [{product: {model.layers: [...]}}]",
+        ),
+        (
+            {"model": {"dropout_ffn": 0}, "model.dropout": 0.2},
+            "model.dropout would override model.dropout_ffn;",
+            "",
+        ),
         ({"model": {"layers": 3}, "model.layers": 1}, "model.layers is given twice; keep one", ""),
-        ({"data": {"dataset": "copy", "seed": 2, "options": {"seed": 3}}}, "data.seed is given twice", ""),
-        ({"data": {"dataset": "mqar", "test_levels": ["64x4"]}}, "data.test_levels:", "no effect with split: iid; set"),
-        ({"data": {"dataset": "copy", "test_lengths": [1, 4]}}, "data.test_lengths:", "set data.split: length"),
-        ({"data.longest_train": 9}, "data.longest_train:", "longest_train has no effect with split: iid"),
-        ({"data.vocabulary.special_tokens.pad": "x"}, "data.vocabulary.special", "requires data.vocabulary.file"),
+        (
+            {"data": {"dataset": "copy", "seed": 2, "options": {"seed": 3}}},
+            "data.seed is given twice",
+            "",
+        ),
+        (
+            {"data": {"dataset": "mqar", "test_levels": ["64x4"]}},
+            "data.test_levels:",
+            "no effect with split: iid; set",
+        ),
+        (
+            {"data": {"dataset": "copy", "test_lengths": [1, 4]}},
+            "data.test_lengths:",
+            "set data.split: length",
+        ),
+        (
+            {"data.longest_train": 9},
+            "data.longest_train:",
+            "longest_train has no effect with split: iid",
+        ),
+        (
+            {"data.vocabulary.special_tokens.pad": "x"},
+            "data.vocabulary.special",
+            "requires data.vocabulary.file",
+        ),
         ({"model.d_model.x": 3}, "model.d_model.x:", "expected a valid integer"),
         ({"train": {"betas": [0.9]}}, "train.betas:", "item 1 is missing"),
         ({"train": {"epochs": 1, "steps": 2}}, "train:", "epochs and steps are both"),
@@ -125,11 +181,23 @@ def test_an_error_in_a_recipe_names_the_recipe():
             "train.early_stopping.metric:",
             "did you mean 'valid/loss'",
         ),
-        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping:", "expected a mapping, got 5"),
-        ({"model": {"tie_embeddings": "all"}}, "model.tie_embeddings:", "tie_embeddings 'all' requires one vocabulary"),
+        (
+            {"train": {"epochs": 1, "early_stopping": 5}},
+            "train.early_stopping:",
+            "expected a mapping, got 5",
+        ),
+        (
+            {"model": {"tie_embeddings": "all"}},
+            "model.tie_embeddings:",
+            "tie_embeddings 'all' requires one vocabulary",
+        ),
         ({"data": {"limt": 3}, "data.dataset": "addition"}, "data.limt:", "unknown field 'limt'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
-        ({"evaluate": {"beam": {"size": 3}}}, "evaluate.beam.size:", "beam search requires evaluate.decode: beam,"),
+        (
+            {"evaluate": {"beam": {"size": 3}}},
+            "evaluate.beam.size:",
+            "beam search requires evaluate.decode: beam,",
+        ),
     ],
 )
 def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, word):
@@ -143,4 +211,9 @@ def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it(r
     assert resolve(TRAIN | {"data": data}, registry).data.options.sha256 == data["sha256"]
     later = TRAIN | {"data": data, "data.sha256": {"spa_sentences.tsv.bz2": "b" * 64}}
     assert resolve(later, registry).data.options.sha256 == {"spa_sentences.tsv.bz2": "b" * 64}
-    assert resolve(TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry).data.options.seed == 2
+    assert (
+        resolve(
+            TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry
+        ).data.options.seed
+        == 2
+    )

@@ -85,7 +85,10 @@ def test_a_variant_with_enough_runs_for_a_stack_has_a_separate_stack(plan, seeds
     assert len(arrange(found, found.runs, 1, "cuda", PLENTY)) == 1
 
 
-LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
+LARGE = [
+    f"model.{name}={size}"
+    for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()
+]
 
 
 def test_a_model_that_uses_all_cores_is_not_stacked(plan):
@@ -127,7 +130,12 @@ def fitting(found, device="cpu", memory=2**30):
 
 def test_a_large_vocabulary_leaves_memory_for_several_members_on_a_cpu(plan):
     """Logits are computed in chunks there, except in a beam search."""
-    size = ("model.d_model=64", "model.d_ff=128", "train.batch_tokens=1024", "evaluate.batch_size=16")
+    size = (
+        "model.d_model=64",
+        "model.d_ff=128",
+        "train.batch_tokens=1024",
+        "evaluate.batch_size=16",
+    )
     size += ("quirks.min_vocab_size=30000",)
     greedy, beam = plan("", *size), plan("", *size, "evaluate.decode=beam")
     assert fitting(greedy, memory=3 * 2**29) > 4 > fitting(beam, memory=3 * 2**29) == 1
@@ -138,7 +146,10 @@ def test_members_fit_by_the_scores_that_a_step_stores(plan):
     fused = fitting(plan("", *size))
     with_weights, in_parts = (
         fitting(plan("", *size, *more))
-        for more in (["model.dropout_attention=0.1"], ["model.dropout_attention=0.1", "train.num_microbatches=4"])
+        for more in (
+            ["model.dropout_attention=0.1"],
+            ["model.dropout_attention=0.1", "train.num_microbatches=4"],
+        )
     )
     assert fused > 2 * with_weights
     assert in_parts > 2 * with_weights

@@ -26,7 +26,9 @@ def study(tmp_path: Path) -> Callable[..., ExperimentDirectory]:
     """Write an experiment with a finished run that used the given plugins; return it."""
 
     def write(*plugins: dict[str, Any]) -> ExperimentDirectory:
-        folder = write_study(tmp_path / "runs", Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
+        folder = write_study(
+            tmp_path / "runs", Study(axes={"positional": ["none"]}, seeds=(1,), maps=False)
+        )
         edit(folder, file="study.yaml", text=FILE)
         edit(next(folder.glob("*/run.json")), plugins=plugins)
         return ExperimentDirectory.read(folder)
@@ -36,7 +38,13 @@ def study(tmp_path: Path) -> Callable[..., ExperimentDirectory]:
 
 def plugin(source: str | None, content: bytes) -> dict[str, Any]:
     sha256 = hashlib.sha256(content).hexdigest()
-    origin = {"module": "near.py", "distribution": "file", "version": "-", "source_sha256": sha256, "source": source}
+    origin = {
+        "module": "near.py",
+        "distribution": "file",
+        "version": "-",
+        "source_sha256": sha256,
+        "source": source,
+    }
     return {"family": "positional", "name": "near", **origin}
 
 
@@ -57,7 +65,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("text", CHANGED)
-def test_changed_fields_of_the_experiment_file_are_named(study: Any, tmp_path: Path, text: str) -> None:
+def test_changed_fields_of_the_experiment_file_are_named(
+    study: Any, tmp_path: Path, text: str
+) -> None:
     experiment = study()
     (tmp_path / "study.yaml").write_text(text)
     assert stale_changes(experiment) == CHANGED[text]
@@ -70,7 +80,10 @@ def test_the_file_of_the_command_precedes_the_recorded_file(study: Any, tmp_path
 
 
 def test_missing_files_count_as_unchanged(study: Any) -> None:
-    assert stale_changes(study(plugin("./near.py", b"old"), plugin("no_such_module.near", b"old"))) == ()
+    assert (
+        stale_changes(study(plugin("./near.py", b"old"), plugin("no_such_module.near", b"old")))
+        == ()
+    )
 
 
 @pytest.mark.parametrize("absolute", [False, True])
@@ -93,7 +106,9 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize("line", IMPORTS)
-def test_a_changed_module_that_a_plugin_imports_is_named(study: Any, tmp_path: Path, line: str) -> None:
+def test_a_changed_module_that_a_plugin_imports_is_named(
+    study: Any, tmp_path: Path, line: str
+) -> None:
     file, helper = tmp_path / "near.py", tmp_path / IMPORTS[line]
     file.write_text(line)
     helper.parent.mkdir(exist_ok=True)

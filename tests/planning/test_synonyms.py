@@ -50,18 +50,50 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
     ("field", "value", "hint"),
     [
         ("positional", "rope", "unknown positional 'rope'; did you mean 'rotary'?"),
-        ("model.norm", "rmsnorm", f"expected 'pre', 'post' or 'sandwich', got 'rmsnorm'{LAYER_NORM}"),
-        ("train.optimizer", "AdamW", "expected 'adam', 'adamw' or 'muon', got 'AdamW'; did you mean 'adamw'?"),
+        (
+            "model.norm",
+            "rmsnorm",
+            f"expected 'pre', 'post' or 'sandwich', got 'rmsnorm'{LAYER_NORM}",
+        ),
+        (
+            "train.optimizer",
+            "AdamW",
+            "expected 'adam', 'adamw' or 'muon', got 'AdamW'; did you mean 'adamw'?",
+        ),
         ("train.clip_norm", "none", "expected a valid number, got 'none'; type null"),
         ("model.architecture", "gpt", "did you mean 'decoder-only'?"),
-        ("model.d_ff", "4*d", "got '4*d'; for example, d_ff: 256, or d_ff: 4x for four times d_model"),
+        (
+            "model.d_ff",
+            "4*d",
+            "got '4*d'; for example, d_ff: 256, or d_ff: 4x for four times d_model",
+        ),
         ("train.lr", "1e-3", "expected a valid number, got '1e-3'; type 1e-3"),
         ("train.steps", "1_000", "expected a valid integer, got '1_000'; type 1000"),
-        ("data", {"dataset": "text", "block_size": 8}, "field 'block_size' of dataset 'text'; did you mean 'block'?"),
-        ("data.dataset", "a.csv", "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv"),
-        ("positional", {"name": "rotary", "base": 10}, "unknown field 'base'; did you mean 'theta'?"),
-        ("model.layers", [{"attention": "window"}], "a list is a pattern of layers: masking.decoder: [window, causal]"),
-        ("train.lr", [0.1], "type design: [{product: {train.lr: [...]}}]; to select the best, tune: {train.lr: [...]}"),
+        (
+            "data",
+            {"dataset": "text", "block_size": 8},
+            "field 'block_size' of dataset 'text'; did you mean 'block'?",
+        ),
+        (
+            "data.dataset",
+            "a.csv",
+            "'a.csv' is a file, not a dataset; type dataset: pairs with file: a.csv",
+        ),
+        (
+            "positional",
+            {"name": "rotary", "base": 10},
+            "unknown field 'base'; did you mean 'theta'?",
+        ),
+        (
+            "model.layers",
+            [{"attention": "window"}],
+            "a list is a pattern of layers: masking.decoder: [window, causal]",
+        ),
+        (
+            "train.lr",
+            [0.1],
+            "type design: [{product: {train.lr: [...]}}]; to select the best, tune: {train.lr: [...]}",
+        ),
     ],
 )
 def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
@@ -72,18 +104,27 @@ def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
     ("text", "message"),
     [
         ("train: {epochs: 1}", "train: unknown field 'train'; did you mean 'base.train'?"),
-        ("learning_rate: 0.1", "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?"),
+        (
+            "learning_rate: 0.1",
+            "learning_rate: unknown field 'learning_rate'; did you mean 'base.train.lr'?",
+        ),
         ("design: [{grid: {}}]", "design[0].grid: unknown field 'grid'; did you mean 'product'?"),
         (
             "metrics: {margin: 1}",
             "metrics.margin: unknown field 'margin'; did you mean 'margin' at the top level of the file?",
         ),
-        ("sizes: {model.d_model: [32, 64]}", f"sizes: expected a list, got {{'model.d_model': [32, 64]}}{SIZES}"),
+        (
+            "sizes: {model.d_model: [32, 64]}",
+            f"sizes: expected a list, got {{'model.d_model': [32, 64]}}{SIZES}",
+        ),
         (
             "base: {train: {lr: ${lr}}}",
             "not valid YAML: references such as ${model.d_model} do not exist; type the value",
         ),
-        ("description: a: b", "not valid YAML: a colon in a text without quotes, or no colon in the line above"),
+        (
+            "description: a: b",
+            "not valid YAML: a colon in a text without quotes, or no colon in the line above",
+        ),
         (
             "design: [{positional: [rotary]}]",
             "design[0].positional: 'positional' is an axis; write product: {positional: [...]}, or one_at_a_time",
@@ -99,18 +140,28 @@ def test_fields_outside_base_lead_to_their_place(text, message):
     [
         ("run x.yaml --epochs 3", "no such option '--epochs'; type --set train.epochs=VALUE"),
         ("run x.yaml --dry-run", "no such option '--dry-run'; type h2h plan"),
-        ("run x.yaml lr=1", "got unexpected extra argument (lr=1); to set a field, type --set PATH=VALUE"),
+        (
+            "run x.yaml lr=1",
+            "got unexpected extra argument (lr=1); to set a field, type --set PATH=VALUE",
+        ),
         ("status x --epochs 2", "no such option '--epochs'"),
     ],
 )
 def test_options_of_other_tools_lead_to_ours(words, line):
     done = CliRunner().invoke(main, words.split(), prog_name="h2h")
-    assert (done.exit_code, done.output) == (2, f"h2h: {line} (options: h2h {words.split()[0]} --help)\n")
+    assert (done.exit_code, done.output) == (
+        2,
+        f"h2h: {line} (options: h2h {words.split()[0]} --help)\n",
+    )
 
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("train", "; did you mean 'run'?"), ("a.yaml", "; type h2h run a.yaml"), ("help", "; type h2h --help")],
+    [
+        ("train", "; did you mean 'run'?"),
+        ("a.yaml", "; type h2h run a.yaml"),
+        ("help", "; type h2h --help"),
+    ],
 )
 def test_commands_of_other_tools_lead_to_ours(word, hint):
     assert CliRunner().invoke(main, [word]).output == f"h2h: unknown command '{word}'{hint}\n"
@@ -124,18 +175,38 @@ MANY = [f"name{number:03}" for number in range(MAX_NAMES + 5)]
     [
         ("alibbi", ["rotary", "alibi"], "; did you mean 'alibi'?"),
         ("ALIBBI", ["alibi"], "; did you mean 'alibi'?"),
-        ("rope", ["ropes", "rotary"], "; did you mean 'rotary'?"),  # a synonym before a similar name
+        (
+            "rope",
+            ["ropes", "rotary"],
+            "; did you mean 'rotary'?",
+        ),  # a synonym before a similar name
         ("positional/rope", ["rotary", "positional/rotary"], "; did you mean 'positional/rotary'?"),
         ("eval/em", ["test/exact_match"], "; did you mean 'test/exact_match'?"),
         ("base/rope", ["base/alibi"], "; known: base/alibi"),  # hints are about fields
-        ("valid/xyz", ["valid/bleu"], "; known: valid/bleu"),  # an equal prefix makes no names similar
+        (
+            "valid/xyz",
+            ["valid/bleu"],
+            "; known: valid/bleu",
+        ),  # an equal prefix makes no names similar
         ("abc", ["abx", "c", "abx"], "; did you mean 'abx'?"),
         ("abcd", ["abxy"], "; known: abxy"),
-        ("bsae", ["base", "same"], "; did you mean 'base'?"),  # swapped letters; as many in common with both
-        ("dropout_emb", ["dropout_ffn", "dropout_embedding"], "; did you mean 'dropout_embedding'?"),
+        (
+            "bsae",
+            ["base", "same"],
+            "; did you mean 'base'?",
+        ),  # swapped letters; as many in common with both
+        (
+            "dropout_emb",
+            ["dropout_ffn", "dropout_embedding"],
+            "; did you mean 'dropout_embedding'?",
+        ),
         ("test/blue", ["test/bleu", "test/loss"], "; did you mean 'test/bleu'?"),
         ("a", ["c", "b", "c"], "; known: b, c"),
-        ("method", ["type", "factor"], "; known: factor, type"),  # an option of a component, also a name of wandb
+        (
+            "method",
+            ["type", "factor"],
+            "; known: factor, type",
+        ),  # an option of a component, also a name of wandb
         ("a", [], ""),
         ("a", MANY, f"; known: {', '.join(MANY[:MAX_NAMES])} and 5 more"),
     ],
@@ -172,12 +243,22 @@ def test_a_missing_file_suggests_a_similar_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for folder in ("experiments", "later"):
         Path(folder).mkdir()
-    for name in ("order.yaml", "later/quickstart.yaml", "experiments/quickstart.yaml", "experiments/notes.md"):
+    for name in (
+        "order.yaml",
+        "later/quickstart.yaml",
+        "experiments/quickstart.yaml",
+        "experiments/notes.md",
+    ):
         Path(name).touch()
     assert similar_file(Path("ordr.yaml")) == "; did you mean 'order.yaml'?"
     assert similar_file(Path("quickstart.yaml")) == "; did you mean 'experiments/quickstart.yaml'?"
-    assert similar_file(Path("experimens/quickstrt.yaml")) == "; did you mean 'experiments/quickstart.yaml'?"
-    assert similar_file(Path("quickstart"), ".yaml") == "; did you mean 'experiments/quickstart.yaml'?"
+    assert (
+        similar_file(Path("experimens/quickstrt.yaml"))
+        == "; did you mean 'experiments/quickstart.yaml'?"
+    )
+    assert (
+        similar_file(Path("quickstart"), ".yaml") == "; did you mean 'experiments/quickstart.yaml'?"
+    )
     assert similar_file(Path("Order.yaml")) == "; did you mean 'order.yaml'?"
     assert similar_file(Path("notes.yaml"), ".yaml") == ""
     assert similar_file(tmp_path / "ordr.yaml") == f"; did you mean '{tmp_path / 'order.yaml'}'?"
@@ -185,9 +266,16 @@ def test_a_missing_file_suggests_a_similar_path(tmp_path, monkeypatch):
 
 def test_the_table_names_only_what_exists(registry):
     options = [
-        option for name in summaries() for parameter in main.get_command(None, name).params for option in parameter.opts
+        option
+        for name in summaries()
+        for parameter in main.get_command(None, name).params
+        for option in parameter.opts
     ]
-    fields = {name for dataset in ("pairs", "text") for name in registry.dataset(dataset).Options.model_fields}
+    fields = {
+        name
+        for dataset in ("pairs", "text")
+        for name in registry.dataset(dataset).Options.model_fields
+    }
     known = {
         *re.findall(r'"([\w-]+)"', SCHEMA.read_text(encoding="utf-8")),
         *measured(TRANSLATION, ROLES),
@@ -197,4 +285,6 @@ def test_the_table_names_only_what_exists(registry):
         *options,
         *data.command.commands,
     }
-    assert [name for name in _OTHER_NAMES if name not in known and name not in configuration_fields()] == []
+    assert [
+        name for name in _OTHER_NAMES if name not in known and name not in configuration_fields()
+    ] == []

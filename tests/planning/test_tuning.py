@@ -30,7 +30,12 @@ def finish(record):
     def finish(sweep, loss):
         for run in sweep.runs:
             config = sweep.by_slug[run.variant].config
-            value = loss(config.positional.encoder.name, config.train.lr, config.model.dropout_residual, run.seed)
+            value = loss(
+                config.positional.encoder.name,
+                config.train.lr,
+                config.model.dropout_residual,
+                run.seed,
+            )
             record(sweep, run, metrics={"valid/loss": value})
 
     return finish
@@ -81,7 +86,9 @@ def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
 def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(plan, tune, expected):
     found = plan(f"tune: {{{tune}}}", seeds=1).tuning
     section, _, name = tune.partition(":")[0].partition(".")
-    assert [setting.values[f"{section}.{name}"] for setting in found.settings["baseline"]] == expected
+    assert [
+        setting.values[f"{section}.{name}"] for setting in found.settings["baseline"]
+    ] == expected
     configs = [variant.config for variant in found.plan.variants]
     assert [getattr(getattr(config, section), name) for config in configs] == expected
 
@@ -89,7 +96,10 @@ def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(pl
 def test_a_tuned_field_overrides_the_shorthand_in_any_order(plan):
     fields = ["model.dropout: [0.1, 0.4]", "model.dropout_ffn: [0.2, 0.3]"]
     for written in (fields, fields[::-1]):
-        configs = [variant.config.model for variant in plan(f"tune: {{{', '.join(written)}}}").tuning.plan.variants]
+        configs = [
+            variant.config.model
+            for variant in plan(f"tune: {{{', '.join(written)}}}").tuning.plan.variants
+        ]
         assert {(model.dropout_residual, model.dropout_ffn) for model in configs} == {
             (0.1, 0.2),
             (0.1, 0.3),
@@ -127,12 +137,16 @@ def test_tune_epochs_shortens_the_sweep_only(plan, finished):
     first = plan(text, seeds=1)
     assert {variant.config.train.epochs for variant in first.tuning.plan.variants} == {0.5}
     assert {variant.config.train.steps for variant in first.tuning.plan.variants} == {None}
-    trained = {(variant.config.train.epochs, variant.config.train.steps) for variant in first.variants}
+    trained = {
+        (variant.config.train.epochs, variant.config.train.steps) for variant in first.variants
+    }
     assert trained.isdisjoint({(0.5, None)})
     found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - 0.001))
     assert found.record().to_json()["tuning"]["epochs"] == 0.5
     assert {variant.config.train.lr for variant in found.variants} == {0.001}
-    assert {(variant.config.train.epochs, variant.config.train.steps) for variant in found.variants} == trained
+    assert {
+        (variant.config.train.epochs, variant.config.train.steps) for variant in found.variants
+    } == trained
 
 
 def test_a_setting_that_diverged_is_never_chosen(plan, record):
@@ -150,9 +164,14 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
 def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finished):
     without = plan(SWEEP.partition("tune:")[0], seeds=3).estimate
     found = plan(SWEEP, seeds=3)
-    assert found.estimate.seconds == pytest.approx(without.seconds + found.tuning.plan.estimate.seconds)
+    assert found.estimate.seconds == pytest.approx(
+        without.seconds + found.tuning.plan.estimate.seconds
+    )
     assert found.estimate.basis == f"{without.basis}, with the tuning runs"
-    assert finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0].estimate == without
+    assert (
+        finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0].estimate
+        == without
+    )
 
 
 @case_table(
@@ -166,26 +185,44 @@ def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finished)
     ],
     default=3,
 )
-def test_a_best_value_at_the_edge_is_followed_by_a_further_value(finished, field, values, best, tried, sweeps):
+def test_a_best_value_at_the_edge_is_followed_by_a_further_value(
+    finished, field, values, best, tried, sweeps
+):
     text = f"tune: {{{field}: {values}}}"
-    found, count = finished(text, lambda name, lr, dropout, seed: abs((lr if field == "train.lr" else dropout) - best))
-    assert [setting.values[field] for setting in found.tuning.settings["baseline"]] == pytest.approx(tried)
-    assert (count, found.tuning.variants["baseline"].at_the_edge) == (sweeps, (field,) * (best == 1))
+    found, count = finished(
+        text, lambda name, lr, dropout, seed: abs((lr if field == "train.lr" else dropout) - best)
+    )
+    assert [
+        setting.values[field] for setting in found.tuning.settings["baseline"]
+    ] == pytest.approx(tried)
+    assert (count, found.tuning.variants["baseline"].at_the_edge) == (
+        sweeps,
+        (field,) * (best == 1),
+    )
 
 
 def test_only_the_variant_at_the_edge_gets_further_values(finished):
     text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
-    found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
-    assert {name: len(settings) for name, settings in found.tuning.settings.items()} == {"sinusoidal": 3, "alibi": 5}
+    found, _ = finished(
+        text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name])
+    )
+    assert {name: len(settings) for name, settings in found.tuning.settings.items()} == {
+        "sinusoidal": 3,
+        "alibi": 5,
+    }
     assert found.tuning.coarse == "3 to 5 values of train.lr"
     assert found.by_slug["alibi"].config.train.lr == 0.008
-    assert any("with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines)
+    assert any(
+        "with lr 0.001; lr 0.002; lr 0.004; 2 seeds" in line for line in overview(found).lines
+    )
 
 
 def test_a_further_value_of_a_shorthand_keeps_the_fields_that_are_tuned_too(finished):
     text = "tune: {model.dropout: [0.1, 0.2], model.dropout_ffn: [0.2, 0.1]}"
     found, _ = finished(text, lambda name, lr, dropout, seed: abs(dropout - 0.4))
-    tried = [(setting.values, setting.changes["model"]) for setting in found.tuning.settings["baseline"]]
+    tried = [
+        (setting.values, setting.changes["model"]) for setting in found.tuning.settings["baseline"]
+    ]
     assert found.by_slug["baseline"].config.model.dropout_residual == 0.4
     assert all(values["model.dropout_ffn"] == changes["dropout_ffn"] for values, changes in tried)
 
@@ -194,7 +231,9 @@ def test_an_added_variant_leaves_the_further_values_of_others_in_the_sweep(plan,
     text = "design: [{product: {positional: [sinusoidal, %s]}}]\ntune: {train.lr: auto}"
     first, _ = finished(text % "alibi", lambda name, lr, dropout, seed: abs(lr - 0.004))
     second = plan(text % "alibi, none", seeds=1).tuning
-    assert {run.run_hash for run in first.tuning.plan.runs} < {run.run_hash for run in second.plan.runs}
+    assert {run.run_hash for run in first.tuning.plan.runs} < {
+        run.run_hash for run in second.plan.runs
+    }
     assert {run.variant.partition("-")[0] for run in second.plan.remaining} == {"none"}
     assert not second.is_done
 
@@ -202,7 +241,9 @@ def test_an_added_variant_leaves_the_further_values_of_others_in_the_sweep(plan,
 def test_deleted_tuning_runs_leave_the_recorded_choice(plan, finished, record):
     """The best rate of alibi is beyond the listed rates."""
     text = "design: [{product: {positional: [sinusoidal, alibi]}}]\ntune: {train.lr: [0.001, 0.002, 0.004]}"
-    before, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name]))
+    before, _ = finished(
+        text, lambda name, lr, dropout, seed: abs(lr - {"sinusoidal": 0.002, "alibi": 0.008}[name])
+    )
     for run in before.runs:
         record(before, run)
     files.write_json(before.directory / "experiment.json", before.record().to_json())
@@ -215,7 +256,8 @@ def test_deleted_tuning_runs_leave_the_recorded_choice(plan, finished, record):
     assert (found.tuning.variants, found.tuning.is_done) == (before.tuning.variants, False)
     assert [run.run_hash for run in found.tuning.plan.remaining] == [deleted.run_hash]
     assert any(
-        "1 run missing, chosen by the losses of the last plan; h2h run trains" in line for line in overview(found).lines
+        "1 run missing, chosen by the losses of the last plan; h2h run trains" in line
+        for line in overview(found).lines
     )
     shutil.rmtree(sweep.directory)
     without_sweep = plan(text, seeds=1)
@@ -241,11 +283,19 @@ def test_auto_lists_the_values_that_a_field_can_have(plan, field, base, values):
 
 def test_every_variant_between_two_configurations_has_a_rate_around_that_of_the_first(plan, finish):
     finish(
-        plan(BETWEEN + "tune: {train.lr: auto}", seeds=2).tuning.plan, lambda name, lr, dropout, seed: abs(lr - 0.004)
+        plan(BETWEEN + "tune: {train.lr: auto}", seeds=2).tuning.plan,
+        lambda name, lr, dropout, seed: abs(lr - 0.004),
     )
     found = plan(BETWEEN + "tune: {train.lr: auto}", seeds=2)
-    assert [setting.values["train.lr"] for setting in found.tuning.settings["to"]] == [0.002, 0.004, 0.008, 0.016]
-    assert {found.by_slug[change.variant].config.train.lr for change in found.design.changes} == {0.004}
+    assert [setting.values["train.lr"] for setting in found.tuning.settings["to"]] == [
+        0.002,
+        0.004,
+        0.008,
+        0.016,
+    ]
+    assert {found.by_slug[change.variant].config.train.lr for change in found.design.changes} == {
+        0.004
+    }
 
 
 def test_a_sweep_that_never_gets_worse_ends_at_the_edge(finished):
@@ -266,26 +316,40 @@ def test_a_coarse_sweep_is_noted(plan):
         found = plan(text, seeds=1)
         assert found.tuning.coarse == reason
         notes = [line for line in overview(found).lines if "may miss the best setting" in line]
-        assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [reason] * bool(reason)
+        assert [note.partition(": ")[2].partition(";")[0] for note in notes] == [reason] * bool(
+            reason
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "location", "word"),
     [
-        ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]:", "expected a valid number, got 'fast'"),
+        (
+            "tune: {train.lr: [0.1, fast]}",
+            "tune.train.lr[1]:",
+            "expected a valid number, got 'fast'",
+        ),
         ("tune: {lr: [0.1]}", "tune.lr:", "did you mean 'train.lr'"),
         ("tune: {train.steps: [1]}", "tune.train.steps:", "'train.steps' cannot be tuned"),
         ("tune: {}", "tune:", "tune has no field"),
         ("tune_epochs: 2", "tune_epochs:", "requires tune; add the values to try, or leave it out"),
         ("tune: {train.lr: 0.1}", "tune.train.lr:", "expected a list, got 0.1"),
         ("tune: {train.lr: automatic}", "tune.train.lr:", "'automatic'"),
-        ("tune: {model.dropout: auto}", "tune.model.dropout:", "auto needs a number above 0 in base, got 0.0"),
+        (
+            "tune: {model.dropout: auto}",
+            "tune.model.dropout:",
+            "auto needs a number above 0 in base, got 0.0",
+        ),
         (
             "design: [{product: {train.lr: [0.1]}}]\ntune: {train.lr: [0.1]}",
             "tune.train.lr:",
             "the design compares values of 'train.lr'",
         ),
-        (f"{BETWEEN}tune: {{train.warmup_steps: [1, 9]}}", "tune.train.warmup_steps:", "the design compares values of"),
+        (
+            f"{BETWEEN}tune: {{train.warmup_steps: [1, 9]}}",
+            "tune.train.warmup_steps:",
+            "the design compares values of",
+        ),
         (
             "design: [{one_at_a_time: {model.dropout_attention: [0.4]}}]\ntune: {model.dropout: [0.1, 0.2]}",
             "tune.model.dropout:",

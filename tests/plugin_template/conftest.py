@@ -51,15 +51,31 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def each(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Each:
     """Install the packages; return a function that runs commands in packages, all in one process."""
     folder = tmp_path_factory.mktemp("site")
-    offline = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
-    words = ("-m", "pip", "install", *offline, "--target", str(folder), *map(str, packages.values()))
+    offline = (
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+    )
+    words = (
+        "-m",
+        "pip",
+        "install",
+        *offline,
+        "--target",
+        str(folder),
+        *map(str, packages.values()),
+    )
     subprocess.run([sys.executable, *words], check=True, timeout=280)
     environment = os.environ | {"H2H_CACHE": str(folder / "cache"), "PYTHONPATH": str(folder)}
 
     def run(commands: Sequence[tuple[str, Sequence[str]]]) -> Results:
         given = json.dumps([(str(packages[family]), list(words)) for family, words in commands])
         command = [sys.executable, "-c", RUN_COMMANDS, given]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=280, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=280, env=environment
+        )
         results: Results = json.loads(done.stdout.rpartition("results:")[2])
         return results
 

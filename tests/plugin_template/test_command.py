@@ -32,11 +32,19 @@ def test_invalid_input_is_an_error_in_one_line_and_writes_nothing(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "there"]
 
 
-def test_written_files_and_next_commands_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_files_and_next_commands_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(main, ["new-plugin", "positional", "my-idea"])
     assert done.exit_code == 0, done.stderr
-    files = ["h2h_my_idea.py", "test_h2h_my_idea.py", "pyproject.toml", "README.md", "experiment.yaml"]
+    files = [
+        "h2h_my_idea.py",
+        "test_h2h_my_idea.py",
+        "pyproject.toml",
+        "README.md",
+        "experiment.yaml",
+    ]
     assert done.stdout.splitlines() == [
         *(f"wrote my-idea/{name}" for name in files),
         "",

@@ -9,13 +9,27 @@ from headtohead.plugins.template import FAMILIES
 
 
 @pytest.mark.slow
-def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_entry_trains(each, packages) -> None:
+def test_the_tests_of_each_package_pass_its_experiment_can_be_planned_and_an_entry_trains(
+    each, packages
+) -> None:
     """Tests that train stacks are run for one package; they take as long as all others."""
     test = ("pytest", "-q", "-p", "no:cacheprovider")
     fewer = (*test, "-k", "not stacking and not resume")
     plan = ("plan", "experiment.yaml", "--set", "data.limit=300")
-    small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
-    run = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *(f"--set={override}" for override in small))
+    small = [
+        "data.limit=300",
+        "train.epochs=1",
+        "evaluate.test_limit=10",
+        "evaluate.unpadded=false",
+    ]
+    run = (
+        "run",
+        "experiment.yaml",
+        "--seeds",
+        "1",
+        "--no-tracking",
+        *(f"--set={override}" for override in small),
+    )
     tests = [(family, test if family == "positional" else fewer) for family in FAMILIES]
     results = each([*tests, *((family, plan) for family in FAMILIES), ("masking", run)])
     for family, (code, printed, _) in zip(FAMILIES, results, strict=False):

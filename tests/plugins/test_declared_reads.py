@@ -47,7 +47,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def load(code: str, reads: str = "") -> Registry:
     """Load a plugin file that executes ``code`` when it is imported."""
-    Path("own.py").write_text(plugin_file(BODY.format(reads=reads), before=f"import os\n{HERE}{code}"))
+    Path("own.py").write_text(
+        plugin_file(BODY.format(reads=reads), before=f"import os\n{HERE}{code}")
+    )
     return load_registry([Path("own.py")])
 
 
@@ -61,9 +63,15 @@ UNDECLARED = {
         "'scale.json' and 1 more",
         'reads = ("scale.json", "$OWN_SCALE")',
     ),
-    "[path.read_text() for path in sorted((HERE / 'more').iterdir())]": ("'more/0.txt' and 7 more", '("more",)'),
+    "[path.read_text() for path in sorted((HERE / 'more').iterdir())]": (
+        "'more/0.txt' and 7 more",
+        '("more",)',
+    ),
     "os.getenv('OWN_SCALE')": ("the environment variable $OWN_SCALE", 'reads = ("$OWN_SCALE",)'),
-    "os.environ.get('OWN_UNSET', '1')": ("the environment variable $OWN_UNSET", 'reads = ("$OWN_UNSET",)'),
+    "os.environ.get('OWN_UNSET', '1')": (
+        "the environment variable $OWN_UNSET",
+        'reads = ("$OWN_UNSET",)',
+    ),
     "import threading\nt = threading.Thread(target=lambda: Path('scale.json').read_text())\nt.start()\nt.join()": (
         "'scale.json'",
         'reads = ("scale.json",)',
@@ -77,7 +85,9 @@ UNDECLARED = {
 
 
 @pytest.mark.parametrize("code", UNDECLARED)
-def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(folder: Path, code: str) -> None:
+def test_an_undeclared_read_is_an_error_with_the_declaration_to_add(
+    folder: Path, code: str
+) -> None:
     what, declaration = UNDECLARED[code]
     with pytest.raises(HeadToHeadError) as raised:
         load(code)
@@ -113,7 +123,10 @@ def test_settings_that_a_library_reads_at_its_import_do_not_count(folder: Path) 
     """Matplotlib reads ``matplotlibrc`` of the working directory when it is imported."""
     (folder / "matplotlibrc").write_text("backend: agg\n")
     command = [sys.executable, "-m", "headtohead.cli", "plugins", "own", "--plugin", "own.py"]
-    for code, exit_code in {"import matplotlib": 0, "import matplotlib\nmatplotlib.rc_file('matplotlibrc')": 2}.items():
+    for code, exit_code in {
+        "import matplotlib": 0,
+        "import matplotlib\nmatplotlib.rc_file('matplotlibrc')": 2,
+    }.items():
         Path("own.py").write_text(plugin_file(BODY.format(reads=""), before=code))
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == exit_code, done.stderr
@@ -125,7 +138,9 @@ def test_names_are_relative_to_the_file_of_the_class_and_options_have_paths(fold
     (folder / "inner").mkdir()
     file = folder / "inner" / "own.py"
     reads = 'Options = Own_Options\nreads = ("../{table}", "../scale.json", "$OWN_SCALE")'
-    file.write_text(plugin_file(BODY.format(reads=reads.replace("../{table}", "{table}")), before=options))
+    file.write_text(
+        plugin_file(BODY.format(reads=reads.replace("../{table}", "{table}")), before=options)
+    )
     entry = load_registry([file]).find("positional", "own").entry
     (folder / "inner" / "table.txt").write_text("1")
     found = {read.name: read for read in declared_reads(entry, entry.Options(table="table.txt"))}
@@ -133,12 +148,22 @@ def test_names_are_relative_to_the_file_of_the_class_and_options_have_paths(fold
     assert found["../scale.json"].path == folder / "inner" / ".." / "scale.json"
     with pytest.raises(HeadToHeadError) as missing:
         declared_reads(entry, entry.Options(table="absent.txt"))
-    assert "declares that it reads 'absent.txt', but 'inner/absent.txt' does not exist" in str(missing.value)
+    assert "declares that it reads 'absent.txt', but 'inner/absent.txt' does not exist" in str(
+        missing.value
+    )
     undeclared = "reads = ()"
-    file.write_text(plugin_file(BODY.format(reads=f"Options = Own_Options\n{undeclared}"), before=options))
+    file.write_text(
+        plugin_file(BODY.format(reads=f"Options = Own_Options\n{undeclared}"), before=options)
+    )
     entry = load_registry([file]).find("positional", "own").entry
-    with pytest.raises(HeadToHeadError) as raised, only_declared_reads(entry, entry.Options(table="table.txt")):
-        exec(compile("open('inner/table.txt').close()", str(file), "exec"), {"__name__": "own", "__file__": str(file)})
+    with (
+        pytest.raises(HeadToHeadError) as raised,
+        only_declared_reads(entry, entry.Options(table="table.txt")),
+    ):
+        exec(
+            compile("open('inner/table.txt').close()", str(file), "exec"),
+            {"__name__": "own", "__file__": str(file)},
+        )
     assert str(raised.value).endswith('reads = ("{table}",)')
 
 
@@ -176,14 +201,18 @@ def test_an_invalid_declaration_is_one_line(folder: Path, reads: str) -> None:
     assert WRONG[reads] in str(raised.value)
 
 
-def test_a_path_of_a_component_is_declared_by_reads_because_the_run_hash_lacks_marked_paths(folder: Path) -> None:
+def test_a_path_of_a_component_is_declared_by_reads_because_the_run_hash_lacks_marked_paths(
+    folder: Path,
+) -> None:
     code = (
         "from typing import Annotated\nfrom headtohead.plugin import FilePath, Options\n\n"
         'class Marked(Options):\n    table: Annotated[str, FilePath()] = "scale.json"\n'
     )
     with pytest.raises(HeadToHeadError) as raised:
         load(code, "Options = Marked")
-    assert 'is for datasets; remove the mark, and add to the class: reads = ("{table}",)' in str(raised.value)
+    assert 'is for datasets; remove the mark, and add to the class: reads = ("{table}",)' in str(
+        raised.value
+    )
 
 
 def test_reads_of_this_process_beside_the_block_do_not_count(folder: Path) -> None:

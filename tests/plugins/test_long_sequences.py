@@ -32,8 +32,12 @@ def logits(model):
 
 
 @pytest.mark.parametrize("decays", DECAYS)
-@pytest.mark.parametrize(("positional", "attention"), [("none", "gated-delta"), ("forgetting", "split-heads")])
-def test_float32_logits_of_a_long_sequence_have_the_precision_of_a_recurrence(positional, attention, decays):
+@pytest.mark.parametrize(
+    ("positional", "attention"), [("none", "gated-delta"), ("forgetting", "split-heads")]
+)
+def test_float32_logits_of_a_long_sequence_have_the_precision_of_a_recurrence(
+    positional, attention, decays
+):
     model = stack(positional, attention, decays)
     found = logits(model)
     assert float((found - logits(model.double())).abs().max()) < 1.5e-5
@@ -45,7 +49,9 @@ def test_bfloat16_products_leave_the_logarithms_of_decays_in_float32():
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         _, keys, _ = style.project(x)
         gates = (x @ style.project_in).unflatten(-1, (4, -1))[..., -2:].float()
-    log_alpha = -style.rate.exp()[:, None] * torch.nn.functional.softplus(gates[..., 0] + style.step[:, None])
+    log_alpha = -style.rate.exp()[:, None] * torch.nn.functional.softplus(
+        gates[..., 0] + style.step[:, None]
+    )
     found = keys.unflatten(-1, (4, -1))[..., -2:]
     torch.testing.assert_close(found[..., 0], log_alpha, rtol=1e-6, atol=0)
     torch.testing.assert_close(found[..., 1], gates[..., 1].sigmoid(), rtol=1e-6, atol=0)

@@ -17,7 +17,13 @@ from made import plugin_of
 
 HEADS = 4  # of tiny_config
 pytestmark = pytest.mark.usefixtures("own_registry")
-FILE = re.escape(str(Path(__file__).relative_to(Path.cwd()) if Path(__file__).is_relative_to(Path.cwd()) else __file__))
+FILE = re.escape(
+    str(
+        Path(__file__).relative_to(Path.cwd())
+        if Path(__file__).is_relative_to(Path.cwd())
+        else __file__
+    )
+)
 
 
 def build(methods, seeds=range(HEADS), base=Attention):
@@ -57,7 +63,10 @@ HOLDS = f"table holds a tensor or module that is not registered; {REMEDY}"
     [
         *(("g", value, PLAIN, Attention, range(HEADS)) for value in WITHOUT_AXIS),
         *(("table", value, HOLDS, Attention, range(HEADS)) for value in UNREGISTERED),
-        *(("g", WITHOUT_AXIS[0], PLAIN, *other) for other in ((Attention, [1]), (Attention, None), (Positional, [1]))),
+        *(
+            ("g", WITHOUT_AXIS[0], PLAIN, *other)
+            for other in ((Attention, [1]), (Attention, None), (Positional, [1]))
+        ),
     ],
 )
 def test_a_tensor_without_a_member_axis_is_refused_at_build(name, value, message, base, seeds):
@@ -85,22 +94,31 @@ def test_a_masking_has_no_tensors():
     def init(self, options):
         self.options, self.t = options, torch.zeros(3)
 
-    with pytest.raises(HeadToHeadError, match=r"Own\.t holds a tensor .*; create it in mask, which has no other state"):
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"Own\.t holds a tensor .*; create it in mask, which has no other state",
+    ):
         build({"__init__": init}, base=Masking)
 
 
 @pytest.mark.parametrize("kind", ["parameter", "buffer"])
 def test_nan_at_initialisation_is_refused_at_build(kind):
     def make(self):
-        self.g = getattr(self, kind)(3, init=lambda out, generator: out.normal_(generator=generator).log())
+        self.g = getattr(self, kind)(
+            3, init=lambda out, generator: out.normal_(generator=generator).log()
+        )
 
-    with pytest.raises(HeadToHeadError, match=rf"^{FILE}: Own\.g has NaN or infinite numbers at initialisation$"):
+    with pytest.raises(
+        HeadToHeadError, match=rf"^{FILE}: Own\.g has NaN or infinite numbers at initialisation$"
+    ):
         build({"build": make})
 
 
 def test_parameters_buffers_constants_and_random_streams_are_accepted():
     def make(self):
-        self.g = self.parameter(3, init=lambda out, generator: torch.rand(out.shape, generator=generator))
+        self.g = self.parameter(
+            3, init=lambda out, generator: torch.rand(out.shape, generator=generator)
+        )
         self.more = nn.ParameterList([self.parameter(2)])
         self.fixed = self.buffer(HEADS, std=2.0)
         self.mask = self.constant(torch.full((2, 2), -torch.inf))
@@ -108,7 +126,11 @@ def test_parameters_buffers_constants_and_random_streams_are_accepted():
 
     model = build({"build": make})
     style = model.encoder[0].attention.style
-    assert [list(tensor.shape) for tensor in (style.g, style.more[0], style.fixed)] == [[4, 3], [4, 2], [4, 4]]
+    assert [list(tensor.shape) for tensor in (style.g, style.more[0], style.fixed)] == [
+        [4, 3],
+        [4, 2],
+        [4, 4],
+    ]
     assert len(style.g.unique()) == style.g.numel()
     assert sorted(style.state_dict()) == ["fixed", "g", "more.0", "rng.state"]
     assert model.double().encoder[0].attention.style.mask.dtype == torch.float64

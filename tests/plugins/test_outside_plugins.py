@@ -75,10 +75,15 @@ def test_the_bias_of_the_example_equals_its_equation() -> None:
     assert bias.shape == (2, 1, 4, 2, 7)
     for member in range(2):
         for head in range(4):
-            a, b, c = (numbers[member, 1, head].tolist() for numbers in (part.height, part.narrowness, part.centre))
+            a, b, c = (
+                numbers[member, 1, head].tolist()
+                for numbers in (part.height, part.narrowness, part.centre)
+            )
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):
-                    expected = sum(a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4))
+                    expected = sum(
+                        a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4)
+                    )
                     assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
 
 
@@ -87,7 +92,9 @@ def test_the_attention_style_of_the_page_is_the_built_in_gate_per_head() -> None
     registry = current()
     registry.add_file(Path("h2h_gate.py"), STYLE.encode())
     gated = tiny_config(attention={"name": "gated", "per": "head"})
-    rename = lambda weights: {name.replace("style.weight", "style.gate"): x for name, x in weights.items()}  # noqa: E731
+    rename = lambda weights: {
+        name.replace("style.weight", "style.gate"): x for name, x in weights.items()
+    }
     assert same_function(tiny_config(attention="head-gate"), gated, rename)
 
 
@@ -96,7 +103,9 @@ def test_the_feed_forward_network_of_the_page_acts_on_each_token_alone() -> None
     current().add_file(Path("leaky.py"), NETWORK.encode())
     verdicts = check(tiny_config(feed_forward="leaky"))
     assert unexpected(verdicts) == {}
-    assert "holds" in {verdict.state for key, verdict in verdicts.items() if "tokens-alone" in str(key)}
+    assert "holds" in {
+        verdict.state for key, verdict in verdicts.items() if "tokens-alone" in str(key)
+    }
 
 
 def test_the_sample_of_declared_reads_names_a_file_an_option_and_a_variable() -> None:
@@ -107,7 +116,11 @@ def test_the_sample_of_declared_reads_names_a_file_an_option_and_a_variable() ->
     exec(READS, namespace)
     paths = declared_paths(namespace["Scaled"], TableOptions())
     folder = Path(__file__).parent
-    assert paths == {"scale.json": folder / "scale.json", "table.json": folder / "table.json", "$SLOPE": None}
+    assert paths == {
+        "scale.json": folder / "scale.json",
+        "table.json": folder / "table.json",
+        "$SLOPE": None,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +130,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "h2h_tisa.py").write_text(PLUGIN, encoding="utf-8")
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "README.md").write_text("", encoding="utf-8")
-    offline = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    offline = (
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+    )
     done = call(folder, "-m", "pip", "install", *offline, "--target", "site", ".")
     assert done.returncode == 0, done.stderr
     return str(folder / "site")
@@ -128,7 +147,9 @@ def test_the_example_passes_the_contract_suite_of_the_page(folder: Path, site: s
     (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
     quiet = ("-q", "-p", "no:cacheprovider")
-    done = call(folder, "-m", "pytest", *quiet, "-k", "not stacking", "test_h2h_tisa.py", PYTHONPATH=site)
+    done = call(
+        folder, "-m", "pytest", *quiet, "-k", "not stacking", "test_h2h_tisa.py", PYTHONPATH=site
+    )
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
     assert passed is not None
@@ -138,13 +159,19 @@ def test_the_example_passes_the_contract_suite_of_the_page(folder: Path, site: s
 @pytest.mark.slow
 @pytest.mark.usefixtures("fewest")
 def test_check_reports_the_planted_mistake_as_the_page_shows(folder: Path) -> None:
-    taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign) for sign in "-+")
+    taken, put = (
+        "\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign) for sign in "-+"
+    )
     assert PLUGIN.count(taken) == 1
     (folder / "h2h_tisa.py").write_text(PLUGIN.replace(taken, put), encoding="utf-8")
-    done = CliRunner().invoke(main, ["check", "positional/tisa", "--plugin", str(folder / "h2h_tisa.py")])
+    done = CliRunner().invoke(
+        main, ["check", "positional/tisa", "--plugin", str(folder / "h2h_tisa.py")]
+    )
     assert done.exit_code == 1, done.output
     printed = [without_numbers(line) for line in done.stdout.splitlines()]
-    assert [line for line in map(without_numbers, EXPECTED_OUTPUT.splitlines()) if line not in printed] == []
+    assert [
+        line for line in map(without_numbers, EXPECTED_OUTPUT.splitlines()) if line not in printed
+    ] == []
     broken = re.findall(r"^(\S+) +broken", done.stdout, re.MULTILINE)
     assert broken == re.findall(r"^(\S+) +broken", EXPECTED_OUTPUT, re.MULTILINE)
 

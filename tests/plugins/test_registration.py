@@ -13,7 +13,9 @@ from headtohead.plugins.registry import current, use_files
 from headtohead.testing import tiny_config
 from made import plugin_file, refused
 
-SOURCE = plugin_file("def bias(self, query_positions, key_positions, role, layer): return None", name="mine")
+SOURCE = plugin_file(
+    "def bias(self, query_positions, key_positions, role, layer): return None", name="mine"
+)
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 
@@ -39,10 +41,16 @@ def names_of_plugins() -> set[str]:
     ],
     ids=["misspelt", "taken", "wrong argument"],
 )
-def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple[str, str], message: str) -> None:
+def test_a_failed_registration_changes_nothing_and_can_be_corrected(
+    fault: tuple[str, str], message: str
+) -> None:
     before = names_of_plugins(), list(current().objects), {entry.name for entry in current().all()}
     assert message in refused(register, module(SOURCE.replace(*fault)))
-    assert (names_of_plugins(), current().objects, {entry.name for entry in current().all()}) == before
+    assert (
+        names_of_plugins(),
+        current().objects,
+        {entry.name for entry in current().all()},
+    ) == before
     assert current().manager.hook.on_run_start(run=Path("somewhere")) == []
     good = module()
     register(good)
@@ -164,7 +172,11 @@ def test_other_names_of_arguments_and_helpers_are_accepted(family, body):
             "def post_heads(self, heads, x, values): return heads.double()",
             "a tensor of torch.float64; return torch.float32, the dtype of its arguments",
         ),
-        ("attention", "def transform(self, q, k): return q", "Tensor; return a tuple of two tensors"),
+        (
+            "attention",
+            "def transform(self, q, k): return q",
+            "Tensor; return a tuple of two tensors",
+        ),
         (
             "attention",
             "geometry = classmethod(lambda cls, options, model: (4, 4))",
@@ -185,7 +197,10 @@ def test_other_names_of_arguments_and_helpers_are_accepted(family, body):
 def test_a_wrong_result_is_an_error_with_the_hook_and_what_to_return(family, body, message):
     load(family, body)
     hook = body.removeprefix("def ").partition("(" if body.startswith("def") else " =")[0]
-    assert refused(count, tiny_config(**{family: "own"}), 9, 9, 5, 5) == f"Own.{hook} returned {message}"
+    assert (
+        refused(count, tiny_config(**{family: "own"}), 9, 9, 5, 5)
+        == f"Own.{hook} returned {message}"
+    )
 
 
 def test_an_import_that_uses_the_global_generator_is_refused():

@@ -21,17 +21,23 @@ def test_gated_networks_equal_the_mlp_of_llama(name, activation):
 
     subject = Subject(tiny_config(feed_forward=name, bias=False))
     network, x = subject.feed_forward("decoder"), torch.randn(2, 5, 16, dtype=torch.float64)
-    config = LlamaConfig(hidden_size=16, num_attention_heads=1, intermediate_size=12, hidden_act=activation)
+    config = LlamaConfig(
+        hidden_size=16, num_attention_heads=1, intermediate_size=12, hidden_act=activation
+    )
     for member in range(2):
         mlp = LlamaMLP(config).double()
         gate, up = network.inner.weight[member].T.chunk(2)
         down = network.outer.weight[member].T
-        mlp.load_state_dict({"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": down})
+        mlp.load_state_dict(
+            {"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": down}
+        )
         torch.testing.assert_close(network(x)[member], mlp(x[member]), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("seeds", [(1,), (1, 2)])
-@pytest.mark.parametrize(("name", "module"), [("layernorm", torch.nn.LayerNorm), ("rmsnorm", torch.nn.RMSNorm)])
+@pytest.mark.parametrize(
+    ("name", "module"), [("layernorm", torch.nn.LayerNorm), ("rmsnorm", torch.nn.RMSNorm)]
+)
 @pytest.mark.parametrize("bias", [True, False])
 def test_norms_equal_those_of_torch(name, module, seeds, bias):
     norm = Subject(tiny_config(norm=name, norm_eps=0.01, bias=bias), seeds).norm("encoder")
@@ -68,21 +74,31 @@ def network(activate):
 
 
 def norm(normalise, *properties):
-    return type("Own", (Norm,), {"normalise": lambda self, x: normalise(x), "properties": frozenset(properties)})
+    return type(
+        "Own",
+        (Norm,),
+        {"normalise": lambda self, x: normalise(x), "properties": frozenset(properties)},
+    )
 
 
 NETWORKS = {
     "learned-leak": LearnedLeak,
     "over-tokens": network(lambda x: x.softmax(1)),
-    "by-position": network(lambda x: x * torch.arange(1.0, x.shape[1] + 1, dtype=x.dtype).unsqueeze(-1)),
+    "by-position": network(
+        lambda x: x * torch.arange(1.0, x.shape[1] + 1, dtype=x.dtype).unsqueeze(-1)
+    ),
     "over-members": network(lambda x: functional.relu(x - x.mean(0, keepdim=True))),
     "narrow": network(lambda x: x[..., :1]),
 }
 NORMS = {
-    "over-batch": norm(lambda x: x / x.square().mean((1, 2), keepdim=True).sqrt(), "scale-invariant"),
+    "over-batch": norm(
+        lambda x: x / x.square().mean((1, 2), keepdim=True).sqrt(), "scale-invariant"
+    ),
     # It is scale-invariant and does not declare it; the next one declares to be shift-invariant and is not.
     "by-maximum": norm(lambda x: x / x.abs().amax(-1, keepdim=True)),
-    "sum-norm": norm(lambda x: x / x.abs().sum(-1, keepdim=True), "shift-invariant", "scale-invariant"),
+    "sum-norm": norm(
+        lambda x: x / x.abs().sum(-1, keepdim=True), "shift-invariant", "scale-invariant"
+    ),
 }
 
 
@@ -111,13 +127,22 @@ def test_invariants_detect_planted_faults(family, name, invariant):
 
 def test_a_network_with_parameters_passes_the_invariants():
     subject = Subject(tiny_config(feed_forward={"decoder": "learned-leak"}))
-    for name in ("tokens-alone", "parameter-count", "members", "checkpoint", "gradients", "determinism"):
+    for name in (
+        "tokens-alone",
+        "parameter-count",
+        "members",
+        "checkpoint",
+        "gradients",
+        "determinism",
+    ):
         assert CHECKS[name](subject).state == "holds", name
     assert subject.feed_forward("decoder").entry.slope.shape == (2, 1, 12)
 
 
 def test_a_wrong_shape_names_the_hook():
-    with pytest.raises(HeadToHeadError, match=r"Own.activate returned a tensor .*; return a tensor \[member 2"):
+    with pytest.raises(
+        HeadToHeadError, match=r"Own.activate returned a tensor .*; return a tensor \[member 2"
+    ):
         _ = Subject(tiny_config(feed_forward="narrow")).reference_logits
 
 
@@ -126,5 +151,11 @@ def test_every_entry_passes_the_invariants_of_its_family(family):
     for entry in current().entries[family].values():
         if entry.is_built_in:
             subject = Subject(tiny_config(**{family: entry.name}))
-            for name in ("tokens-alone", "norm-invariance", "parameter-count", "members", "derivative"):
+            for name in (
+                "tokens-alone",
+                "norm-invariance",
+                "parameter-count",
+                "members",
+                "derivative",
+            ):
                 assert CHECKS[name](subject).state == "holds", (entry.name, name)

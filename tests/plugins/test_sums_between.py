@@ -12,7 +12,9 @@ EPSILON = torch.finfo(torch.float32).eps
 TERMS = {
     "weak decays": lambda noise: 0.1 * noise,
     "strong decays": lambda noise: 30 * noise,
-    "a weak decay after strong decays": lambda noise: torch.where(noise < -0.9, 300 * noise, 0.001 * noise),
+    "a weak decay after strong decays": lambda noise: torch.where(
+        noise < -0.9, 300 * noise, 0.001 * noise
+    ),
 }
 
 
@@ -52,7 +54,11 @@ def test_float32_gradients_of_decays_have_the_precision_of_float32(kind):
 
 @pytest.mark.parametrize(
     ("dtype", "result"),
-    [(torch.float64, torch.float64), (torch.float32, torch.float32), (torch.bfloat16, torch.float32)],
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.float32),
+    ],
 )
 def test_the_last_queries_are_the_last_rows_in_at_least_float32(dtype, result):
     terms = decays("weak decays", 9, dtype)

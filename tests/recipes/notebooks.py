@@ -45,10 +45,16 @@ class SplitHeads(nn.Module):
             self.add_module(name, nn.Linear(width, width))
 
     def forward(self, x, memory, mask):
-        q, k, v = (getattr(self, name)(input) for name, input in zip(self.names, (x, memory, memory), strict=False))
+        q, k, v = (
+            getattr(self, name)(input)
+            for name, input in zip(self.names, (x, memory, memory), strict=False)
+        )
         width = x.shape[-1] // self.heads
         parts = [slice(head * width, (head + 1) * width) for head in range(self.heads)]
-        rows = [attend(q[:, part], k[:, part], v[:, part], mask, self.mask_value, width) for part in parts]
+        rows = [
+            attend(q[:, part], k[:, part], v[:, part], mask, self.mask_value, width)
+            for part in parts
+        ]
         return getattr(self, self.names[3])(torch.cat(rows, dim=-1))
 
 
@@ -109,7 +115,11 @@ class Stack(nn.ModuleList):
 
     def __init__(self, layers, width, style, attentions, names, inner):
         super().__init__(
-            Layer(width, {name: style() for name in attentions}, (names[0], FeedForward(width, inner, names[1:])))
+            Layer(
+                width,
+                {name: style() for name in attentions},
+                (names[0], FeedForward(width, inner, names[1:])),
+            )
             for _ in range(layers)
         )
 
@@ -155,13 +165,17 @@ class Notebook(nn.Module):
         memory = encoder(memory, [(None, attention_mask(source))])
         x = self.decoder_embedding(target) * self.scale + self.positions(row, len(target))
         cross_mask = attention_mask(source)[:1].expand(len(target), -1)
-        return output(decoder(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)]))
+        return output(
+            decoder(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
+        )
 
 
 class Scratch(Notebook):
     """Notebook 1, with split or independent heads; masked scores are -1e9."""
 
-    def __init__(self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5, style=SplitHeads):
+    def __init__(
+        self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5, style=SplitHeads
+    ):
         super().__init__(words, width)
         self.positional_encoding = Buffer("pe", table(length, width, math.log(10000.0))[None])
         heads, names = partial(style, width, heads, -1e9), ("feed_forward", "fc1", "fc2")
@@ -179,16 +193,23 @@ class Scratch(Notebook):
 class Architecture(Notebook):
     """Notebook 2, with sinusoidal or learned positions; masked scores are -inf."""
 
-    def __init__(self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120, learned=False):
+    def __init__(
+        self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120, learned=False
+    ):
         super().__init__(words, width)
         self.positional_encoding = (
             nn.ParameterDict({"positional_embedding": torch.randn(length, width)})
             if learned
             else Buffer("pe", table(length, width, math.log(10000.0))[None])
         )
-        heads, names = partial(SplitHeads, width, heads, -math.inf), ("feed_forward", "linear1", "linear2")
+        heads, names = (
+            partial(SplitHeads, width, heads, -math.inf),
+            ("feed_forward", "linear1", "linear2"),
+        )
         self.encoder_layers = Stack(layers, width, heads, ["self_attention"], names, inner)
-        self.decoder_layers = Stack(layers, width, heads, ["self_attention", "cross_attention"], names, inner)
+        self.decoder_layers = Stack(
+            layers, width, heads, ["self_attention", "cross_attention"], names, inner
+        )
         self.final_layer = nn.Linear(width, words[1])
         self.learned = learned
 
@@ -208,8 +229,12 @@ class Tatoeba(Notebook):
         super().__init__(words, width)
         self.table, self.scale = [table(128, width, math.log(10000.0))], math.sqrt(width)
         heads, names = partial(SplitHeads, width, heads, -1e9), ["self_attn", "cross_attn"]
-        self.encoder = NormedStack(layers, width, heads, names[:1], ("ffn", "linear1", "linear2"), inner)
-        self.decoder = NormedStack(layers, width, heads, names, ("feed_forward", "linear1", "linear2"), inner)
+        self.encoder = NormedStack(
+            layers, width, heads, names[:1], ("ffn", "linear1", "linear2"), inner
+        )
+        self.decoder = NormedStack(
+            layers, width, heads, names, ("feed_forward", "linear1", "linear2"), inner
+        )
         self.output_layer = nn.Linear(width, words[1])
 
     def parts(self):
@@ -232,9 +257,14 @@ class Slides(nn.Module):
         self.causal = causal
         self.embedding = nn.Embedding(words, width)
         self.table = [table(64, width, torch.tensor(10000.0).log())]
-        heads, names = partial(SplitHeads, width, heads, -math.inf, self.NAMES), ("feedforward", "fc1", "fc2")
+        heads, names = (
+            partial(SplitHeads, width, heads, -math.inf, self.NAMES),
+            ("feedforward", "fc1", "fc2"),
+        )
         self.encoder_layers = Stack(layers[0], width, heads, ["multihead_attn"], names, inner)
-        self.decoder_layers = Stack(layers[1], width, heads, ["multihead_attn1", "multihead_attn2"], names, inner)
+        self.decoder_layers = Stack(
+            layers[1], width, heads, ["multihead_attn1", "multihead_attn2"], names, inner
+        )
         self.fc_out = nn.Linear(width, words)
 
     def forward(self, source, target):

@@ -10,8 +10,16 @@ from headtohead import HeadToHeadError
 from made import case_table
 
 FORMS = {
-    "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3, "layers": 2}),
-    "1 independent": ("scratch-en-fr", "Scratch", {"words": (45, 53), "heads": 2, "style": "IndependentHeads"}),
+    "1 split": (
+        "scratch-en-fr",
+        "Scratch",
+        {"words": (45, 53), "width": 12, "heads": 3, "layers": 2},
+    ),
+    "1 independent": (
+        "scratch-en-fr",
+        "Scratch",
+        {"words": (45, 53), "heads": 2, "style": "IndependentHeads"},
+    ),
     "2 sinusoidal": ("architecture-en-de", "Architecture", {}),
     "2 learned": ("architecture-en-de", "Architecture", {"learned": True, "layers": 3}),
     "3": ("tatoeba-en-es", "Tatoeba", {"width": 24, "words": (11, 13)}),
@@ -37,7 +45,9 @@ def build(notebooks, form, seed=0, **changes):
 
 def ids(words, rows, time, seed, dead=False):
     """Return ids with padding inside and on the right, and optionally a row of padding only."""
-    chosen = torch.randint(0, min(words, 30), (rows, time), generator=torch.Generator().manual_seed(seed))
+    chosen = torch.randint(
+        0, min(words, 30), (rows, time), generator=torch.Generator().manual_seed(seed)
+    )
     chosen[chosen == 3] = 0
     chosen[:, 0] = 1
     chosen[0, time // 2 :] = 0
@@ -60,10 +70,14 @@ def assert_equal(logits, expected):
 
 
 @case_table(("form", "dtype"), product(FORMS, EXACT), default=4)
-def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, dtype, notebooks, saved, h2h, tmp_path):
+def test_logits_of_an_imported_checkpoint_equal_the_notebooks(
+    form, dtype, notebooks, saved, h2h, tmp_path
+):
     recipe, model, heads = build(notebooks, form)
     model = model.to(dtype)
-    code, out, err = h2h("import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
+    code, out, err = h2h(
+        "import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads
+    )
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "runs/imported/mine"
     source, target = batch(model, form)

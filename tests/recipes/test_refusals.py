@@ -24,7 +24,13 @@ def refused(tmp_path):
 
     def run(file, recipe="scratch-en-fr", **options):
         with pytest.raises(HeadToHeadError) as caught:
-            import_checkpoint(file, recipe=recipe, name=options.pop("name", "run"), runs=tmp_path / "runs", **options)
+            import_checkpoint(
+                file,
+                recipe=recipe,
+                name=options.pop("name", "run"),
+                runs=tmp_path / "runs",
+                **options,
+            )
         assert "\n" not in str(caught.value)
         assert not list((tmp_path / "runs").rglob("run.json"))
         return str(caught.value)
@@ -36,7 +42,9 @@ def test_a_pickle_is_refused_and_not_executed(h2h, tmp_path):
     for name, content in (("object", Harmful()), ("inside", {"fc.weight": Harmful()})):
         file = tmp_path / f"{name}.pt"
         torch.save(content, file)
-        code, out, err = h2h("import-checkpoint", file, "--recipe", "scratch-en-fr", "--name", "bad")
+        code, out, err = h2h(
+            "import-checkpoint", file, "--recipe", "scratch-en-fr", "--name", "bad"
+        )
         assert (code, out) == (2, "")
         assert err == (
             f"h2h: '{file}' contains a pickled 'print', which is not loaded because it could run code; {SAVE}\n"
@@ -44,11 +52,15 @@ def test_a_pickle_is_refused_and_not_executed(h2h, tmp_path):
         assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("content", [[1.0], {}, {"epoch": 3, "model": {"fc.weight": torch.ones(2)}}])
+@pytest.mark.parametrize(
+    "content", [[1.0], {}, {"epoch": 3, "model": {"fc.weight": torch.ones(2)}}]
+)
 def test_a_file_without_a_state_dict_is_refused(content, refused, tmp_path):
     file = tmp_path / "file.pt"
     torch.save(content, file)
-    assert refused(file) == f"'{file}' does not contain tensors by name, as a state dict does; {SAVE}"
+    assert (
+        refused(file) == f"'{file}' does not contain tensors by name, as a state dict does; {SAVE}"
+    )
 
 
 DAMAGES = {
@@ -68,7 +80,11 @@ def test_a_damaged_file_is_refused(damage, refused, saved, notebooks):
 
 
 MISSING = "encoder_layers.1.self_attn.W_k.bias"
-WRONG = {MISSING: torch.ones(9), "decoder_layers.0.norm2.weight": torch.ones(11), "fc.bias": torch.ones(40).long()}
+WRONG = {
+    MISSING: torch.ones(9),
+    "decoder_layers.0.norm2.weight": torch.ones(11),
+    "fc.bias": torch.ones(40).long(),
+}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +103,9 @@ WRONG = {MISSING: torch.ones(9), "decoder_layers.0.norm2.weight": torch.ones(11)
         ),
     ],
 )
-def test_tensors_that_do_not_fit_are_named(left_out, changes, message, refused, notebooks, tmp_path):
+def test_tensors_that_do_not_fit_are_named(
+    left_out, changes, message, refused, notebooks, tmp_path
+):
     state = notebooks.Scratch(layers=2).state_dict() | changes
     file = tmp_path / "altered.pt"
     torch.save({name: tensor for name, tensor in state.items() if name not in left_out}, file)
@@ -97,12 +115,23 @@ def test_tensors_that_do_not_fit_are_named(left_out, changes, message, refused, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.d_ff=20", "wrong shape: encoder_layers.0.feed_forward.fc1.weight [40, 10] instead of [20, 10], "),
-        ("model.final_norm=true", "the configuration has 'encoder_norm.weight', which the checkpoint lacks"),
-        ("model.tie_embeddings=output", "the checkpoint has 'fc.weight', which the configuration does not use"),
+        (
+            "model.d_ff=20",
+            "wrong shape: encoder_layers.0.feed_forward.fc1.weight [40, 10] instead of [20, 10], ",
+        ),
+        (
+            "model.final_norm=true",
+            "the configuration has 'encoder_norm.weight', which the checkpoint lacks",
+        ),
+        (
+            "model.tie_embeddings=output",
+            "the checkpoint has 'fc.weight', which the configuration does not use",
+        ),
     ],
 )
-def test_a_setting_that_the_weights_contradict_is_refused(override, message, refused, saved, notebooks):
+def test_a_setting_that_the_weights_contradict_is_refused(
+    override, message, refused, saved, notebooks
+):
     file = saved(notebooks.Scratch())
     error = refused(file, overrides=[override])
     assert error.startswith(f"'{file}' does not fit recipe 'scratch-en-fr': {message}")
@@ -111,7 +140,9 @@ def test_a_setting_that_the_weights_contradict_is_refused(override, message, ref
 
 @pytest.mark.parametrize("name", ["a/b", "", ".."])
 def test_an_invalid_name_of_a_run_is_refused(name, refused, saved, notebooks):
-    assert refused(saved(notebooks.Scratch()), name=name).startswith(f"'{name}' is not a valid name of a run;")
+    assert refused(saved(notebooks.Scratch()), name=name).startswith(
+        f"'{name}' is not a valid name of a run;"
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,11 +152,16 @@ def test_an_invalid_name_of_a_run_is_refused(name, refused, saved, notebooks):
             "1\tHello\t2\tHola\n",
             "file '{}' has 5 source and 5 target words, the checkpoint 50 and 60: it was trained on another file",
         ),
-        ("1\tHello\t2\tHola\n3\tBye\n", "file '{}': line 2 has 2 columns, expected id, text, id and text"),
+        (
+            "1\tHello\t2\tHola\n3\tBye\n",
+            "file '{}': line 2 has 2 columns, expected id, text, id and text",
+        ),
         ("", "file '{}' is empty"),
     ],
 )
-def test_data_with_other_vocabulary_sizes_is_refused(text, message, refused, saved, notebooks, tmp_path):
+def test_data_with_other_vocabulary_sizes_is_refused(
+    text, message, refused, saved, notebooks, tmp_path
+):
     file = tmp_path / "pairs.tsv"
     file.write_text(text, encoding="utf-8")
     error = refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=file)

@@ -26,7 +26,9 @@ def tatoeba(notebooks, saved):
 
 
 def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
-    code, out, err = h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
+    code, out, err = h2h(
+        "import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first"
+    )
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "scratch-en-fr, split heads: d_model 10, 1 heads, 1+1 layers, d_ff 40, vocabularies of 5000 and 5000 words",
@@ -43,7 +45,10 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
         "words": {"source": 5000, "target": 5000},
         "positions": 5,
     }
-    assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {"nothing held out", "words dropped"}
+    assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {
+        "nothing held out",
+        "words dropped",
+    }
     assert record["config"]["quirks"]["min_vocab_size"] == 5000
     assert record["counts"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(scratch).items() if not name.endswith("pe")
@@ -84,17 +89,27 @@ def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_pat
 
 def test_an_existing_run_is_kept(scratch, tatoeba, h2h, tmp_path):
     h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "mine")
-    code, out, err = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine")
-    assert (code, out, err) == (2, "", "h2h: run 'runs/imported/mine' exists; delete it, or use another --name\n")
+    code, out, err = h2h(
+        "import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine"
+    )
+    assert (code, out, err) == (
+        2,
+        "",
+        "h2h: run 'runs/imported/mine' exists; delete it, or use another --name\n",
+    )
     assert read_json(tmp_path / "runs/imported/mine/run.json")["recipe"] == "scratch-en-fr"
 
 
 @pytest.mark.slow
-def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(notebooks, saved, tmp_path):
+def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(
+    notebooks, saved, tmp_path
+):
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")
     file = saved(notebooks.Tatoeba(words=(5, 5)))
-    path = import_checkpoint(file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs")
+    path = import_checkpoint(
+        file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs"
+    )
     expected = headtohead.load(path).translate(["Hello"])
     file.unlink()
     data.unlink()
@@ -110,7 +125,9 @@ def test_an_imported_checkpoint_without_vocabularies_is_exported(tatoeba, h2h, t
     assert "note: it was imported without --data: it has no vocabularies" in out
     code, _, err = h2h("generate", "ids", "hello")
     assert code == 2
-    assert err.startswith("h2h: run 'ids' has no vocabularies; repeat h2h import-checkpoint with --data ")
+    assert err.startswith(
+        "h2h: run 'ids' has no vocabularies; repeat h2h import-checkpoint with --data "
+    )
     run = tmp_path / out.splitlines()[-1]
     headtohead.export(run, tmp_path / "model")
     original, exported = headtohead.load(run), headtohead.load(tmp_path / "model")

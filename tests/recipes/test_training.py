@@ -65,10 +65,14 @@ def plain_losses(model, training):
         for rows, *times in plan.batches([1], epoch, 0):
             batch = training_pairs.batch(rows, *times)
             # The target from sos to eos, padded with 0 as in the notebook.
-            target = torch.cat([batch.decoder_input_ids[0, :, :1], batch.labels[0].clamp(min=0)], dim=1)
+            target = torch.cat(
+                [batch.decoder_input_ids[0, :, :1], batch.labels[0].clamp(min=0)], dim=1
+            )
             logits = model(batch.source[0], target[:, :-1])
             optimizer.zero_grad()
-            loss = functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0)
+            loss = functional.cross_entropy(
+                logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0
+            )
             loss.backward()
             optimizer.step()
             losses.append(loss.item())

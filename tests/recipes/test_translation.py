@@ -66,7 +66,9 @@ def compare(notebooks, monkeypatch):
         expected = notebooks.greedy(*arguments)
         assert loaded.generate(source) == expected
         known = [words[index] for index in expected if index < len(words)]
-        assert loaded.translate([sentence]) == [" ".join(word for word in known if word not in SPECIALS)]
+        assert loaded.translate([sentence]) == [
+            " ".join(word for word in known if word not in SPECIALS)
+        ]
         with monkeypatch.context() as patch:
             patch.setattr(notebooks, "attention_mask", causal)
             seen["padding masked"] += expected != notebooks.greedy(*arguments)
@@ -104,7 +106,11 @@ def test_notebook_1_ends_after_as_many_words_as_its_table_has_rows(notebooks, im
 
 def plain_vocabulary(sentences):
     """Return the words by id as notebook 3 builds them: by frequency, then by their first occurrence."""
-    return ["<pad>", "<unk>", *(word for word, _ in Counter(" ".join(sentences).split()).most_common())]
+    return [
+        "<pad>",
+        "<unk>",
+        *(word for word, _ in Counter(" ".join(sentences).split()).most_common()),
+    ]
 
 
 def plain_sentence(text):
@@ -116,7 +122,9 @@ def plain_sentence(text):
 
 
 @pytest.mark.slow
-def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(notebooks, imported, export, compare):
+def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(
+    notebooks, imported, export, compare
+):
     english = plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])
     spanish = plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])
     for seed in range(6):
@@ -126,7 +134,10 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(noteboo
         assert loaded.data.source_vocabulary.words == english
         assert loaded.data.target_vocabulary.words == spanish
         for sentence in ("I will be back, soon!", "Muiriel is a robot", "Let's go to sleep"):
-            source = [english.index(word) if word in english else 1 for word in plain_sentence(sentence).split()]
+            source = [
+                english.index(word) if word in english else 1
+                for word in plain_sentence(sentence).split()
+            ]
             assert loaded.data.tokenise(sentence, "source") == source
             compare(loaded, model, sentence, source, spanish)
 

@@ -32,21 +32,32 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     assert ["non-embedding parameters" in note for note in notes] == [False, False, False, True]
     assert notes[3].startswith("+58 % non-embedding parameters")
     sds = [analysis.summaries[slug].sd for slug in analysis.ranked]
-    (remark,) = (found.text for found in remarks(analysis) if found.text.startswith("The baseline, "))
-    assert remark.endswith(f"pooled over all variants, it is {np.sqrt(np.mean(np.square(sds))):.3f}.")
-    assert f"has a mean exact match of {analysis.summaries[analysis.frames.baseline].mean:.3f}, with" in remark
+    (remark,) = (
+        found.text for found in remarks(analysis) if found.text.startswith("The baseline, ")
+    )
+    assert remark.endswith(
+        f"pooled over all variants, it is {np.sqrt(np.mean(np.square(sds))):.3f}."
+    )
+    assert (
+        f"has a mean exact match of {analysis.summaries[analysis.frames.baseline].mean:.3f}, with"
+        in remark
+    )
 
 
 def test_the_pooled_deviation_of_several_sizes_is_that_of_the_baselines_size(analysed):
     analysis = analysed(axes={"positional": ["sinusoidal", "none"], "size": ["small", "large"]})
-    (remark,) = (found.text for found in remarks(analysis) if found.text.startswith("The baseline, "))
+    (remark,) = (
+        found.text for found in remarks(analysis) if found.text.startswith("The baseline, ")
+    )
     sds = [analysis.summaries[slug].sd for slug in ("sinusoidal-small", "none-small")]
     pooled = f"{np.sqrt(np.mean(np.square(sds))):.3f}"
     assert remark.endswith(f"pooled over all variants of its data and size, it is {pooled}.")
 
 
 @pytest.mark.parametrize(("shift", "verdict"), [(0.0, "No difference detected"), (0.03, "Better")])
-def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(analysed, shift, verdict):
+def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studies(
+    analysed, shift, verdict
+):
     noise = np.array([-3, 3, -1, 1, -2, 2]) / 100
     axes = {"positional": ["sinusoidal", "none"]}
     score = lambda a, seed: 0.5 + (a["positional"] == "none") * (shift + noise[seed - 1])  # noqa: E731
@@ -60,8 +71,12 @@ def test_a_true_difference_of_the_stated_size_is_detected_in_80_percent_of_studi
 
 def test_too_few_seeds_are_stated_if_no_possible_difference_is_detectable(analysed):
     axes = {"positional": ["sinusoidal", "none"]}
-    text = answer(analysed(axes=axes, score=lambda a, seed: float((a["positional"] == "none") == seed % 2)))
-    assert text.endswith("6 seeds are too few: even the largest possible difference may stay undetected.")
+    text = answer(
+        analysed(axes=axes, score=lambda a, seed: float((a["positional"] == "none") == seed % 2))
+    )
+    assert text.endswith(
+        "6 seeds are too few: even the largest possible difference may stay undetected."
+    )
 
 
 def test_the_rows_fit_a_terminal_and_hold_every_cell(analysed):
@@ -69,7 +84,9 @@ def test_the_rows_fit_a_terminal_and_hold_every_cell(analysed):
     lines = list(text_lines(table(rows)))
     assert max(map(len, lines)) <= 80
     words = " ".join(lines).split()
-    assert [word for row in rows for cell in row.values() for word in cell.split() if word not in words] == []
+    assert [
+        word for row in rows for cell in row.values() for word in cell.split() if word not in words
+    ] == []
 
 
 def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(analysed):
@@ -114,7 +131,9 @@ def test_the_name_of_a_declared_contrast_is_unchanged_and_has_its_metric_if_they
 def test_of_many_contrasts_the_largest_have_a_row(analysed):
     rates = [round(k / 100, 2) for k in range(1, 16)]
     analysis = analysed(
-        axes={"train.lr": rates}, one_at_a_time=True, score=lambda a, s: 0.5 + a["train.lr"] * (1 + 0.001 * s)
+        axes={"train.lr": rates},
+        one_at_a_time=True,
+        score=lambda a, s: 0.5 + a["train.lr"] * (1 + 0.001 * s),
     )
     names = "0.15, 0.14, 0.13, 0.12, 0.11, 0.1 and 8 more"
     assert answer(analysis) == f"Better in exact match: {names} against the baseline (0.01)."
@@ -126,7 +145,11 @@ def test_of_many_contrasts_the_largest_have_a_row(analysed):
 def by_rate(*effects):
     def score(axes, seed):
         effect = effects[QK["train.lr"].index(axes["train.lr"])] * (axes["attention"] == "qk-norm")
-        return 0.5 + effect + 0.001 * math.sin(seed * (3 + len(axes["attention"]) + 1000 * axes["train.lr"]))
+        return (
+            0.5
+            + effect
+            + 0.001 * math.sin(seed * (3 + len(axes["attention"]) + 1000 * axes["train.lr"]))
+        )
 
     return score
 
@@ -135,15 +158,25 @@ def test_an_equivalent_average_with_large_effects_in_settings_is_qualified(analy
     analysis = analysed(margin=0.02, axes=QK, score=by_rate(0.05, -0.05))
     text = "Equivalent on average, within the margin of 0.020: qk-norm against split-heads (single settings range"
     assert text in answer(analysis)
-    (row,) = (row for row in differences(analysis) if row["contrast"].startswith("qk-norm against split-heads"))
+    (row,) = (
+        row
+        for row in differences(analysis)
+        if row["contrast"].startswith("qk-norm against split-heads")
+    )
     assert "\nsingle settings range from −0.05" in row["contrast"]
 
 
 def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(analysed):
     analysis = analysed(primary="test/loss", axes=QK, score=by_rate(0.05, -0.01))
     assert "qk-norm against split-heads (the other sign with 0.001)" in answer(analysis)
-    (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
-    assert [contrast.direction, *(judged.direction for _, judged in contrast.settings)] == ["better", "better", "worse"]
+    (contrast,) = (
+        found for found in analysis.families.factors.contrasts if found.axis == "attention"
+    )
+    assert [contrast.direction, *(judged.direction for _, judged in contrast.settings)] == [
+        "better",
+        "better",
+        "worse",
+    ]
 
 
 def test_an_unfinished_study_has_no_answer(analysed):
@@ -157,13 +190,18 @@ def test_an_unfinished_study_has_no_answer(analysed):
 def test_contrasts_without_a_test_have_the_reason(analysed):
     axes = {"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]}
     analysis = analysed(axes=axes, states={("rotary-causal", 1): "DIVERGED"})
-    assert answer(analysis).startswith("Worse in exact match: positional none against sinusoidal. No verdict: ")
+    assert answer(analysis).startswith(
+        "Worse in exact match: positional none against sinusoidal. No verdict: "
+    )
     reasons = [row["contrast"].partition("\n")[2] for row in differences(analysis)]
     assert reasons.count("not ranked: rotary · causal: 1 diverged of 6 seeds") == 2
 
 
 def test_a_study_without_contrasts_states_why(analysed):
-    same = {"axes": {"masking.decoder": ["padding-causal", "causal"]}, "equal_to": {"causal": "padding-causal"}}
+    same = {
+        "axes": {"masking.decoder": ["padding-causal", "causal"]},
+        "equal_to": {"causal": "padding-causal"},
+    }
     assert answer(analysed(**same)) == "No answer: all variants are the same by construction."
     assert re.fullmatch(
         r"The experiment has a single variant and no comparison. Its exact match is 0\.\d+ "
@@ -171,9 +209,14 @@ def test_a_study_without_contrasts_states_why(analysed):
         answer(analysed(axes={"positional": ["sinusoidal"]})),
     )
     for others, text in (([], "the experiment has a single variant."), (["none"], "not ranked: ")):
-        analysis = analysed(axes={"positional": ["sinusoidal", *others]}, states={("sinusoidal", 4): "DIVERGED"})
+        analysis = analysed(
+            axes={"positional": ["sinusoidal", *others]}, states={("sinusoidal", 4): "DIVERGED"}
+        )
         assert answer(analysis).startswith(f"No answer: {text}")
-    other = {"axes": {"recipe": ["a", "b"]}, "config": lambda axes: {"data": {"dataset": axes["recipe"]}}}
+    other = {
+        "axes": {"recipe": ["a", "b"]},
+        "config": lambda axes: {"data": {"dataset": axes["recipe"]}},
+    }
     for changes in (other, {"axes": {"data": ["a", "b"]}}):
         assert re.fullmatch(
             r"The variants use different data sets and are not ranked; exact match of each variant: "
@@ -191,7 +234,9 @@ def test_a_study_without_contrasts_states_why(analysed):
         (0.03, (0.05, 0.05), ""),
     ],
 )
-def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_warnings(analysed, margin, scores, text):
+def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_warnings(
+    analysed, margin, scores, text
+):
     axes = {"positional": ["sinusoidal", "none"]}
     analysis = analysed(margin=margin, score=lambda axes, seed: scores[seed != 1], axes=axes)
     found = [remark.text for remark in remarks(analysis) if remark.severity == "warning"]
@@ -203,7 +248,12 @@ CROSSED = {"attention": ["split-heads", "independent-heads"], "model.heads": [2,
 
 def depends(axes, seed):
     effect = {2: 0.002, 4: 0.04}[axes["model.heads"]] * (axes["attention"] == "independent-heads")
-    return 0.6 + 0.01 * seed + effect + 0.001 * math.sin(7.0 * seed + axes["model.heads"] + len(axes["attention"]))
+    return (
+        0.6
+        + 0.01 * seed
+        + effect
+        + 0.001 * math.sin(7.0 * seed + axes["model.heads"] + len(axes["attention"]))
+    )
 
 
 @case_table(
@@ -223,25 +273,38 @@ def test_effects_without_an_interaction_are_not_given_separately(analysed, chang
 def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
     sides = {"variant": "independent-heads-4", "against": "split-heads-4"}
     declared = {"kind": "declared", "name": "Independent heads", **sides}
-    weights = {f"{style}-heads-{heads}": 1.0 for style in ("independent", "split") for heads in (2, 4)}
+    weights = {
+        f"{style}-heads-{heads}": 1.0 for style in ("independent", "split") for heads in (2, 4)
+    }
     weights |= dict.fromkeys(("independent-heads-2", "split-heads-4"), -1.0)
     for contrasts, count in (([declared], 1), ([], 0)):
         analysis = analysed(axes=CROSSED, score=depends, interactions=True, declared=contrasts)
-        notes = [remark.text for remark in remarks(analysis) if remark.text.startswith("Interaction, ")]
+        notes = [
+            remark.text for remark in remarks(analysis) if remark.text.startswith("Interaction, ")
+        ]
         expected = expected_test(scores_of(analysis.frames, analysis.metric), weights)
         text = f": {expected.mean:+.3f} (95 %: {ends(*expected.interval(0.95), analysis.metric)}), significant."
         assert [note.endswith(text) for note in notes] == [True] * count
 
 
-def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_of_its_axes(analysed):
+def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_of_its_axes(
+    analysed,
+):
     analysis = analysed(axes=CROSSED, score=depends, interactions=True)
-    (contrast,) = (found for found in analysis.families.factors.contrasts if found.axis == "attention")
+    (contrast,) = (
+        found for found in analysis.families.factors.contrasts if found.axis == "attention"
+    )
     means = {slug: found.mean for slug, found in analysis.summaries.items()}
-    effects = {f"{n}": pytest.approx(means[f"independent-heads-{n}"] - means[f"split-heads-{n}"]) for n in (2, 4)}
+    effects = {
+        f"{n}": pytest.approx(means[f"independent-heads-{n}"] - means[f"split-heads-{n}"])
+        for n in (2, 4)
+    }
     assert analysis.separate_effects(contrast) == ("model.heads", effects)
     file = analysis.frames.directory / "experiment.json"
     assert "depends on model.heads: +0.002 with 2, +0.040 with 4" in str(differences(analysis))
-    assert "match: independent-heads against split-heads (depends on model.heads)" in answer(analysis)
+    assert "match: independent-heads against split-heads (depends on model.heads)" in answer(
+        analysis
+    )
     record = json.loads(file.read_text())
     for variant in record["variants"]:
         variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
@@ -251,4 +314,6 @@ def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_
                 contrast[axis] = "model.heads and train.lr"
     file.write_text(json.dumps(record))
     effects = "+0.002 with heads 2 · train.lr 0.002, +0.040 with heads 4 · train.lr 0.004"
-    assert f"depends on model.heads and train.lr: {effects}" in str(differences(Analysis(load_frames(file.parent))))
+    assert f"depends on model.heads and train.lr: {effects}" in str(
+        differences(Analysis(load_frames(file.parent)))
+    )

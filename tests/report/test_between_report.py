@@ -16,7 +16,11 @@ from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
 from made.fake_study import Study, write_study
 
-ENDS = {"model.norm": ["pre", "post"], "model.mask_value": ["-inf", "-1e9"], "train.lr": [0.001, 0.002]}
+ENDS = {
+    "model.norm": ["pre", "post"],
+    "model.mask_value": ["-inf", "-1e9"],
+    "train.lr": [0.001, 0.002],
+}
 NAMES = tuple(ENDS)
 
 
@@ -29,7 +33,9 @@ def score(axes: Mapping[str, Any], seed: int) -> float:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("runs"), Study(axes=ENDS, between=True, score=score, maps=False))
+    return write_study(
+        tmp_path_factory.mktemp("runs"), Study(axes=ENDS, between=True, score=score, maps=False)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +65,29 @@ def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_e
     assert {verdicts["added", name] for name in NAMES} == {"undetected"}
 
 
-def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(written: ReportPaths) -> None:
+def test_the_answer_names_the_changes_with_an_effect_and_their_configuration(
+    written: ReportPaths,
+) -> None:
     for name in ("train.lr", "model.norm"):
         rows = [row for row in written.differences.rows if row[0].startswith(name)]
         assert any(row[1].startswith("+0.") and row[2].startswith("better\n") for row in rows)
         assert re.search(rf"^Better in exact match: [^.]*.*{name}", written.answer)
     contrasts = json.loads(written.json.read_text(encoding="utf-8"))["contrasts"]
-    assert [contrast["family"] for contrast in contrasts] == ["variants", *["added"] * 3, *["taken"] * 3]
+    assert [contrast["family"] for contrast in contrasts] == [
+        "variants",
+        *["added"] * 3,
+        *["taken"] * 3,
+    ]
 
 
-def test_the_table_has_both_differences_of_a_change_below_each_other(written: ReportPaths, analysis: Analysis) -> None:
-    section = written.markdown.read_text(encoding="utf-8").split("## Change by change")[1].split("\n## ")[0]
+def test_the_table_has_both_differences_of_a_change_below_each_other(
+    written: ReportPaths, analysis: Analysis
+) -> None:
+    section = (
+        written.markdown.read_text(encoding="utf-8")
+        .split("## Change by change")[1]
+        .split("\n## ")[0]
+    )
     rows = [line for line in section.splitlines() if "→" in line]
     added, taken = analysis.families.added.contrasts, analysis.families.taken.contrasts
     expected = [contrast for both in zip(added, taken, strict=True) for contrast in both]
@@ -77,7 +95,10 @@ def test_the_table_has_both_differences_of_a_change_below_each_other(written: Re
         assert contrast.paired is not None
         difference = f"{contrast.paired.mean:+.3f}".replace("-", "−")
         axis = re.escape(contrast.axis.replace("_", "\\_"))
-        assert re.match(rf"\| {axis} .* \| {re.escape(end_of(analysis, contrast))} \| {re.escape(difference)} ", row)
+        assert re.match(
+            rf"\| {axis} .* \| {re.escape(end_of(analysis, contrast))} \| {re.escape(difference)} ",
+            row,
+        )
 
 
 def test_both_contrasts_of_a_change_are_neighbours_in_the_figure(analysis: Analysis) -> None:
@@ -93,6 +114,10 @@ def test_a_change_that_is_incompatible_by_itself_has_no_row(tmp_path: Path) -> N
     paths = write_report(write_study(tmp_path / "runs", study), tmp_path / "reports")
     page = paths.markdown.read_text(encoding="utf-8")
     section = page.split("## Change by change")[1].split("\n## ")[0]
-    rows = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| model.norm") and "→" in line]
+    rows = [
+        line.split(" | ")[1]
+        for line in section.splitlines()
+        if line.startswith("| model.norm") and "→" in line
+    ]
     assert rows == ["post · -1e9 · 0.002"]
     assert "these are inseparable" in page

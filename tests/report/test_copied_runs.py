@@ -12,15 +12,21 @@ from made.fake_study import with_losses
 STEPS = range(100, 1001, 100)
 
 
-def warnings(analysed: Callable[..., Analysis], copied: Mapping[tuple[str, int], tuple[str, int]]) -> list[str]:
+def warnings(
+    analysed: Callable[..., Analysis], copied: Mapping[tuple[str, int], tuple[str, int]]
+) -> list[str]:
     """Return the warnings about a study in which some runs have the losses of another run."""
 
     def score(axes: Mapping[str, Any], seed: int) -> float:
-        return round(0.4 + 0.005 * int(np.random.default_rng([seed, len(axes["positional"])]).integers(4)), 3)
+        return round(
+            0.4 + 0.005 * int(np.random.default_rng([seed, len(axes["positional"])]).integers(4)), 3
+        )
 
     def loss(variant: str, seed: int, step: int) -> float:
         name, seed = copied.get((variant, seed), (variant, seed))
-        return 3 - step / 1000 + float(np.random.default_rng([len(name), seed, step]).normal(0, 0.01))
+        return (
+            3 - step / 1000 + float(np.random.default_rng([len(name), seed, step]).normal(0, 0.01))
+        )
 
     axes = {"positional": ["sinusoidal", "rotary"]}
     frames = analysed(axes=axes, score=score, one_at_a_time=True).frames
@@ -33,7 +39,11 @@ def test_equal_scores_of_a_coarse_metric_are_no_warning(analysed: Callable[..., 
 
 
 def test_equal_losses_at_every_step_are_a_warning(analysed: Callable[..., Analysis]) -> None:
-    copied = {("rotary", 2): ("rotary", 1), ("rotary", 3): ("sinusoidal", 4), ("rotary", 5): ("sinusoidal", 5)}
+    copied = {
+        ("rotary", 2): ("rotary", 1),
+        ("rotary", 3): ("sinusoidal", 4),
+        ("rotary", 5): ("sinusoidal", 5),
+    }
     (text,) = warnings(analysed, copied)
     assert text.startswith("The same values at every step: ")
     for pair in (

@@ -28,9 +28,16 @@ GATES = {
 
 def tuning(at_the_edge: list[str], coarse: str = "") -> dict[str, Any]:
     """Return the record of a sweep with the chosen value of the baseline at its edge, or inside."""
-    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
+    tried = [
+        {"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)
+    ]
     variant = {"chosen": {"train.lr": 0.001}, "at_the_edge": at_the_edge, "tried": tried}
-    sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001, 1002]}
+    sweep = {
+        "experiment": "quickstart-tuning",
+        "fields": ["train.lr"],
+        "metric": "valid/loss",
+        "seeds": [1001, 1002],
+    }
     return {**sweep, "coarse": coarse, "variants": {"sinusoidal": variant}}
 
 
@@ -40,7 +47,11 @@ Study = Callable[..., Report]
 @pytest.fixture
 def study(analysed: Callable[..., Analysis]) -> Study:
     def write(
-        level: float, effect: float, sds: Mapping[str, float] = {}, lost: tuple[Any, ...] = (), **changes: Any
+        level: float,
+        effect: float,
+        sds: Mapping[str, float] = {},
+        lost: tuple[Any, ...] = (),
+        **changes: Any,
     ) -> Report:
         def score(axes: Mapping[str, Any], seed: int) -> float:
             name = str(axes["positional"])
@@ -50,7 +61,9 @@ def study(analysed: Callable[..., Analysis]) -> Study:
             noise = draw.normal(0, sds.get(name, 0.003))
             return float(np.clip(level + effect * (name == "none") + noise, 0, 1))
 
-        return Report(analysed(score=score, margin=0.03, **{"axes": AXES, "one_at_a_time": True} | changes))
+        return Report(
+            analysed(score=score, margin=0.03, **{"axes": AXES, "one_at_a_time": True} | changes)
+        )
 
     return write
 
@@ -62,48 +75,87 @@ def study(analysed: Callable[..., Analysis]) -> Study:
         pytest.param(0.8, 0.0, {}, {"control"}, id="no control"),
         pytest.param(0.98, -0.3, {}, {"room"}, id="no room"),
         pytest.param(0.8, -0.3, {"lost": (("rotary", 3),)}, {"collapse"}, id="a collapsed run"),
-        pytest.param(0.8, -0.3, {"tuning": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"),
-        pytest.param(0.8, -0.3, {"tuning": tuning([], "3 values of train.lr")}, {"coarse"}, id="a coarse sweep"),
-        pytest.param(0.98, -0.3, {"lost": (("rotary", 2), ("sinusoidal", 3))}, {"collapse", "room"}, id="both"),
+        pytest.param(
+            0.8, -0.3, {"tuning": tuning(["train.lr"])}, {"edge"}, id="a tuned value at the edge"
+        ),
+        pytest.param(
+            0.8,
+            -0.3,
+            {"tuning": tuning([], "3 values of train.lr")},
+            {"coarse"},
+            id="a coarse sweep",
+        ),
+        pytest.param(
+            0.98,
+            -0.3,
+            {"lost": (("rotary", 2), ("sinusoidal", 3))},
+            {"collapse", "room"},
+            id="both",
+        ),
     ],
 )
 def test_gates_appear_if_they_apply(
     level: float, effect: float, options: dict[str, Any], gates: set[str], study: Study
 ) -> None:
     report = study(level, effect, **options)
-    stored = [remark["text"] for remark in json.loads(answer_file(report))["remarks"] if remark["severity"] != "note"]
+    stored = [
+        remark["text"]
+        for remark in json.loads(answer_file(report))["remarks"]
+        if remark["severity"] != "note"
+    ]
     assert stored == [remark.text for remark in report.cautions]
-    assert {name for name, text in GATES.items() if any(text in remark for remark in stored)} == gates
+    assert {
+        name for name, text in GATES.items() if any(text in remark for remark in stored)
+    } == gates
     if "room" in gates:
-        assert any("metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark for remark in stored)
+        assert any(
+            "metrics.primary: test/log_error, margin: {test/log_error: 0.22}" in remark
+            for remark in stored
+        )
         assert "within" not in report.answer
         assert "Within: two one-sided" not in score_table(report)
 
 
 def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     names = {"Gain": ("rotary", "none"), "Tie": ("rotary", "alibi")}
-    declared = [{"kind": "declared", "name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
+    declared = [
+        {"kind": "declared", "name": own, "variant": a, "against": b}
+        for own, (a, b) in names.items()
+    ]
     report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
     assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
     assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)
 
 
 @case_table("states", [{}, {("alibi", 4): "FAILED"}], default=1)
-def test_a_noisy_variant_changes_no_other_contrast(states: dict[tuple[str, int], str], study: Study) -> None:
+def test_a_noisy_variant_changes_no_other_contrast(
+    states: dict[tuple[str, int], str], study: Study
+) -> None:
     report = study(0.8, -0.3, sds={"alibi": 0.03}, states=states)
     assert any("The scores of alibi vary" in remark.text for remark in report.remarks)
     analysis = report.analysis
     tested = [found for found in analysis.families.variants.contrasts if found.paired]
     assert len(tested) == 3 - len(states)
     for found in tested:
-        others = {"sinusoidal", found.left} if found.left == "alibi" else {"sinusoidal", "rotary", "none"}
-        scores = {slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others}
+        others = (
+            {"sinusoidal", found.left}
+            if found.left == "alibi"
+            else {"sinusoidal", "rotary", "none"}
+        )
+        scores = {
+            slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others
+        }
         expected = expected_test(scores, {found.left: 1, "sinusoidal": -1})
         assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 
 def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) -> None:
-    report = study(0.8, -0.3, lost=(("rotary", 3), ("sinusoidal", 5), ("alibi", 2)), states={("alibi", 4): "FAILED"})
+    report = study(
+        0.8,
+        -0.3,
+        lost=(("rotary", 3), ("sinusoidal", 5), ("alibi", 2)),
+        states={("alibi", 4): "FAILED"},
+    )
     analysis = report.analysis
     rotary = analysis.families.variants.contrasts[0]
     assert rotary.seeds == (1, 2, 4, 6)
@@ -118,14 +170,21 @@ def test_collapsed_runs_enter_no_number_that_a_verdict_rests_on(study: Study) ->
     rate = stats.binomtest(1, 6).proportion_ci(0.95, method="exact")
     assert [*stored] == ["sinusoidal", "rotary", "alibi"]
     assert stored["rotary"]["p"] == pytest.approx(1.0)
-    assert stored["rotary"]["interval"] == pytest.approx({"level": 0.95, "low": rate.low, "high": rate.high})
+    assert stored["rotary"]["interval"] == pytest.approx(
+        {"level": 0.95, "low": rate.low, "high": rate.high}
+    )
     scores = analysis.frames.scores("rotary", "test/exact_match")
     assert stored["rotary"]["all_runs"]["mean"] == pytest.approx(np.mean([*scores.values()]))
-    assert stored["rotary"]["without"]["mean"] == pytest.approx(np.mean([scores[seed] for seed in (1, 2, 4, 5, 6)]))
+    assert stored["rotary"]["without"]["mean"] == pytest.approx(
+        np.mean([scores[seed] for seed in (1, 2, 4, 5, 6)])
+    )
 
 
 def test_a_ranking_of_pairs_leaves_out_collapsed_runs(study: Study) -> None:
-    axes = {"positional": AXES["positional"][:3], "attention": ["split-heads", "qk-norm", "multi-query"]}
+    axes = {
+        "positional": AXES["positional"][:3],
+        "attention": ["split-heads", "qk-norm", "multi-query"],
+    }
     report = study(0.8, -0.3, axes=axes, one_at_a_time=False, lost=(("rotary", 3),))
     result = report.analysis.two_way
     assert result

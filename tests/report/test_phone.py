@@ -41,7 +41,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def page(quickstart, tmp_path_factory):
-    return write_report(quickstart, tmp_path_factory.mktemp("reports")).html.read_text(encoding="utf-8")
+    return write_report(quickstart, tmp_path_factory.mktemp("reports")).html.read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.fixture
@@ -52,11 +54,19 @@ def measured(tmp_path):
         pytest.skip("needs Chromium")
 
     def measure(page):
-        allowed = re.sub(r'(Content-Security-Policy" content=")[^"]*', r"\1default-src * 'unsafe-inline'", page)
+        allowed = re.sub(
+            r'(Content-Security-Policy" content=")[^"]*', r"\1default-src * 'unsafe-inline'", page
+        )
         script = f"<script>{MEASURE}</script></body>"
         (tmp_path / "page.html").write_text(allowed.replace("</body>", script), encoding="utf-8")
         (tmp_path / "frame.html").write_text(FRAME, encoding="utf-8")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}/profile",
+        ]
         command += ["--virtual-time-budget=3000", "--dump-dom", f"file://{tmp_path}/frame.html"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         title = re.search(r"<title>(.*?)</title>", done.stdout)
@@ -77,7 +87,9 @@ def test_a_page_on_a_phone_is_legible_and_does_not_scroll_sideways(page, measure
 
 
 def test_long_words_do_not_make_a_page_scroll_sideways(tmp_path, measured):
-    folder = write_study(tmp_path / "runs", Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal"]}))
+    folder = write_study(
+        tmp_path / "runs", Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal"]})
+    )
     edit(next(folder.glob("*-s2-*")) / "run.json", versions={"torch": "2.14.0+" + "d" * 100})
     page = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
     assert measured(page)["page"] <= WIDTH

@@ -62,7 +62,9 @@ def remark(folder: Path, start: str) -> str | None:
 
 
 @case_table("bound", [0.0, 0.9], default=1)
-def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(bound: float, study: Any) -> None:
+def test_longer_training_is_advised_only_where_the_vocabulary_permits_a_score(
+    bound: float, study: Any
+) -> None:
     folder = study(with_scores("vocabulary_bound", bound, 95.0, 96.0), score=lambda axes, seed: 0.0)
     text = remark(folder, "Every run has the worst possible exact match") or ""
     assert ("Train longer" in text, "data.tokens: subword" in text) == (bound > 0, bound == 0)
@@ -77,14 +79,24 @@ def test_losses_above_that_of_a_bigram_model_are_a_caution(bigram: float, study:
         config=lambda axes: {"data": {"tokens": axes["data.tokens"]}},
     )
     line = remark(folder, "Not better than a bigram model") or ""
-    assert ("nats): word. " in line, "subword" in line) == (bigram == 0.0, False)  # their units differ
+    assert ("nats): word. " in line, "subword" in line) == (
+        bigram == 0.0,
+        False,
+    )  # their units differ
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -> None:
     section = section_of(study(POINTS), tmp_path / "reports")
-    rows = [line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")]
-    assert rows[1:] == ["vocabulary upper bound", "sinusoidal", "nearest neighbour", "copied source"]
+    rows = [
+        line.split("|")[1].strip(" *") for line in section.splitlines() if line.startswith("| ")
+    ]
+    assert rows[1:] == [
+        "vocabulary upper bound",
+        "sinusoidal",
+        "nearest neighbour",
+        "copied source",
+    ]
     assert "| nearest neighbour | 0.450 | 60.0 | 10.0 |" in section
 
 
@@ -92,14 +104,20 @@ def test_the_table_is_sorted_by_the_primary_metric(study: Any, tmp_path: Path) -
 def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_points(
     study: Any, tmp_path: Path
 ) -> None:
-    others = POINTS | {"data_hash": "cd" * 32, "sentences": 240, "nearest_neighbour": POINTS["vocabulary_bound"]}
+    others = POINTS | {
+        "data_hash": "cd" * 32,
+        "sentences": 240,
+        "nearest_neighbour": POINTS["vocabulary_bound"],
+    }
     folder = study(
         with_scores("nearest_neighbour", 0.6, 66.0, 70.0),
         others,
         axes={"data.split": ["grouped", "row"]},
         score=lambda axes, seed: 0.5 + 0.3 * (axes["data.split"] == "row") + 0.002 * (seed % 3),
         config=lambda axes: {"data": {"split": axes["data.split"]}},
-        run_data=lambda axes, seed: {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {},
+        run_data=lambda axes, seed: (
+            {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {}
+        ),
     )
     assert remark(folder, "Other test sentences") is None
     for file in folder.glob("row-*/translations.tsv"):
@@ -108,7 +126,9 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         record_checksums(file.parent)
     line = remark(folder, "Not better than nearest-neighbour") or ""
     assert "(0.600 to 0.900 exact match): row and grouped; the best of them has 0.802." in line
-    assert "baseline: row (source also in training: 27.4 %)." in (remark(folder, "Other test sentences than") or "")
+    assert "baseline: row (source also in training: 27.4 %)." in (
+        remark(folder, "Other test sentences than") or ""
+    )
     own, other = section_of(folder, tmp_path / "reports").split("On the 240 test sentences of row")
     assert "| grouped |" in own
     assert "| row |" not in own
@@ -117,23 +137,34 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(study: Any, tmp_path: Path) -> None:
+def test_variants_below_the_nearest_neighbour_are_named_beside_the_answer(
+    study: Any, tmp_path: Path
+) -> None:
     paths = write_report(study(POINTS), tmp_path / "reports")
-    line = next(line for line in paths.lines if line.startswith("Not better than nearest-neighbour retrieval (0.450"))
+    line = next(
+        line
+        for line in paths.lines
+        if line.startswith("Not better than nearest-neighbour retrieval (0.450")
+    )
     assert "rotary and none; the best of them has 0.402" in line
     record = json.loads(paths.json.read_text())
     assert record["reference_points"]["not_better_than_nearest_neighbour"] == ["rotary", "none"]
     assert record["reference_points"]["scores"]["nearest_neighbour"]["test/bleu"] == 60.0
 
 
-def with_scores(name: str, exact_match: float, bleu: float = 0.0, chrf: float = 0.0) -> dict[str, Any]:
+def with_scores(
+    name: str, exact_match: float, bleu: float = 0.0, chrf: float = 0.0
+) -> dict[str, Any]:
     return POINTS | {name: {"exact_match": exact_match, "bleu": bleu, "chrf": chrf}}
 
 
 @case_table(
     ("points", "names"),
     [
-        (with_scores("nearest_neighbour", 0.8), "sinusoidal, rotary and none; the best of them has 0.502"),
+        (
+            with_scores("nearest_neighbour", 0.8),
+            "sinusoidal, rotary and none; the best of them has 0.502",
+        ),
         (with_scores("nearest_neighbour", 0.05, 99.0, 99.0), None),
         (with_scores("nearest_neighbour", 0.2), "none; the best of them has 0.102"),
     ],
@@ -146,12 +177,18 @@ def test_variants_and_nearest_neighbour_are_compared_in_the_primary_metric(
     folder = study(points | {"majority": nothing | {"exact_match": 0.3}})
     line = remark(folder, "Not better than nearest-neighbour")
     assert line is None if names is None else names in str(line)
-    assert "(0.300 exact match): none;" in (remark(folder, "Not better than the most frequent target") or "")
+    assert "(0.300 exact match): none;" in (
+        remark(folder, "Not better than the most frequent target") or ""
+    )
 
 
 @pytest.mark.usefixtures("without_figures")
-@case_table("points", [(), (POINTS | {"data_hash": "cd" * 32},), (POINTS | {"test_limit": 20},)], default=1)
-def test_a_report_without_reference_points_says_how_to_compute_them(points: Any, study: Any, tmp_path: Path) -> None:
+@case_table(
+    "points", [(), (POINTS | {"data_hash": "cd" * 32},), (POINTS | {"test_limit": 20},)], default=1
+)
+def test_a_report_without_reference_points_says_how_to_compute_them(
+    points: Any, study: Any, tmp_path: Path
+) -> None:
     section = section_of(study(*points), tmp_path / "reports")
     assert "Not computed" in section
     assert "h2h run" in section
@@ -184,7 +221,9 @@ def test_studies_without_translations_have_no_reference_points(study: Any) -> No
     assert not (folder / "reference_points.json").exists()
 
 
-def test_a_text_with_translations_has_a_report_without_reference_points(study: Any, tmp_path: Path) -> None:
+def test_a_text_with_translations_has_a_report_without_reference_points(
+    study: Any, tmp_path: Path
+) -> None:
     folder = study(POINTS | {"vocabulary_bound": {}, "nearest_neighbour": {}, "source_copy": {}})
     assert "## Variants" in write_report(folder, tmp_path).markdown.read_text(encoding="utf-8")
 

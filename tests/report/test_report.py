@@ -88,7 +88,9 @@ def again(quickstart, tmp_path_factory):
     (folder / "figures").mkdir(parents=True)
     (folder / "figures" / "old.svg").write_text("<svg/>")
     runs, reports = str(quickstart.parent), str(folder.parent)
-    result = CliRunner().invoke(main, ["report", "quickstart", "--runs", runs, "--reports", reports])
+    result = CliRunner().invoke(
+        main, ["report", "quickstart", "--runs", runs, "--reports", reports]
+    )
     assert result.exit_code == 0, result.output
     return folder, result.output
 
@@ -141,7 +143,9 @@ def test_page_and_markdown_have_every_text_of_every_section(name, request, quick
             yield from texts(part)
 
     found = [
-        text for section in report_sections(Report(Analysis(load_frames(folder))), figures) for text in texts(section)
+        text
+        for section in report_sections(Report(Analysis(load_frames(folder))), figures)
+        for text in texts(section)
     ]
     assert len(found) > 300
     for text in found:
@@ -156,7 +160,9 @@ def test_every_variant_has_a_row_with_its_mean_and_its_costs(report, quickstart)
         assert cost in section.split("\n|---")[0]
     for variant in experiment["variants"]:
         scores = [
-            json.loads((quickstart / run["directory"] / "results.json").read_text())["metrics"]["test/exact_match"]
+            json.loads((quickstart / run["directory"] / "results.json").read_text())["metrics"][
+                "test/exact_match"
+            ]
             for run in experiment["runs"]
             if run["variant"] == variant["slug"]
         ]
@@ -172,21 +178,30 @@ def test_maps_are_in_the_page_to_a_byte_and_without_scripts_as_a_figure(page, re
     stored = load_file(folder / "attention" / "maps.safetensors")["1/decoder"]
     entry = found["probes"][1]["roles"]["decoder"]
     level = np.frombuffer(base64.b64decode(entry["bytes"]), dtype=np.uint8)
-    assert np.abs(level.reshape(entry["shape"]) / 255 * entry["scale"] - stored).max() < 0.5 / 255 + 1e-6
+    assert (
+        np.abs(level.reshape(entry["shape"]) / 255 * entry["scale"] - stored).max()
+        < 0.5 / 255 + 1e-6
+    )
     text = report.html.read_text(encoding="utf-8")
     panels = re.search(r'<div class="plot natural">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
     assert panels.count("<image ") == 6
 
 
-def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_variant(report, quickstart):
+def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_variant(
+    report, quickstart
+):
     with report.csv.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 18
     assert {row["state"] for row in rows} == {"DONE"}
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
     analysis = Analysis(load_frames(quickstart))
-    expected = {(contrast.left, contrast.verdict) for contrast in analysis.families.variants.contrasts}
-    assert {(row["variant"], row["verdict"]) for row in rows} == expected | {(analysis.frames.baseline, "baseline")}
+    expected = {
+        (contrast.left, contrast.verdict) for contrast in analysis.families.variants.contrasts
+    }
+    assert {(row["variant"], row["verdict"]) for row in rows} == expected | {
+        (analysis.frames.baseline, "baseline")
+    }
 
 
 def test_markdown_tables_are_whole_and_links_are_files(report):
@@ -214,7 +229,9 @@ def test_a_report_written_twice_has_the_same_bytes_and_no_old_figures(report, ag
 def test_cells_of_fragments_and_markdown_tables_are_escaped():
     frame = pd.DataFrame([{"<i>": "<i>|\n*x*", "n": "−1.5"}], dtype=object)
     section = Section("<b>", "<b>", frame=frame, lines=["<b>"], code="<b>")
-    assert not {"<i>", "<b>&"} & set(re.findall(r"<\w>.?", fragment(section).replace("<b>&lt;b", "")))
+    assert not {"<i>", "<b>&"} & set(
+        re.findall(r"<\w>.?", fragment(section).replace("<b>&lt;b", ""))
+    )
     assert section.numeric == [False, True]
     assert markdown_table(frame).splitlines()[-1] == r"| &lt;i&gt;\| (\*x\*) | −1.5 |"
 
@@ -249,12 +266,22 @@ def test_failures_exclusions_reuse_and_equal_variants_are_listed(incomplete):
         assert "loss became NaN at step 300" in text
         assert "not asked" in text
         assert "earlier/none-split-heads-padding-causal-s1-" in text
-        assert "are the same by construction: with right padding a causal decoder never sees a pad" in text
+        assert (
+            "are the same by construction: with right padding a causal decoder never sees a pad"
+            in text
+        )
 
 
 @pytest.mark.parametrize(("longest", "leaked"), [(9, "sources are"), (0, "text is")])
 def test_a_leaky_split_is_a_warning_beside_the_answer(written, longest, leaked):
-    paths = written(data={"split": "row", "leaky": True, "leak": 0.317, "longest": {"source": longest, "target": 9}})
+    paths = written(
+        data={
+            "split": "row",
+            "leaky": True,
+            "leak": 0.317,
+            "longest": {"source": longest, "target": 9},
+        }
+    )
     expected = f"LEAKY split: 31.7 % of the test {leaked} in training; its effect on exact match is not known."
     assert paths.cautions[0] == expected
     assert f"LEAKY: 31.7 % of the test {leaked}" in written_text(paths)[0]
@@ -284,13 +311,20 @@ def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):
     def losses(axes, section):
         name = next(iter(axes)).partition(".")[2]
         analysis = small(axes=axes, config=lambda own: {section: {name: own[f"{section}.{name}"]}})
-        text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(encoding="utf-8")
+        text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(
+            encoding="utf-8"
+        )
         rows = text.split("### Further metrics")[1].split("\n\n")[2].splitlines()[2:]
         return analysis.frames.directory, [row.split("|")[2].split()[0] for row in rows]
 
     assert "–" in losses({"quirks.shift_targets": [True, False]}, "quirks")[1]
-    folder, shown = losses({"train.label_smoothing": [0.0, 0.1]}, "train")  # smooths training losses only
-    own = [json.loads((run / "results.json").read_text())["metrics"]["valid/loss"] for run in folder.glob("0.1-s*")]
+    folder, shown = losses(
+        {"train.label_smoothing": [0.0, 0.1]}, "train"
+    )  # smooths training losses only
+    own = [
+        json.loads((run / "results.json").read_text())["metrics"]["valid/loss"]
+        for run in folder.glob("0.1-s*")
+    ]
     assert f"{sum(own) / 2:.3f}" in shown
 
 
@@ -309,12 +343,16 @@ def test_changed_code_and_versions_are_stated(small):
 @pytest.mark.parametrize("allow_partial", [False, True])
 def test_a_study_without_results_has_a_report(written, allow_partial):
     states = {(slug, seed): "PLANNED" for slug in POSITIONAL["positional"] for seed in (1, 2)}
-    assert written(states=states, allow_partial=allow_partial).answer.startswith("No answer yet: 0 of 4 runs")
+    assert written(states=states, allow_partial=allow_partial).answer.startswith(
+        "No answer yet: 0 of 4 runs"
+    )
 
 
 def test_an_unwritable_folder_is_named(quickstart, tmp_path):
     (tmp_path / "reports").write_text("a file")
-    with pytest.raises(HeadToHeadError, match=r"cannot write to .*; choose another folder with --reports"):
+    with pytest.raises(
+        HeadToHeadError, match=r"cannot write to .*; choose another folder with --reports"
+    ):
         write_report(quickstart, tmp_path / "reports")
 
 
@@ -333,7 +371,15 @@ def test_a_report_imports_neither_torch_nor_mlflow(small, tmp_path):
 def test_data_setup_and_reproduction_are_complete(report, quickstart):
     record = json.loads((quickstart / "experiment.json").read_text())
     for text in written_text(report):
-        for fact in ("target 1.2 %", "train 4,500", "valid 250", "MIT", "0.530", "iid", "a stack of 3 runs"):
+        for fact in (
+            "target 1.2 %",
+            "train 4,500",
+            "valid 250",
+            "MIT",
+            "0.530",
+            "iid",
+            "a stack of 3 runs",
+        ):
             assert fact in text
         assert record["data"]["data_hash"] in text
         assert record["command"] in text
@@ -345,9 +391,13 @@ def test_data_setup_and_reproduction_are_complete(report, quickstart):
 
 
 @case_table(
-    ("file", "command"), [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")], default=1
+    ("file", "command"),
+    [("{name}.yaml", "h2h report {name}.yaml"), ("a.yaml", "h2h report {name}")],
+    default=1,
 )
-def test_the_command_names_the_file_or_an_experiment_with_another_name(small, tmp_path, file, command, without_figures):
+def test_the_command_names_the_file_or_an_experiment_with_another_name(
+    small, tmp_path, file, command, without_figures
+):
     """``--name`` changes the name of an experiment. A data file is named without its folder."""
     config = {"data": {"options": {"file": "/home/someone/eng-spa.tsv"}}}
     folder = small(config=lambda axes: config).frames.directory
@@ -365,24 +415,38 @@ def test_a_tuned_learning_rate_has_its_sweep_and_its_edge(small, tmp_path, witho
     file = folder / "experiment.json"
     text = file.read_text()
     file.write_text(text.replace('"lr": 0.003', '"lr": 0.001'))
-    assert "; learning rate 0.001, the default, schedule" in setup_line(Analysis(load_frames(folder)))
+    assert "; learning rate 0.001, the default, schedule" in setup_line(
+        Analysis(load_frames(folder))
+    )
     file.write_text(text)
-    tried = [{"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)]
+    tried = [
+        {"values": {"train.lr": rate}, "mean": rate, "sd": 0.5} for rate in (0.001, 0.002, 0.004)
+    ]
     tuned = {"chosen": {"train.lr": 0.001}, "at_the_edge": ["train.lr"], "tried": tried}
     inside = tuned | {"chosen": {"train.lr": 0.002}, "at_the_edge": []}
-    sweep = {"experiment": "quickstart-tuning", "fields": ["train.lr"], "metric": "valid/loss", "seeds": [1001]}
+    sweep = {
+        "experiment": "quickstart-tuning",
+        "fields": ["train.lr"],
+        "metric": "valid/loss",
+        "seeds": [1001],
+    }
     edit(folder, tuning=sweep | {"epochs": 0.5, "variants": {"sinusoidal": tuned, "none": inside}})
     assert (
         "learning rate 0.003, tuned for each variant on valid/loss over 0.001 / 0.002 / 0.004 with train.epochs 0.5 "
-        "and at the edge of this sweep for 1 of 2 variants, schedule" in setup_line(Analysis(load_frames(folder)))
+        "and at the edge of this sweep for 1 of 2 variants, schedule"
+        in setup_line(Analysis(load_frames(folder)))
     )
     paths = write_report(folder, tmp_path / "reports")
-    assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(encoding="utf-8")
+    assert "| sinusoidal | 0.001 (sd 0.500) | 0.002 (sd 0.500) |" in paths.markdown.read_text(
+        encoding="utf-8"
+    )
     assert paths.html.read_text(encoding="utf-8").count("--shade: 40%") == 2
 
 
 def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report, quickstart):
-    found = json.loads((report.folder / "answer.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    found = json.loads(
+        (report.folder / "answer.json").read_text(encoding="utf-8"), parse_constant=pytest.fail
+    )
     record = json.loads((quickstart / "experiment.json").read_text())
     assert found["answer"] == report.answer
     assert len(found["contrasts"]) == len(record["contrasts"])
@@ -392,7 +456,9 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
     assert worst["interval"]["low"] < worst["difference"] < worst["interval"]["high"] < 0
     assert found["differences"] == report.differences.frame.to_dict("records")
     assert [r["text"] for r in found["remarks"] if r["severity"] != "note"] == list(report.cautions)
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "answer-file.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "answer-file.md").read_text(
+        encoding="utf-8"
+    )
     page = page.split("## h2h judge")[0]
     fields = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))))
     trend = next(iter(found["training"]["variants"].values()))
@@ -401,18 +467,32 @@ def test_answer_json_has_the_answer_every_test_and_the_fields_of_its_page(report
 
 
 def test_a_text_without_sources_has_no_facts_on_sources(written):
-    data = {"dataset": "text", "languages": ["none", "text"], "longest": {"source": 0, "target": 65}}
+    data = {
+        "dataset": "text",
+        "languages": ["none", "text"],
+        "longest": {"source": 0, "target": 65},
+    }
     data["bag_of_words_upper_bound"] = 1.0
     for text in written_text(written(data=data)):
         assert "blocks" in text
         assert "none to text" not in text
-        absent = ["By length of the source", "bag-of-words upper bound", "word tokens", "| pairs |", "source 0"]
+        absent = [
+            "By length of the source",
+            "bag-of-words upper bound",
+            "word tokens",
+            "| pairs |",
+            "source 0",
+        ]
         absent += ["not analysed", "one sided", "With and without padding", "Hollow points"]
         assert not [words for words in absent if words in text]
 
 
 def test_examples_are_those_of_all_lengths_that_every_variant_has():
-    sources = [" ".join("abc"[(length + copy) % 3] * length) for copy in range(2) for length in range(20, 0, -1)]
+    sources = [
+        " ".join("abc"[(length + copy) % 3] * length)
+        for copy in range(2)
+        for length in range(20, 0, -1)
+    ]
     right = [Translation(source, (source,), source, True) for source in sources]
     wrong = [replace(row, hypothesis="x", exact=False) for row in right]
     other = [replace(row, references=("y",)) for row in right]
@@ -426,11 +506,15 @@ def test_examples_are_those_of_all_lengths_that_every_variant_has():
         17,
         20,
     ]
-    assert [len(sources[index].split()) for index in sample({"a": right, "b": wrong})] == [*range(13, 21)]
+    assert [len(sources[index].split()) for index in sample({"a": right, "b": wrong})] == [
+        *range(13, 21)
+    ]
     assert sample({"a": right, "b": other}) == []
 
 
 def test_a_report_on_log_error_has_the_scores_without_padding_and_by_length_of_exact_match(written):
-    markdown = written_text(written(primary="test/log_error", axes={"masking": ["padding-causal", "causal"]}))[1]
+    markdown = written_text(
+        written(primary="test/log_error", axes={"masking": ["padding-causal", "causal"]})
+    )[1]
     assert "padded − unpadded" in markdown
     assert "## By length of the source" in markdown

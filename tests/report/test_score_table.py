@@ -19,7 +19,10 @@ from made import case_table
 from made.fake_study import Study, write_study
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
-NASTY = r"50% of $x_1$ & {a} #3 ~ ^2 \input{/etc/passwd} [b] * | <tag> `c` \\* --lr 'd' “é” − → “" + '"e"'
+NASTY = (
+    r"50% of $x_1$ & {a} #3 ~ ^2 \input{/etc/passwd} [b] * | <tag> `c` \\* --lr 'd' “é” − → “"
+    + '"e"'
+)
 NOISE = [0.001, -0.002, 0.003, -0.001, 0.002, -0.003]
 
 
@@ -65,7 +68,10 @@ def test_verdicts_of_another_family_are_stated(study: Callable[..., Report]) -> 
     for kind, own in (("factor", []), ("declared", declared)):  # both families have the difference
         report = study({"sinusoidal": 0.8, "rotary": 0.81}, declared=own)
         for text in (score_table(report), variant_section(report).parts[0].text):
-            assert f"A difference that is also a {kind} contrast has the p-value and verdict of that" in text
+            assert (
+                f"A difference that is also a {kind} contrast has the p-value and verdict of that"
+                in text
+            )
 
 
 def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
@@ -80,21 +86,37 @@ def test_an_incomplete_study_has_no_bold_score(messy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_latex_with_special_characters_compiles(study: Callable[..., Report], tmp_path: Path) -> None:
+def test_latex_with_special_characters_compiles(
+    study: Callable[..., Report], tmp_path: Path
+) -> None:
     if not shutil.which("pdflatex"):
-        pytest.skip("requires pdflatex with booktabs (Debian: texlive-latex-base, texlive-latex-recommended)")
+        pytest.skip(
+            "requires pdflatex with booktabs (Debian: texlive-latex-base, texlive-latex-recommended)"
+        )
     latex = score_table(study({NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY))
     preamble = "\\documentclass{article}\n\\usepackage{booktabs}\n\\begin{document}\n"
-    (tmp_path / "table.tex").write_text(f"{preamble}{latex}\nDone.\\end{{document}}\n", encoding="utf-8")
-    command = ["pdflatex", "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "table.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    (tmp_path / "table.tex").write_text(
+        f"{preamble}{latex}\nDone.\\end{{document}}\n", encoding="utf-8"
+    )
+    command = [
+        "pdflatex",
+        "-no-shell-escape",
+        "-interaction=nonstopmode",
+        "-halt-on-error",
+        "table.tex",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     assert (tmp_path / "table.pdf").stat().st_size > 10_000
 
 
 def test_no_special_character_of_a_name_reaches_latex(study: Callable[..., Report]) -> None:
     latex = score_table(study({NASTY: 0.8, "[*rotary]": 0.9}, question=NASTY))
-    assert all(latex_escape(character) not in (character, "") for character in '\\{}$&#_%~^<>|`[]*"')
+    assert all(
+        latex_escape(character) not in (character, "") for character in '\\{}$&#_%~^<>|`[]*"'
+    )
     assert "\\input" not in latex
     assert "--lr" not in latex
     caption = next(line for line in latex.splitlines() if r"\caption" in line)
@@ -105,12 +127,17 @@ def test_no_special_character_of_a_name_reaches_latex(study: Callable[..., Repor
     assert not any(row.strip().startswith(("[", "*")) for row in rows)
 
 
-def test_the_command_prints_the_table_without_figures(quickstart: Path, tmp_path: Path, h2h_here: Command) -> None:
+def test_the_command_prints_the_table_without_figures(
+    quickstart: Path, tmp_path: Path, h2h_here: Command
+) -> None:
     printed = h2h_here(tmp_path, "report", str(quickstart), "--format", "latex")
     assert (printed.returncode, printed.stdout[:10]) == (0, "% Requires")
     assert not (quickstart.parent / "reports").exists()
     done = h2h_here(tmp_path, "report", str(quickstart), "--format", "latex", "--figures", "pdf")
-    assert (done.returncode, "--figures writes the report; leave out --format latex" in done.stderr) == (2, True)
+    assert (
+        done.returncode,
+        "--figures writes the report; leave out --format latex" in done.stderr,
+    ) == (2, True)
 
 
 @pytest.mark.slow

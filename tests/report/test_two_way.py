@@ -31,11 +31,15 @@ AXES = {"positional": POSITIONAL, "attention": ATTENTION}
 STUDY = {
     "axes": AXES,
     "score": score,
-    "excluded": [{"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}],
+    "excluded": [
+        {"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}
+    ],
 }
 
 
-def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(analysed: Analysed) -> None:
+def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(
+    analysed: Analysed,
+) -> None:
     grid = analysed(**STUDY).two_way
     assert grid.axes == ("positional", "attention")
     assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
@@ -54,16 +58,23 @@ def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(analyse
 def broken(axes: Any, seed: int) -> float:
     """Return good scores, but for positional none and for alibi with linear."""
     row, column = POSITIONAL.index(axes["positional"]), ATTENTION.index(axes["attention"])
-    if axes["positional"] == "none" or (axes["positional"], axes["attention"]) == ("alibi", "linear"):
+    if axes["positional"] == "none" or (axes["positional"], axes["attention"]) == (
+        "alibi",
+        "linear",
+    ):
         return 0.3 + 0.01 * column + 0.002 * math.sin(seed + row)
     return 0.8 + 0.02 * row + 0.01 * column + 0.002 * math.sin(7 * seed + 3 * row + 5 * column)
 
 
-def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(analysed: Analysed) -> None:
+def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(
+    analysed: Analysed,
+) -> None:
     analysis = analysed(axes=AXES, score=broken, margin=0.035)
     result = analysis.two_way
     assert result.ranking[0].name == "alibi with uniform"
-    assert answer(analysis).startswith("Of 12 ranked combinations of positional and attention, alibi with uniform has")
+    assert answer(analysis).startswith(
+        "Of 12 ranked combinations of positional and attention, alibi with uniform has"
+    )
     others = [row.comparison for row in result.ranking[1:] if row.comparison]
     assert sum(found.is_equivalent for found in others) == 1
     worse = sum(found.is_worse and not found.is_equivalent for found in others)
@@ -75,9 +86,13 @@ def test_with_a_margin_the_combinations_equivalent_to_the_best_are_counted(analy
 
 
 def test_combinations_with_the_scores_of_the_best_share_the_highest(analysed: Analysed) -> None:
-    analysis = analysed(axes=AXES, score=lambda axes, seed: score(axes | {"attention": "linear"}, seed))
+    analysis = analysed(
+        axes=AXES, score=lambda axes, seed: score(axes | {"attention": "linear"}, seed)
+    )
     names = "alibi with split-heads, alibi with linear and alibi with uniform"
-    assert re.search(rf", {names} share the highest exact match, .* Of the other 9: ", answer(analysis))
+    assert re.search(
+        rf", {names} share the highest exact match, .* Of the other 9: ", answer(analysis)
+    )
     ranking = two_way_section(Report(analysis)).parts[0].frame
     assert list(ranking["verdict"])[:4] == ["best", "equal", "equal", "undecided"]
 
@@ -101,5 +116,7 @@ def test_the_report_has_the_shaded_table(analysed: Analysed, tmp_path: Path) -> 
     ],
     default=1,
 )
-def test_stars_three_axes_and_two_values_give_no_table(analysed: Analysed, changes: dict[str, Any]) -> None:
+def test_stars_three_axes_and_two_values_give_no_table(
+    analysed: Analysed, changes: dict[str, Any]
+) -> None:
     assert analysed(seeds=(1, 2), **changes).two_way is None

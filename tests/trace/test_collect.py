@@ -19,7 +19,8 @@ REGISTRY = current()
 ENTRIES = {family: factors(REGISTRY)[family] for family in ("positional", "attention", "masking")}
 is_compatible = compatibility(REGISTRY)
 ROWS = [
-    tuple(row.values()) for row in covering(ENTRIES, lambda row: is_compatible(row | {"role": ROLE_CHOICES[0]}), size=1)
+    tuple(row.values())
+    for row in covering(ENTRIES, lambda row: is_compatible(row | {"role": ROLE_CHOICES[0]}), size=1)
 ]
 """Compatible combinations in which every entry occurs."""
 
@@ -31,7 +32,8 @@ MASKS = {
 CHOICES = MASKS | {
     name: choices
     for name, choices in oracle.CHOICES.items()
-    if not {"attention", "architecture"} & {*choices} and "min_vocab_size" not in choices.get("quirks", {})
+    if not {"attention", "architecture"} & {*choices}
+    and "min_vocab_size" not in choices.get("quirks", {})
 }
 
 
@@ -39,14 +41,20 @@ CHOICES = MASKS | {
 def test_every_step_follows_from_those_before_it(choices, traced, inputs):
     member = 1
     subject, trace = traced(member, (1, 2), **{"encoder_layers": 2} | choices)
-    left, steps, read = [step.name for step in trace], {step.name: step.values for step in trace}, inputs(subject)
+    left, steps, read = (
+        [step.name for step in trace],
+        {step.name: step.values for step in trace},
+        inputs(subject),
+    )
 
     def same(name, expected):
         assert left.pop(0) == name
         np.testing.assert_allclose(steps[name], expected, rtol=1e-9, atol=1e-9, err_msg=name)
 
     weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
-    loops = oracle.Oracle(subject.config, weights, subject.config.masking.decoder.name != "none", observe=same)
+    loops = oracle.Oracle(
+        subject.config, weights, subject.config.masking.decoder.name != "none", observe=same
+    )
     scores = loops.logits(read.source, len(read.source), read.target, len(read.target))
     same("probabilities", [oracle.softmax(row) for row in scores])
     same("chosen", [row.index(max(row)) for row in scores])
@@ -65,7 +73,8 @@ def test_the_trace_of_every_variant_ends_with_the_logits_of_the_model(names, inp
         heads = 0
         while f"{path}.head.{heads}.weights" in steps:
             weights, values, out = (
-                steps[f"{path}.head.{heads}.{name}"].values for name in ("weights", "values", "output")
+                steps[f"{path}.head.{heads}.{name}"].values
+                for name in ("weights", "values", "output")
             )
             role = {"encoder.0.self": "encoder", "decoder.0.self": "decoder"}.get(path, "cross")
             part = subject.attention(role)
@@ -91,7 +100,9 @@ def test_transformed_queries_and_keys_are_traced_before_and_after(traced):
     subject, trace = traced(attention="qk-norm")
     gain = subject.attention("decoder").style.gain[0, 2].item()
     for name, factor in (("queries", gain), ("keys", 1.0)):
-        plain, normed = (trace[f"decoder.0.self.head.2.{prefix}{name}"] for prefix in ("plain-", ""))
+        plain, normed = (
+            trace[f"decoder.0.self.head.2.{prefix}{name}"] for prefix in ("plain-", "")
+        )
         expected = factor * plain / np.linalg.norm(plain, axis=-1, keepdims=True)
         np.testing.assert_allclose(normed, expected, rtol=0, atol=1e-12)
 
@@ -109,14 +120,18 @@ def test_mixed_heads_and_maps_are_traced_before_and_after_mixing(traced):
     assert example.endswith(f" = {shares[0][2, 0]:.3f}")
     subject, trace = traced(attention="differential")
     share = float(subject.attention("decoder").style.lambda_()[0].detach())
-    names = [step.name.removeprefix(f"{path}.") for step in trace if step.part.startswith(f"{path}.")]
+    names = [
+        step.name.removeprefix(f"{path}.") for step in trace if step.part.startswith(f"{path}.")
+    ]
     maps = ["queries", "keys", "scores", "mask", "filled", "unmixed-weights"]
     heads = ["values", "weights", "output", "finished"]
     assert names == [f"map.{m}.{n}" for m in range(4) for n in maps] + [
         f"head.{h}.{n}" for h in range(2) for n in heads
     ]
     first, second = (trace[f"{path}.map.{index}.unmixed-weights"] for index in (0, 1))
-    np.testing.assert_allclose(trace[f"{path}.head.0.weights"], first - share * second, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        trace[f"{path}.head.0.weights"], first - share * second, rtol=0, atol=1e-12
+    )
     finished = [trace[f"{path}.head.{head}.finished"] for head in range(2)]
     np.testing.assert_array_equal(trace[f"{path}.concatenation"], np.concatenate(finished, axis=-1))
 

@@ -44,8 +44,14 @@ def test_a_recipe_is_traced_at_initialisation(h2h):
     lines = output.splitlines()
     assert code == 0
     assert lines[0] == "slides-en-fr, seed 1: at initialisation, not trained"
-    assert lines[1:3] == ["source: I love AI .", "target: J' adore l'IA (its translation in the corpus)"]
-    assert any(line.startswith("pitfall: source ignored (quirks.cross_attention_memory): ") for line in lines)
+    assert lines[1:3] == [
+        "source: I love AI .",
+        "target: J' adore l'IA (its translation in the corpus)",
+    ]
+    assert any(
+        line.startswith("pitfall: source ignored (quirks.cross_attention_memory): ")
+        for line in lines
+    )
     start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")
     assert [line.split() for line in lines[start + 1 : start + 5]] == [
         ["I", "1"],
@@ -61,7 +67,9 @@ def test_a_recipe_is_traced_at_initialisation(h2h):
 
 def test_arrays_of_a_run_end_with_its_logits(h2h, folder):
     (path,) = (folder / "runs/traced").glob("*-s1-*")
-    code, output = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
+    code, output = h2h(
+        path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz"
+    )
     assert (code, output) == (0, "a.npz\n")
     run = headtohead.load(path)
     source, target = run.data.tokenise("the cat", "source"), run.data.tokenise("le chat", "target")
@@ -81,8 +89,14 @@ def test_without_target_a_run_uses_the_corpus_or_its_own_translation(h2h, folder
     target = run.data.splits["train"].target_text[0]
     assert first[2] == f"target: <sos> {target} (its translation in the corpus)"
     without_target = h2h(path, "zzz", "--only", "chosen")[1].splitlines()
-    written = [run.data.target_vocabulary.label(i) for i in run.generate(run.data.tokenise("zzz", "source"))]
-    assert without_target[2] == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
+    written = [
+        run.data.target_vocabulary.label(i)
+        for i in run.generate(run.data.tokenise("zzz", "source"))
+    ]
+    assert (
+        without_target[2]
+        == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
+    )
     assert without_target[3] == "words of the source without an id become <unk>: 'zzz'"
 
 

@@ -11,13 +11,21 @@ ONE, TWO = np.array([[1.0, 2.0], [3.0, -4.0]]), np.array([[0.5, 0.25], [-1.0, 2.
 SHARES = np.array([[0.5, 0.5], [0.25, 0.75]])
 
 RIGHT = {
-    "product": (examples.product, (ONE, TWO, 0.5, 0.5 * ONE @ TWO.T), "(3.000·0.500 + (−4.000)·0.250) · 0.500 = 0.250"),
+    "product": (
+        examples.product,
+        (ONE, TWO, 0.5, 0.5 * ONE @ TWO.T),
+        "(3.000·0.500 + (−4.000)·0.250) · 0.500 = 0.250",
+    ),
     "share": (
         examples.softmax_weight,
         (ONE, np.exp(ONE) / np.exp(ONE).sum(-1, keepdims=True)),
         "e^{3.000} / (e^{3.000} + e^{−4.000}) = 0.999",
     ),
-    "mixture": (examples.weighted_sum, (SHARES, TWO, SHARES @ TWO), "0.250·0.500 + 0.750·(−1.000) = −0.625"),
+    "mixture": (
+        examples.weighted_sum,
+        (SHARES, TWO, SHARES @ TWO),
+        "0.250·0.500 + 0.750·(−1.000) = −0.625",
+    ),
 }
 
 

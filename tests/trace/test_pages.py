@@ -18,7 +18,9 @@ def trace(traced):
 
 
 def one_step(**changes):
-    step = TraceStep("encoder.0.self.head.0.weights", np.eye(2), ("a", "b"), ("a", "b"), "A", "says")
+    step = TraceStep(
+        "encoder.0.self.head.0.weights", np.eye(2), ("a", "b"), ("a", "b"), "A", "says"
+    )
     return Trace("t", "s", "r", (replace(step, **changes),))
 
 
@@ -58,6 +60,8 @@ def test_text_has_a_line_for_each_step_and_its_numbers_below(trace):
 
 
 def test_a_part_is_selected_by_the_words_of_its_name(trace):
-    assert {step.part for step in trace.only("decoder.1.cross.head.2")} == {"decoder.1.cross.head.2"}
+    assert {step.part for step in trace.only("decoder.1.cross.head.2")} == {
+        "decoder.1.cross.head.2"
+    }
     assert [step.name for step in trace.only("decoder.ids")] == ["decoder.ids"]
     assert all(step.name.startswith("encoder.1.") for step in trace.only("encoder.1"))

@@ -16,7 +16,9 @@ from headtohead.tracking.store import open_store
 UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def test_images_equal_those_of_log_image_and_replace_earlier_images(tmp_path: Path, store_uri: str) -> None:
+def test_images_equal_those_of_log_image_and_replace_earlier_images(
+    tmp_path: Path, store_uri: str
+) -> None:
     levels = np.random.default_rng(1).integers(0, 256, (60, 120, 3), dtype=np.uint8)
     picture, client = Image.fromarray(levels), open_store(store_uri, create=False).client
     run = client.create_run("0")

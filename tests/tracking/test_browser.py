@@ -23,7 +23,13 @@ from made.fake_study import Study, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 # MLflow 3.4 does not run with later versions of these two, which its requirements allow or the environment has.
-OLDEST = ["mlflow==3.4.0", "mlflow-skinny==3.4.0", "mlflow-tracing==3.4.0", "sqlalchemy<2.1", "protobuf<7"]
+OLDEST = [
+    "mlflow==3.4.0",
+    "mlflow-skinny==3.4.0",
+    "mlflow-tracing==3.4.0",
+    "sqlalchemy<2.1",
+    "protobuf<7",
+]
 VARIANTS = ["sinusoidal", "rotary", "none"]
 SECONDS = 90.0
 
@@ -38,22 +44,37 @@ MEASURE = """JSON.stringify(Array.from(document.querySelectorAll(".js-plotly-plo
 
 
 @pytest.fixture(scope="module", params=["newest", "oldest"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, str]]:
     """The address of a server with a study, and the id of the study's own run."""
     root, environment = tmp_path_factory.mktemp("browser"), {**os.environ, "PYTHONUNBUFFERED": "1"}
     environment.pop("MLFLOW_TRACKING_URI", None)
     if request.param == "oldest":
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(root / "mlflow")]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--target",
+            str(root / "mlflow"),
+        ]
         done = subprocess.run([*command, *OLDEST], capture_output=True, text=True, timeout=200)
         if done.returncode:
             pytest.skip(f"MLflow 3.4 cannot be installed: {done.stderr[-200:]}")
         environment["PYTHONPATH"] = str(root / "mlflow")
     write_study(root / "runs", Study(seeds=(1, 2, 3), axes={"positional": VARIANTS}))
     h2h = [sys.executable, "-m", "headtohead.cli"]
-    subprocess.run([*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200)
+    subprocess.run(
+        [*h2h, "sync"], cwd=root, env=environment, check=True, capture_output=True, timeout=200
+    )
     port = free_port()
     command = [*h2h, "ui", "--no-browser", "--port", str(port)]
-    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert any(line.startswith("Ctrl-C stops the server") for line in process.stdout)
@@ -69,9 +90,25 @@ def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("needs Chromium")
-    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update"]
-    command += ["--disable-background-networking", "--disable-sync", f"--user-data-dir={picture.parent}/profile"]
-    command += ["--remote-debugging-port=0", "--remote-allow-origins=*", f"--window-size={width},1000", "about:blank"]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-component-update",
+    ]
+    command += [
+        "--disable-background-networking",
+        "--disable-sync",
+        f"--user-data-dir={picture.parent}/profile",
+    ]
+    command += [
+        "--remote-debugging-port=0",
+        "--remote-allow-origins=*",
+        f"--window-size={width},1000",
+        "about:blank",
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
     async def visit(port: str) -> Any:
@@ -80,19 +117,32 @@ def look(url: str, width: int, script: str, number: int, picture: Path) -> Any:
         connection = await websocket_connect(page["webSocketDebuggerUrl"], max_message_size=2**28)
 
         async def call(method: str, **params: Any) -> Any:
-            await connection.write_message(json.dumps({"id": 1, "method": method, "params": params}))
+            await connection.write_message(
+                json.dumps({"id": 1, "method": method, "params": params})
+            )
             while (answer := json.loads(str(await connection.read_message()))).get("id") != 1:
                 pass
             return answer["result"]
 
-        await call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+        await call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=1000,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         await call("Page.enable")
-        await call("Page.addScriptToEvaluateOnNewDocument", source=f"localStorage.setItem('{PANEL}', 'true')")
+        await call(
+            "Page.addScriptToEvaluateOnNewDocument",
+            source=f"localStorage.setItem('{PANEL}', 'true')",
+        )
         await call("Page.navigate", url=url)
         found, end = [], time.monotonic() + SECONDS
         while len(found) < number and time.monotonic() < end:
             await asyncio.sleep(2)
-            found = json.loads((await call("Runtime.evaluate", expression=script))["result"]["value"])
+            found = json.loads(
+                (await call("Runtime.evaluate", expression=script))["result"]["value"]
+            )
         picture.write_bytes(base64.b64decode((await call("Page.captureScreenshot"))["data"]))
         connection.close()
         while await connection.read_message() is not None:
@@ -122,12 +172,18 @@ def test_the_view_opens_with_readable_charts(server: tuple[str, str], tmp_path: 
         assert chart["width"] > 400
         assert chart["height"] > 180
         assert chart["cut"] == []
-    assert any(chart["bars"] == 2 for chart in charts), "a difference to the baseline per other variant"
+    assert any(chart["bars"] == 2 for chart in charts), (
+        "a difference to the baseline per other variant"
+    )
     assert any(chart["bands"] == 3 for chart in charts), "a loss with a band per variant"
-    assert any(chart["points"] == 3 and not chart["bands"] for chart in charts), "a cost per variant"
+    assert any(chart["points"] == 3 and not chart["bands"] for chart in charts), (
+        "a cost per variant"
+    )
 
 
-def test_the_attention_page_opens_in_the_viewer_of_artifacts(server: tuple[str, str], tmp_path: Path) -> None:
+def test_the_attention_page_opens_in_the_viewer_of_artifacts(
+    server: tuple[str, str], tmp_path: Path
+) -> None:
     address, own = server
     url = f"{address}/#/experiments/2/runs/{own}/artifacts/attention/probe-0.html"
     script = "JSON.stringify(Array.from(document.querySelectorAll('iframe')).map(frame => frame.srcdoc || frame.src))"

@@ -33,7 +33,9 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == "one: 1 logged, 0 unchanged, 1 not started"
-    assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART")
+    assert lines[1].endswith(
+        "/runs?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
+    )
     assert lines[2] == "two: 1 logged, 0 unchanged, 1 not started"
     ui = f"h2h ui --runs {tmp_path / 'runs'}"
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
@@ -94,7 +96,9 @@ def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho 'xdg-open: no method available for opening' >&2\nexit 3\n")
     tool.chmod(0o755)
-    environment = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}
+    environment = {
+        k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}
+    }
     command = [sys.executable, "-m", "headtohead.cli", "ui", "--runs", str(tmp_path / "runs")]
     with subprocess.Popen(
         [*command, "--port", str(port)],

@@ -96,7 +96,9 @@ def assert_logged(folder: Path) -> None:
         for name, value in results.items():
             if value is not None and (name not in history or history[name][-1][1] != value):
                 history.setdefault(name, []).append((last, value))
-        rounded = {n: [(step, float(np.float32(value))) for step, value in p] for n, p in history.items()}
+        rounded = {
+            n: [(step, float(np.float32(value))) for step, value in p] for n, p in history.items()
+        }
         assert found == rounded
 
 
@@ -127,7 +129,9 @@ def test_a_run_is_followed_while_it_trains(make_experiment: MakeExperiment) -> N
         newest = last["step"]
         found = events(folder.parent.parent / "tensorboard" / folder.name / run.name)
         expected = {n: [p for p in points if p[0] < newest] for n, points in recorded(run).items()}
-        assert {name: len(points) for name, points in found.items()} == {n: len(p) for n, p in expected.items() if p}
+        assert {name: len(points) for name, points in found.items()} == {
+            n: len(p) for n, p in expected.items() if p
+        }
     (run / "metrics.jsonl").write_text("".join(lines))
     (run / "status.json").write_text(json.dumps(status))
     shipper.ship(is_last=False)
@@ -148,7 +152,9 @@ def test_a_logger_that_follows_an_early_stopped_run_receives_the_test_metrics_at
     (run / "status.json").write_text(json.dumps(live))
     shipper.ship(is_last=False)
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 150, "epoch": 4.0, "time": time.time(), "values": measured}) + "\n")
+        file.write(
+            json.dumps({"step": 150, "epoch": 4.0, "time": time.time(), "values": measured}) + "\n"
+        )
     (run / "status.json").write_text(json.dumps(status | {"files": checksums(run)}))
     assert shipper.ship(is_last=False).failures == []
     (end,) = folder.parent.parent.glob("*.txt.end")
@@ -271,7 +277,9 @@ def steps_in(folder: Path) -> list[list[int]]:
 
 def recorded_steps(folder: Path) -> list[list[int]]:
     runs = sorted(path.parent for path in folder.glob("*/run.json"))
-    return [sorted({step for points in recorded(run).values() for step, _ in points}) for run in runs]
+    return [
+        sorted({step for points in recorded(run).values() for step, _ in points}) for run in runs
+    ]
 
 
 def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
@@ -281,12 +289,17 @@ def test_a_failing_logger_gets_the_missing_steps_at_the_next_command(
     monkeypatch.setenv("LINES_DOWN", "1")
     down = ship(folder, logger="lines")
     assert down.shipped == 0
-    assert [line.split(": ", 1)[1] for line in down.failures] == ["the tracker cannot be reached"] * 2
+    assert [line.split(": ", 1)[1] for line in down.failures] == [
+        "the tracker cannot be reached"
+    ] * 2
     monkeypatch.delenv("LINES_DOWN")
     steps = recorded_steps(folder)
     monkeypatch.setenv("LINES_FAIL_AT", str(steps[0][len(steps[0]) // 2]))
     broken = ship(folder, logger="lines")
-    assert all("ValueError: lost the connection (" in line and "mine.py:" in line for line in broken.failures)
+    assert all(
+        "ValueError: lost the connection (" in line and "mine.py:" in line
+        for line in broken.failures
+    )
     monkeypatch.delenv("LINES_FAIL_AT")
     sent = ship(folder, logger="lines")
     assert (sent.shipped, sent.failures) == (2, [])
@@ -343,7 +356,14 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
     make_experiment: MakeExperiment, lines: Path
 ) -> None:
     folder = make_experiment(axes=AXES, seeds=(1, 2))
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(folder), "lines", str(folder / "reports")]
+    command = [
+        sys.executable,
+        "-m",
+        "headtohead.tracking.shipper",
+        str(folder),
+        "lines",
+        str(folder / "reports"),
+    ]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -369,7 +389,9 @@ def test_sync_logs_to_loggers(
     folder = make_experiment(axes=AXES, seeds=(1, 2))
     monkeypatch.setattr(os, "access", lambda path, mode: writable)
     for shipped in (2, 0):
-        done = h2h_here(tmp_path, "sync", "--logger", "tensorboard", H2H_CACHE=str(tmp_path / "cache"))
+        done = h2h_here(
+            tmp_path, "sync", "--logger", "tensorboard", H2H_CACHE=str(tmp_path / "cache")
+        )
         expected = f"quickstart: {shipped} logged, {2 - shipped} unchanged (tensorboard)\n"
         assert (done.returncode, done.stdout) == (0, expected)
     assert_logged(folder)
@@ -379,7 +401,10 @@ def test_sync_logs_to_loggers(
 
 @pytest.mark.parametrize("command", [("run", "file.yaml"), ("sync",)])
 def test_unknown_loggers_are_named(
-    command: tuple[str, ...], make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
+    command: tuple[str, ...],
+    make_experiment: MakeExperiment,
+    h2h_here: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     make_experiment(axes=AXES)
     (tmp_path / "file.yaml").write_text("question: Does it log?\nbaseline: {}\nseeds: 1\n")
@@ -394,20 +419,27 @@ def test_unknown_loggers_are_named(
 def test_the_logger_of_the_documentation_works(
     make_experiment: MakeExperiment, h2h_here: Callable[..., Any], tmp_path: Path
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "loggers.md").read_text(
+        encoding="utf-8"
+    )
     source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line.strip()]) <= 25
     (tmp_path / "json_lines.py").write_text(source, encoding="utf-8")
     folder = make_experiment(axes=AXES)
     done = h2h_here(tmp_path, "sync", "--logger", "json-lines", "--plugin", "json_lines.py")
-    assert (done.returncode, done.stdout) == (0, "quickstart: 1 logged, 0 unchanged (json-lines)\n"), done.stderr
+    assert (done.returncode, done.stdout) == (
+        0,
+        "quickstart: 1 logged, 0 unchanged (json-lines)\n",
+    ), done.stderr
     (file,) = (tmp_path / "lines" / "quickstart").glob("*.jsonl")
     *steps, end = map(json.loads, file.read_text().splitlines())
     assert [step["step"] for step in steps] == recorded_steps(folder)[0]
     assert end["state"] == "DONE"
 
 
-def test_a_damaged_list_of_complete_runs_or_a_deleted_folder_sends_all_again(make_experiment: MakeExperiment) -> None:
+def test_a_damaged_list_of_complete_runs_or_a_deleted_folder_sends_all_again(
+    make_experiment: MakeExperiment,
+) -> None:
     folder = make_experiment(axes=AXES)
     ship(folder, logger="tensorboard")
     (folder / ".loggers" / "tensorboard.json").write_text("{")

@@ -77,15 +77,25 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(delive
     assert params["attention"] == "split-heads"
     assert params["model.d_model"] == "16"
     assert params["train.betas"] == "0.9, 0.98"
-    assert not {"train.backend", "train.checkpoint_seconds", "train.num_microbatches"} & params.keys()
+    assert (
+        not {"train.backend", "train.checkpoint_seconds", "train.num_microbatches"} & params.keys()
+    )
 
 
 def test_name_times_and_tags_describe_the_run_and_how_to_repeat_it(delivered: Place) -> None:
     info, tags = delivered.shipped().info, delivered.shipped().data.tags
     assert info.run_name == "rotary · causal · s1"
-    assert (info.status, info.start_time, info.end_time) == ("FINISHED", 1767607201000, 1767607215000)
+    assert (info.status, info.start_time, info.end_time) == (
+        "FINISHED",
+        1767607201000,
+        1767607215000,
+    )
     assert tags["h2h.run_hash"] == delivered.run.run_hash
-    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
+    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == (
+        "DONE",
+        "rotary-causal",
+        "1",
+    )
     assert tags["mlflow.source.git.commit"] == "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334"
     assert f"`h2h reproduce quickstart/{delivered.run.path.name}`" in tags["mlflow.note.content"]
 
@@ -102,7 +112,9 @@ def test_histories_and_final_values_arrive(delivered: Place) -> None:
 
 def test_the_run_directory_arrives_unchanged_and_its_maps_as_images(delivered: Place) -> None:
     maps = [(role, probe) for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
-    names = {path.name.partition("+timestamp")[0] for path in delivered.artifact("images").iterdir()}
+    names = {
+        path.name.partition("+timestamp")[0] for path in delivered.artifact("images").iterdir()
+    }
     note = delivered.shipped().data.tags["mlflow.note.content"]
     shown = re.findall(r"!\[attention/\w+\]\(get-artifact\?path=(\S+)&run_uuid=(\w+)\)", note)
     assert [delivered.artifact(unquote(path)).suffix for path, run_id in shown] == [".png"] * 3
@@ -117,7 +129,9 @@ def test_the_run_directory_arrives_unchanged_and_its_maps_as_images(delivered: P
     assert (there / "attention/maps.safetensors").is_file()
 
 
-def test_translations_are_a_table_that_mlflow_reads_back(delivered: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translations_are_a_table_that_mlflow_reads_back(
+    delivered: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # MLflow's own reader of tables looks for the run in the store of the environment.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", delivered.uri)
     experiment = delivered.client.get_experiment_by_name("quickstart")
@@ -145,7 +159,9 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped:
     assert ship(shipped.folder, shipped.uri).unchanged == 1
 
 
-def test_a_training_that_ends_earlier_replaces_the_mlflow_run_of_the_earlier_training(shipped: Place) -> None:
+def test_a_training_that_ends_earlier_replaces_the_mlflow_run_of_the_earlier_training(
+    shipped: Place,
+) -> None:
     metrics = shipped.run.path / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:9]))
     edit(shipped.run.path / "run.json", created="2026-02-01T00:00:00Z")
@@ -157,7 +173,13 @@ def test_a_training_that_ends_earlier_replaces_the_mlflow_run_of_the_earlier_tra
 
 @case_table(
     ("state", "status"),
-    [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"), ("KILLED", "KILLED")],
+    [
+        ("DIVERGED", "FAILED"),
+        ("FAILED", "FAILED"),
+        ("OOM", "FAILED"),
+        ("TIMEOUT", "FAILED"),
+        ("KILLED", "KILLED"),
+    ],
     default=1,
 )
 def test_every_end_has_its_status_and_its_reason(
@@ -209,15 +231,22 @@ def test_no_step_is_logged_twice_after_a_kill(
     run = place.shipped()
     assert run.info.status == "FINISHED"
     results = json.loads((undisturbed / "results.json").read_text())["metrics"]
-    assert run.data.metrics.items() >= {key: value for key, value in results.items() if value is not None}.items()
-    for key in run.data.metrics:  # the result of valid/loss differs from the last point of its history
+    assert (
+        run.data.metrics.items()
+        >= {key: value for key, value in results.items() if value is not None}.items()
+    )
+    for (
+        key
+    ) in run.data.metrics:  # the result of valid/loss differs from the last point of its history
         steps = [metric.step for metric in place.client.get_metric_history(run.info.run_id, key)]
         assert len(steps) == len(set(steps)), key
         assert len(steps) == 18 or key != "train/loss"
 
 
 @pytest.mark.slow
-def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_a_run_whose_process_is_gone_does_not_run_for_ever(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
     folder = make_experiment(axes=ONE_VARIANT, states={("rotary-causal", 1): "RUNNING"})
     place = Place(folder, store_uri)
     with Lease(place.run.path):
@@ -242,7 +271,10 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     second = make_experiment(name="extended", axes=ONE_VARIANT)
     plan = json.loads((second / "experiment.json").read_text())
     own = second / plan["runs"][0]["directory"]
-    plan["runs"][0] |= {"reused_from": f"quickstart/{first.run.path.name}", "run_hash": first.run.run_hash}
+    plan["runs"][0] |= {
+        "reused_from": f"quickstart/{first.run.path.name}",
+        "run_hash": first.run.run_hash,
+    }
     (second / "experiment.json").write_text(json.dumps(plan))
     for path in sorted(own.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()

@@ -32,7 +32,9 @@ def outside(folder: Path, tmp_path: Path) -> Path:
     shutil.copytree(run, outside_run)
     (outside_run / "figures").mkdir()
     (outside_run / "figures" / "kept.svg").write_text(SECRET)
-    (outside_run / "translations.tsv").write_text(f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n")
+    (outside_run / "translations.tsv").write_text(
+        f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n"
+    )
     return outside_run
 
 
@@ -57,7 +59,13 @@ def holds_secret(outside_run: Path) -> list[str]:
     ],
 )
 def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
-    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command, command: str, name: object
+    folder: Path,
+    outside: Path,
+    tmp_path: Path,
+    store_uri: str,
+    h2h_here: Command,
+    command: str,
+    name: object,
 ) -> None:
     name = str(outside) if name == "{outside}" else name
     edit(folder, name=name)
@@ -66,14 +74,22 @@ def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))
     done = h2h_here(tmp_path, command, "quickstart", *reports)
     assert done.returncode == 2
-    reason = f"{name!r} is not a valid folder name" if isinstance(name, str) else "name: Input should be a valid string"
+    reason = (
+        f"{name!r} is not a valid folder name"
+        if isinstance(name, str)
+        else "name: Input should be a valid string"
+    )
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (content(outside), content(tmp_path / "runs")) == before
     assert content(tmp_path / "project") == {}
 
 
-OUTSIDE = [("directory", "../../outside"), ("reused_from", "../outside"), ("directory", "{outside}")]
+OUTSIDE = [
+    ("directory", "../../outside"),
+    ("reused_from", "../outside"),
+    ("directory", "{outside}"),
+]
 
 
 @case_table(
@@ -139,7 +155,9 @@ def test_a_report_folder_that_is_a_link_is_refused(
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
 
 
-@pytest.mark.parametrize("name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."])
+@pytest.mark.parametrize(
+    "name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."]
+)
 def test_names_that_leave_a_folder_are_refused(tmp_path: Path, name: object) -> None:
     with pytest.raises(HeadToHeadError, match="is not a path inside"):
         inside(tmp_path, name)

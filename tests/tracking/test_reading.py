@@ -40,12 +40,19 @@ SCORES = {"base": [0.80, 0.82, 0.81, 0.79], "new": [0.85, 0.86, 0.855, 0.84]}
 
 
 @pytest.mark.slow
-def test_a_study_is_shipped_to_a_server(make_experiment: MakeExperiment, tmp_path: Path, store_uri: str) -> None:
+def test_a_study_is_shipped_to_a_server(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
+) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     folder = make_experiment(axes=AXES)
     # As on a remote server, artifacts are uploaded to the server instead of written directly.
-    options = ("--default-artifact-root", "mlflow-artifacts:/", "--artifacts-destination", str(tmp_path / "artifacts"))
+    options = (
+        "--default-artifact-root",
+        "mlflow-artifacts:/",
+        "--artifacts-destination",
+        str(tmp_path / "artifacts"),
+    )
     created: list[str] = []
 
     def answer(request: BaseHTTPRequestHandler) -> None:
@@ -81,7 +88,10 @@ def test_a_study_is_shipped_to_a_server(make_experiment: MakeExperiment, tmp_pat
         assert link.startswith(f"{address}/#/experiments/{experiment.experiment_id}/runs?")
         with urllib.request.urlopen(address, timeout=20) as page:
             assert b"<title>MLflow</title>" in page.read()
-        with pytest.raises(HeadToHeadError, match="is in use; choose another with --port"), server(store_uri, port):
+        with (
+            pytest.raises(HeadToHeadError, match="is in use; choose another with --port"),
+            server(store_uri, port),
+        ):
             pass
 
 
@@ -101,11 +111,22 @@ def postgresql(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     control = [*as_user, str(programs / "pg_ctl"), "-D", str(folder / "data"), "-w"]
 
     def call(*command: str) -> None:
-        done = subprocess.run(command, cwd="/tmp", stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            command, cwd="/tmp", stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, check=False
+        )
         assert done.returncode == 0, command
 
     try:
-        call(*as_user, str(programs / "initdb"), "-D", str(folder / "data"), "-A", "trust", "-U", "mlflow")
+        call(
+            *as_user,
+            str(programs / "initdb"),
+            "-D",
+            str(folder / "data"),
+            "-A",
+            "trust",
+            "-U",
+            "mlflow",
+        )
         options = f"-h 127.0.0.1 -p {port} -k {folder} -c fsync=off"
         call(*control, "-l", str(folder / "log"), "-o", options, "start")
         yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}/postgres"
@@ -117,7 +138,9 @@ def postgresql(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_study_is_logged_to_postgresql(make_experiment: MakeExperiment, tmp_path: Path, postgresql: str) -> None:
+def test_a_study_is_logged_to_postgresql(
+    make_experiment: MakeExperiment, tmp_path: Path, postgresql: str
+) -> None:
     folder = make_experiment(axes=AXES, seeds=(1, 2))
     port = free_port()
     address = f"http://127.0.0.1:{port}"
@@ -156,7 +179,12 @@ def test_users_and_folders_of_a_team(
     name = "/Users/name@example.org/quickstart"
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    options = ("--default-artifact-root", "mlflow-artifacts:/", "--artifacts-destination", str(tmp_path / "artifacts"))
+    options = (
+        "--default-artifact-root",
+        "mlflow-artifacts:/",
+        "--artifacts-destination",
+        str(tmp_path / "artifacts"),
+    )
     with server(store_uri, port, "--app-name", "basic-auth", *options):
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
@@ -173,7 +201,10 @@ def test_users_and_folders_of_a_team(
 
         reader = {"username": "reader", "password": secrets.token_hex(8)}
         made = requests.post(
-            f"{address}/api/2.0/mlflow/users/create", json=reader, auth=("admin", password), timeout=20
+            f"{address}/api/2.0/mlflow/users/create",
+            json=reader,
+            auth=("admin", password),
+            timeout=20,
         )
         assert made.status_code == 200, made.text
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", reader["username"])
@@ -213,7 +244,16 @@ def _judge(*arguments: str) -> Any:
 
 
 def test_runs_of_other_code_are_judged_by_the_last_step(foreign_store: str) -> None:
-    arguments = ("--experiment", "sweep", "--baseline", "base", "--variant", "arch", "--metric", "val/accuracy")
+    arguments = (
+        "--experiment",
+        "sweep",
+        "--baseline",
+        "base",
+        "--variant",
+        "arch",
+        "--metric",
+        "val/accuracy",
+    )
     result = _judge(foreign_store, *arguments)
     assert result.exit_code == 0, result.output
     assert "baseline base: 0.8050" in result.output
@@ -231,9 +271,24 @@ def test_bad_stores_and_experiments_are_one_line(foreign_store: str, tmp_path: P
 
 
 @pytest.mark.slow
-def test_runs_of_headtohead_are_judged_like_their_report(make_experiment: MakeExperiment, store_uri: str) -> None:
-    ship(make_experiment(seeds=(1, 2, 3, 4), axes={"positional": ["sinusoidal", "none"]}), store_uri)
-    assert sorted(experiment_table(store_uri, "quickstart", None)["variant"].unique()) == ["none", "sinusoidal"]
-    result = _judge(store_uri, "--experiment", "quickstart", "--baseline", "sinusoidal", "--metric", "test/exact_match")
+def test_runs_of_headtohead_are_judged_like_their_report(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    ship(
+        make_experiment(seeds=(1, 2, 3, 4), axes={"positional": ["sinusoidal", "none"]}), store_uri
+    )
+    assert sorted(experiment_table(store_uri, "quickstart", None)["variant"].unique()) == [
+        "none",
+        "sinusoidal",
+    ]
+    result = _judge(
+        store_uri,
+        "--experiment",
+        "quickstart",
+        "--baseline",
+        "sinusoidal",
+        "--metric",
+        "test/exact_match",
+    )
     assert result.exit_code == 1, result.output
     assert result.output.splitlines()[-1].split()[-2:] == ["worse", "1"]

@@ -48,17 +48,23 @@ sys.exit(any(os.wait()[1] for _ in folders))
 
 
 @pytest.mark.slow
-def test_studies_are_shipped_to_one_store_at_the_same_time(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_studies_are_shipped_to_one_store_at_the_same_time(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
     folders = [make_experiment(name=name, axes=AXES) for name in ("one", "two", "three")]
     subprocess.run([sys.executable, "-c", SHIP_AT_THE_SAME_TIME, store_uri, *folders], check=True)
     assert [ship(folder, store_uri).unchanged for folder in folders] == [2, 2, 2]
 
 
 @pytest.mark.slow
-def test_a_second_shipper_of_a_study_waits_for_the_first(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_a_second_shipper_of_a_study_waits_for_the_first(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
     folder, ended = make_experiment(seeds=(1, 2), axes=AXES), threading.Event()
     with ThreadPoolExecutor() as pool:
-        both = [pool.submit(process.follow, Shipper(folder, uri=store_uri), ended) for _ in range(2)]
+        both = [
+            pool.submit(process.follow, Shipper(folder, uri=store_uri), ended) for _ in range(2)
+        ]
         wait_for(lambda: len(_runs(store_uri)) == 4)
         ended.set()
         assert [shipper.result() for shipper in both] == [True, True]
@@ -78,32 +84,46 @@ def test_runs_are_shipped_while_others_train(
     _poll(shipper)
     live = {run.info.status: run for run in _runs(store_uri)}["RUNNING"]
     assert live.data.metrics["train/loss"] > 0
-    monkeypatch.setattr(shipping, "LIVE_SHARE", 1e-4)  # a pass that takes 100 times the allowed share
+    monkeypatch.setattr(
+        shipping, "LIVE_SHARE", 1e-4
+    )  # a pass that takes 100 times the allowed share
     with (running.path / "metrics.jsonl").open("a") as file:
         for step, loss in ((305, 0.125), (310, 0.5)):
-            file.write(f'{{"step": {step}, "epoch": 1, "time": {step}, "values": {{"train/loss": {loss}}}}}\n')
+            file.write(
+                f'{{"step": {step}, "epoch": 1, "time": {step}, "values": {{"train/loss": {loss}}}}}\n'
+            )
     shipper.next_live = 0.0
     _poll(shipper)
     assert shipper.next_live > time.monotonic() + 60
-    assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics["train/loss"] == 0.5
+    assert {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics[
+        "train/loss"
+    ] == 0.5
     # The next attempt begins at step 0, with other values.
     lines = (running.path / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
-    (running.path / "metrics.jsonl").write_text("".join(lines).replace('"time": ', '"time": 1').replace("loss", "lose"))
+    (running.path / "metrics.jsonl").write_text(
+        "".join(lines).replace('"time": ', '"time": 1').replace("loss", "lose")
+    )
     edit(running.path / "status.json", attempt=2)
     shipper.next_live = 0.0
     _poll(shipper)
-    assert "train/lose" in {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics
+    assert (
+        "train/lose" in {run.info.status: run for run in _runs(store_uri)}["RUNNING"].data.metrics
+    )
     edit(running.path / "status.json", state="DIVERGED", ended="2026-01-05T09:00:42Z")
     _poll(shipper)
     assert sorted(run.info.status for run in _runs(store_uri)) == ["FAILED", "FINISHED"]
     edit(running.path / "status.json", attempt=3)  # as after --retry
     _poll(shipper)
     assert sorted(run.data.tags["h2h.attempt"] for run in _runs(store_uri)) == ["1", "3"]
-    monkeypatch.setattr(shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened"))
+    monkeypatch.setattr(
+        shipper, "ship", lambda *arguments, **options: pytest.fail("the store was opened")
+    )
     _poll(shipper)
 
 
-def test_the_delay_doubles_while_the_store_is_down(make_experiment: MakeExperiment, down: str) -> None:
+def test_the_delay_doubles_while_the_store_is_down(
+    make_experiment: MakeExperiment, down: str
+) -> None:
     shipper = Shipper(make_experiment(axes=AXES), uri=down)
     pauses = []
     for _ in range(2):
@@ -180,7 +200,9 @@ def test_the_changed_history_of_a_finished_run_is_an_error(run: TrackedRun) -> N
         run.steps()
 
 
-def test_repeated_steps_keep_their_first_time_and_truncated_lines_hide_nothing(run: TrackedRun) -> None:
+def test_repeated_steps_keep_their_first_time_and_truncated_lines_hide_nothing(
+    run: TrackedRun,
+) -> None:
     before = run.steps()
     lines = [
         {"step": step, "time": time, "values": {"x": value}}

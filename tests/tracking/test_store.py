@@ -42,11 +42,15 @@ def test_four_processes_can_create_the_same_store_at_once(tmp_path: Path) -> Non
         "mlflow.db-shm",
         "mlflow.db.lock",
     }
-    names = [experiment.name for experiment in open_store(uri, create=False).client.search_experiments()]
+    names = [
+        experiment.name for experiment in open_store(uri, create=False).client.search_experiments()
+    ]
     assert sorted(names) == ["Default", "shared"]
 
 
-def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, store_uri: str) -> None:
+def test_every_experiment_keeps_its_artifacts_beside_the_store(
+    tmp_path: Path, store_uri: str
+) -> None:
     store = open_store(store_uri, create=False)
     identifier = store.experiment("a study", "id")
     location = store.client.get_experiment(identifier).artifact_location
@@ -64,7 +68,9 @@ def test_an_experiment_that_another_process_creates_at_the_same_time_is_used(
 
 
 @pytest.mark.parametrize("revision", ["ffffffffffff", "451aebb31d03"])
-def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(store_uri: str, revision: str) -> None:
+def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(
+    store_uri: str, revision: str
+) -> None:
     path = _path(store_uri)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
@@ -95,9 +101,13 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     with pytest.raises(HeadToHeadError, match="restore it with: ") as caught:
         store.experiment("gone", "id")
     command = str(caught.value).partition("restore it with: ")[2]
-    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"
+    }
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
-    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", command], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert store.experiment("gone", "id")
 

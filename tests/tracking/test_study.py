@@ -25,12 +25,22 @@ from made.fake_study import Study, record_checksums, write_study
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
 INTERVAL = {"level": 0.95, "low": 0.01, "high": 0.05}
-ROTARY = {"label": "rotary against baseline", "main": True, "direction": "better", "difference": 0.03}
+ROTARY = {
+    "label": "rotary against baseline",
+    "main": True,
+    "direction": "better",
+    "difference": 0.03,
+}
 ANSWER = {
     "answer": "Rotary is better.",
-    "differences": [{"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}],
+    "differences": [
+        {"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}
+    ],
     "setup": "Set-up: width 16.",
-    "remarks": [{"severity": "warning", "text": "A margin of 0."}, {"severity": "note", "text": "A note."}],
+    "remarks": [
+        {"severity": "warning", "text": "A margin of 0."},
+        {"severity": "note", "text": "A note."},
+    ],
     "scores": {"none": 0.4, "rotary": 0.93333333},
     "contrasts": [
         ROTARY | {"interval": INTERVAL, "holm_p": 0.002},
@@ -44,7 +54,9 @@ def study(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Mlf
     """A study that was shipped, for tests that change nothing."""
     root = tmp_path_factory.mktemp("study")
     store_uri = f"sqlite:///{shutil.copyfile(store_template, root / 'mlflow.db')}"
-    folder = write_study(root / "runs", Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"}))
+    folder = write_study(
+        root / "runs", Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"})
+    )
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "answer.json").write_text(json.dumps(ANSWER))
@@ -58,12 +70,16 @@ def study(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Mlf
 def test_the_experiment_opens_with_the_question_and_its_views(study: MlflowClient) -> None:
     tags = study.get_experiment_by_name("quickstart").tags
     first = tags["mlflow.note.content"].partition("\n")[0]
-    assert first == ("**Which positional encoding, which attention style, which mask?** Rotary is better.")
+    assert first == (
+        "**Which positional encoding, which attention style, which mask?** Rotary is better."
+    )
     assert f"{TAG}study" in tags
     assert tags["mlflow.experiment.primaryMetric.name"] == "test/exact_match"
 
 
-def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study: MlflowClient) -> None:
+def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(
+    study: MlflowClient,
+) -> None:
     index = study.get_experiment_by_name("headtohead studies")
     (own,) = study.search_runs([index.experiment_id])
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
@@ -76,26 +92,38 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     experiment = study.get_experiment_by_name("quickstart")
     for page in (note, experiment.tags["mlflow.note.content"]):
         links = page.split("\n\n")[1]
-        assert links.startswith(f"[full report](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts")
+        assert links.startswith(
+            f"[full report](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts"
+        )
         assert f"{figure}\n\n" in page
     assert re.search(r"Best run by valid/loss, not by test scores: \[rotary · s[12]\]", note)
     assert "**warning:** A margin of 0.\n" in note
     assert "Undetected: it contains 0" in note
     assert "Within" not in note  # without a margin
-    assert "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |" in note
+    assert (
+        "| contrast | direction |\n| --- | --- |\n| rotary against baseline | better · 95 %: 0.01 to 0.05 |"
+        in note
+    )
     assert "Set-up: width 16." in note
-    assert f"[attention of every variant](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts" in note
+    assert (
+        f"[attention of every variant](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts"
+        in note
+    )
     assert "A note." not in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures", "attention"}
 
 
 @pytest.mark.slow
-def test_a_decoder_only_study_has_its_own_metrics_and_maps(h2h_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_decoder_only_study_has_its_own_metrics_and_maps(
+    h2h_here: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "novel.txt").write_text("the cat sat on the mat and the dog sat on the cat. " * 100)
     assert h2h_here(tmp_path, "new-experiment", "text", "novel.txt").returncode == 0
-    done = h2h_here(tmp_path, "run", "novel.yaml", "--set", "train.steps=10", "--set", "data.block=8")
+    done = h2h_here(
+        tmp_path, "run", "novel.yaml", "--set", "train.steps=10", "--set", "data.block=8"
+    )
     assert done.returncode == 0, done.stderr
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.get_experiment_by_name("novel")
@@ -110,17 +138,30 @@ def test_a_decoder_only_study_has_its_own_metrics_and_maps(h2h_here: Callable[..
             assert run.data.metrics[metric] == pytest.approx(row[metric])
         assert run.data.params["model.architecture"] == "decoder-only"
         images = client.list_artifacts(run.info.run_id, "images")
-        assert {Path(image.path).name.partition("+")[0] for image in images} == {"attention~decoder"}
-        assert {file.path for file in client.list_artifacts(run.info.run_id)} == {"images", "run"}  # no translations
+        assert {Path(image.path).name.partition("+")[0] for image in images} == {
+            "attention~decoder"
+        }
+        assert {file.path for file in client.list_artifacts(run.info.run_id)} == {
+            "images",
+            "run",
+        }  # no translations
 
 
 def test_main_contrasts_can_be_searched_and_data_and_design_are_listed(study: MlflowClient) -> None:
     index = study.get_experiment_by_name("headtohead studies")
-    found = [study.search_runs([index.experiment_id], f'metrics."diff/rotary" {test}') for test in ("> 0.02", "> 0.04")]
+    found = [
+        study.search_runs([index.experiment_id], f'metrics."diff/rotary" {test}')
+        for test in ("> 0.02", "> 0.04")
+    ]
     assert [len(runs) for runs in found] == [1, 0]
     (own,) = found[0]
     metrics = own.data.metrics
-    assert [metrics[f"{name}/rotary"] for name in ("diff", "low", "high", "p")] == [0.03, 0.01, 0.05, 0.002]
+    assert [metrics[f"{name}/rotary"] for name in ("diff", "low", "high", "p")] == [
+        0.03,
+        0.01,
+        0.05,
+        0.002,
+    ]
     assert {name for name in metrics if name.startswith("diff/")} == {"diff/rotary"}
     assert (metrics["study/runs"], metrics["study/runs_done"], metrics["study/better"]) == (4, 3, 1)
     assert metrics["study/baseline"] == 0.9333
@@ -133,10 +174,14 @@ def test_main_contrasts_can_be_searched_and_data_and_design_are_listed(study: Ml
     runs = study.search_runs([experiment.experiment_id])
     assert [run.data.tags["mlflow.parentRunId"] for run in runs] == [own.info.run_id] * 4
     assert {run.inputs.dataset_inputs[0].dataset.digest for run in runs} == {data.dataset.digest}
-    assert len({(run.data.params["variant"], run.data.tags["mlflow.runColor"]) for run in runs}) == 2
+    assert (
+        len({(run.data.params["variant"], run.data.tags["mlflow.runColor"]) for run in runs}) == 2
+    )
 
 
-def test_the_page_of_a_study_without_an_answer_says_why(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_the_page_of_a_study_without_an_answer_says_why(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
     folder = make_experiment(axes=AXES, states={("none", 1): "RUNNING"})
 
     def tags() -> dict[str, str]:
@@ -165,7 +210,9 @@ def test_the_page_of_a_study_without_an_answer_says_why(make_experiment: MakeExp
 
 
 @pytest.mark.slow
-def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
     folder = make_experiment(axes=AXES)
     ship(folder, store_uri)
     whole = (folder / "experiment.json").read_text()
@@ -180,18 +227,27 @@ def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: Ma
         assert sorted(run.data.tags["h2h.in_plan"] for run in runs) == tags
         packed = json.loads(experiment.tags[f"{TAG}study"])["state"].removeprefix("deflate;")
         state = json.loads(zlib.decompress(base64.b64decode(packed)))
-        assert len(client.search_runs([experiment.experiment_id], state["searchFilter"])) == tags.count("yes")
+        assert len(
+            client.search_runs([experiment.experiment_id], state["searchFilter"])
+        ) == tags.count("yes")
 
 
-def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(study: MlflowClient) -> None:
+def test_runs_have_verdicts_and_differences_to_the_baseline_of_their_seed(
+    study: MlflowClient,
+) -> None:
     runs = study.search_runs([study.get_experiment_by_name("quickstart").experiment_id])
     found = {(run.data.params["variant"], run.data.params["seed"]): run for run in runs}
     own, baseline = found["none", "1"], found["rotary", "1"]
     ids = [run.info.run_id for run in (own, baseline)]
     assert own.data.tags["h2h.verdict"] == "worse (against the baseline)"
     for metric in ("test/exact_match", "valid/loss"):
-        values = [{point.step: point.value for point in study.get_metric_history(run, metric)} for run in ids]
-        differences = {point.step: point.value for point in study.get_metric_history(ids[0], f"diff/{metric}")}
+        values = [
+            {point.step: point.value for point in study.get_metric_history(run, metric)}
+            for run in ids
+        ]
+        differences = {
+            point.step: point.value for point in study.get_metric_history(ids[0], f"diff/{metric}")
+        }
         first = min(differences)
         assert differences[first] == pytest.approx(values[0][first] - values[1][first]), metric
     assert len(differences) > 1
@@ -218,7 +274,9 @@ def test_differences_colours_and_groups_follow_a_changed_baseline_and_order(
     plan = json.loads((folder / "experiment.json").read_text())
     for baseline, other in (("rotary", "none"), ("none", "rotary"), ("rotary", "none")):
         ordered = sorted(plan["variants"], key=lambda variant: variant["slug"] != baseline)
-        (folder / "experiment.json").write_text(json.dumps(plan | {"baseline": baseline, "variants": ordered}))
+        (folder / "experiment.json").write_text(
+            json.dumps(plan | {"baseline": baseline, "variants": ordered})
+        )
         ship(folder, store_uri)
         found = client.search_runs([client.get_experiment_by_name("quickstart").experiment_id])
         runs = {run.data.tags["h2h.variant"]: run.data for run in found}
@@ -250,7 +308,9 @@ def test_an_experiment_that_others_created_is_never_changed(
 ) -> None:
     folder = make_experiment(axes={"positional": ["rotary"]})
     client = MlflowClient(store_uri)
-    theirs = client.create_experiment(name, (folder.parent.parent / "theirs").as_uri(), {"team": "vision"})
+    theirs = client.create_experiment(
+        name, (folder.parent.parent / "theirs").as_uri(), {"team": "vision"}
+    )
     run_id = client.create_run(theirs).info.run_id
     before = client.get_experiment(theirs)
     (failure,) = ship(folder, store_uri).failures

@@ -59,29 +59,48 @@ def test_the_study_its_variants_each_axis_and_attention_have_a_view(plan: Experi
     charts = states["runs"]["compareRunCharts"]
     (parallel,) = [chart for chart in charts if chart["type"] == "PARALLEL"]
     assert (parallel["selectedParams"], parallel["selectedMetrics"]) == (AXES, ["test/exact_match"])
-    scatters = [(chart["xaxis"]["key"], chart["yaxis"]["key"]) for chart in charts if chart["type"] == "SCATTER"]
+    scatters = [
+        (chart["xaxis"]["key"], chart["yaxis"]["key"])
+        for chart in charts
+        if chart["type"] == "SCATTER"
+    ]
     scores = ["diff/test/exact_match", "test/exact_match"]
     assert scatters == [(axis, score) for axis in AXES for score in scores]
-    assert {chart["metricKey"]: chart["scaleType"] for chart in charts if chart["type"] == "LINE"} == {
+    assert {
+        chart["metricKey"]: chart["scaleType"] for chart in charts if chart["type"] == "LINE"
+    } == {
         "valid/loss": "log",
         "train/loss": "log",
         "valid/token_accuracy": "linear",
     }
-    assert states["runs"]["columnOrder"][0] == states["runs"]["selectedColumns"][0] == "tags.`h2h.verdict`"
-    images = [chart for chart in states["attention"]["compareRunCharts"] if chart["type"] == "IMAGE"]
+    assert (
+        states["runs"]["columnOrder"][0]
+        == states["runs"]["selectedColumns"][0]
+        == "tags.`h2h.verdict`"
+    )
+    images = [
+        chart for chart in states["attention"]["compareRunCharts"] if chart["type"] == "IMAGE"
+    ]
     assert [chart["imageKeys"] for chart in images] == [
         [f"attention/{role}"] for role in ("cross", "decoder", "encoder")
     ]
     assert states["attention"]["searchFilter"] == "params.seed = '1'"
     masking = states["axis-masking"]
     assert masking["groupBy"]["groupByKeys"] == [{"groupByData": "masking", "mode": "param"}]
-    assert masking["groupsExpanded"] == {"param.masking.padding-causal": False, "param.masking.causal": False}
+    assert masking["groupsExpanded"] == {
+        "param.masking.padding-causal": False,
+        "param.masking.causal": False,
+    }
 
 
-def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_variant(plan: ExperimentRecord) -> None:
+def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_variant(
+    plan: ExperimentRecord,
+) -> None:
     state = _states(plan)["study"]
     first = state["compareRunSections"][0]
-    charts = [chart for chart in state["compareRunCharts"] if chart["metricSectionId"] == first["uuid"]]
+    charts = [
+        chart for chart in state["compareRunCharts"] if chart["metricSectionId"] == first["uuid"]
+    ]
     assert first["columns"] == 2
     assert [chart.get("metricKey", chart.get("xaxis", {}).get("key")) for chart in charts] == [
         "diff/test/exact_match",
@@ -90,17 +109,23 @@ def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_
         "diff/valid/loss",
     ]
     assert state["groupBy"]["groupByKeys"] == [{"groupByData": "h2h.group", "mode": "tag"}]
-    assert state["groupsExpanded"].keys() == {f"tag.h2h.group.{variant.title}" for variant in plan.variants}
+    assert state["groupsExpanded"].keys() == {
+        f"tag.h2h.group.{variant.title}" for variant in plan.variants
+    }
 
 
 def test_changes_between_two_configurations_have_no_view_by_axis(plan: ExperimentRecord) -> None:
-    change = ChangeContrast(kind="added", name="a in start", change="a", variant="to", against="from")
+    change = ChangeContrast(
+        kind="added", name="a in start", change="a", variant="to", against="from"
+    )
     states = _states(plan.model_copy(update={"contrasts": (change,)}))
     assert list(states) == ["study", "runs", "attention"]
     assert "SCATTER" not in {chart["type"] for chart in states["runs"]["compareRunCharts"]}
 
 
-def test_an_untested_mlflow_has_no_views_and_a_note(plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untested_mlflow_has_no_views_and_a_note(
+    plan: ExperimentRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert view.untested() == []
     monkeypatch.setattr(view, "TESTED", ("3.0",))
     assert views(plan) == {}
@@ -113,7 +138,9 @@ def test_a_view_of_too_many_variants_for_a_tag_does_not_list_their_groups(
 ) -> None:
     longest = max(map(len, views(plan).values()))
     monkeypatch.setattr("mlflow.utils.validation.MAX_EXPERIMENT_TAG_VAL_LENGTH", longest - 1)
-    assert sorted(bool(state["groupsExpanded"]) for state in _states(plan).values()).count(False) > 2
+    assert (
+        sorted(bool(state["groupsExpanded"]) for state in _states(plan).values()).count(False) > 2
+    )
 
 
 @pytest.mark.slow
@@ -152,7 +179,9 @@ def _pages(folder: Path) -> dict[str, str]:
 
 def _images(page: str) -> list[np.ndarray]:
     found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")) for data in found]
+    return [
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB")) for data in found
+    ]
 
 
 def test_a_page_per_probe_has_every_variant_first_the_baseline_and_the_differences_to_it(
@@ -164,7 +193,11 @@ def test_a_page_per_probe_has_every_variant_first_the_baseline_and_the_differenc
     for page in pages.values():
         assert "http" not in re.sub(r'src="[^"]*"', "", page)
         sections = re.split("<h2>", page)[1:]
-        assert [section.partition("<")[0] for section in sections] == ["cross-attention", "decoder", "encoder"]
+        assert [section.partition("<")[0] for section in sections] == [
+            "cross-attention",
+            "decoder",
+            "encoder",
+        ]
         for section in sections:
             titles = re.findall("<h3>(.*?) \\(seed 1", section)
             assert sorted(titles) == sorted(VARIANTS)
@@ -182,10 +215,14 @@ def test_the_second_picture_of_a_variant_is_the_difference_to_the_baseline(
     section = _pages(folder)["probe-0.html"].partition("<h2>encoder")[2]
     drawn = _images(section)
     difference = probes[1].weights["encoder"] - probes[0].weights["encoder"]
-    for picture, weights in zip(drawn, [probe.weights["encoder"] for probe in probes] + [difference], strict=True):
+    for picture, weights in zip(
+        drawn, [probe.weights["encoder"] for probe in probes] + [difference], strict=True
+    ):
         expected = np.asarray(grid(tiles(weights, *probes[0].tokens("encoder")), weights.shape[1]))
         assert picture.shape == expected.shape
-        assert np.abs(picture.astype(int) - expected).mean() < 4  # the colours of a page are reduced
+        assert (
+            np.abs(picture.astype(int) - expected).mean() < 4
+        )  # the colours of a page are reduced
     assert np.abs(drawn[2].astype(int) - drawn[1]).mean() > 5
 
 

@@ -75,7 +75,9 @@ def training(
     return StackTraining(configs[0], seeds, data, CPU, configs=configs, **options)
 
 
-def replayed(stack: StackTraining, capture: Any = None, log: list[str] | None = None) -> Callable[[], int]:
+def replayed(
+    stack: StackTraining, capture: Any = None, log: list[str] | None = None
+) -> Callable[[], int]:
     """Make a training capture every repeated shape, and return the number of replays."""
     replays = 0
 
@@ -139,7 +141,11 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
-@case_table(("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)], default=1)
+@case_table(
+    ("kind", "pieces"),
+    [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)],
+    default=1,
+)
 def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
     log: list[str] = []
     stack = training(kind, num_microbatches=pieces)
@@ -193,7 +199,9 @@ def without_an_operation(name: str) -> Any:
     """A graph without some operations."""
 
     def replay(captured: Capture) -> None:
-        captured.operations = [call for call in captured.operations if call[0].overloadpacket.__name__ != name]
+        captured.operations = [
+            call for call in captured.operations if call[0].overloadpacket.__name__ != name
+        ]
         captured.replay()
 
     return as_replayed(replay)
@@ -201,7 +209,10 @@ def without_an_operation(name: str) -> Any:
 
 STAGES = [
     (in_the_capture("embedding_dense_backward"), "the capture failed: Planted: planted"),
-    (as_replayed(lambda captured: captured.replay(at("_fused_adamw_"))), "the first replay failed: Planted: planted"),
+    (
+        as_replayed(lambda captured: captured.replay(at("_fused_adamw_"))),
+        "the first replay failed: Planted: planted",
+    ),
     (without_an_operation("bmm"), "a replayed step differs from the eager step"),
     *((in_the_capture(place), "the capture failed: Planted") for place in ("_foreach_add_", None)),
     (without_an_operation("_fused_adamw_"), "a replayed step differs"),
@@ -284,7 +295,9 @@ NOT_THE_STEP = [
 
 
 @case_table(("change", "why"), NOT_THE_STEP, default=1)
-def test_a_graph_that_is_not_the_step_is_not_used(change: Callable[[StackTraining], None], why: str) -> None:
+def test_a_graph_that_is_not_the_step_is_not_used(
+    change: Callable[[StackTraining], None], why: str
+) -> None:
     found, log = [], list[str]()
     for graphs in (True, False):
         stack = training("scheduled")
@@ -310,7 +323,9 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
 
 
 @case_table("compared", [10, 2**22], default=1)
-def test_a_graph_that_is_wrong_for_one_member_is_not_used(compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_is_wrong_for_one_member_is_not_used(
+    compared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another member diverges, so the norm over all members would be NaN."""
     monkeypatch.setattr("headtohead.training.backends.COMPARED_AT_ONCE", compared)
     stack = training("three rates")
@@ -336,7 +351,9 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     found = train(stack)
     assert not log
     others = [
-        [tensor[1:] for tensor in state if tensor.dim() and len(tensor) == 3]  # not the optimizer's, of one member each
+        [
+            tensor[1:] for tensor in state if tensor.dim() and len(tensor) == 3
+        ]  # not the optimizer's, of one member each
         for state in (found, trained_eagerly("three rates"))
     ]
     assert same(*others)
@@ -403,10 +420,22 @@ def test_shapes_with_few_steps_left_are_not_captured() -> None:
     [
         ("auto", "cpu", [400], "", ("eager", "on cpu")),
         ("auto", "cuda", [19, 4], "", ("eager", "0 of 2 shapes have at least 20 planned steps")),
-        ("auto", "cuda", [20, 21], "", ("cuda-graphs", "2 of 2 shapes have at least 20 planned steps")),
+        (
+            "auto",
+            "cuda",
+            [20, 21],
+            "",
+            ("cuda-graphs", "2 of 2 shapes have at least 20 planned steps"),
+        ),
         ("auto", "cuda", [400], "it draws", ("eager", "it draws")),
         ("cuda-graphs", "cpu", [400], "", ("eager", "CUDA graphs require a CUDA device")),
-        ("cuda-graphs", "cuda", [400], "", ("cuda-graphs", "1 of 1 shapes has at least 20 planned steps")),
+        (
+            "cuda-graphs",
+            "cuda",
+            [400],
+            "",
+            ("cuda-graphs", "1 of 1 shapes has at least 20 planned steps"),
+        ),
         ("eager", "cuda", [400], "", ("eager", "requested")),
     ],
 )
@@ -445,7 +474,11 @@ class Crossings(TorchDispatchMode):
         self.outside |= outside
         found = func(*args, **(kwargs or {}))
         # Kept, so that no later tensor has the address of one of these.
-        self.made |= {storage(tensor): tensor for tensor in tensors(found) if storage(tensor) not in self.outside}
+        self.made |= {
+            storage(tensor): tensor
+            for tensor in tensors(found)
+            if storage(tensor) not in self.outside
+        }
         return found
 
 
@@ -468,8 +501,12 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
 ENTRIES = every_entry()
 
 
-@case_table("kind", ["unlike", *(kind for kind in (*ENTRIES, *KINDS) if kind != "unlike")], default=1)
-def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind_and_asks_the_host_for_nothing(kind: str) -> None:
+@case_table(
+    "kind", ["unlike", *(kind for kind in (*ENTRIES, *KINDS) if kind != "unlike")], default=1
+)
+def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind_and_asks_the_host_for_nothing(
+    kind: str,
+) -> None:
     """Inside a capture, later steps would use a new tensor without data, and the host cannot read.
 
     torch's meta device has no memory that the host could read, as a GPU. The update itself is torch's.
@@ -488,7 +525,9 @@ def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind_and_asks_the_hos
     split = stack.splits["train"]
     for name in ("source", "source_lengths", "target", "target_lengths"):
         object.__setattr__(split, name, getattr(split, name).to(meta))
-    stack.parameters = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
+    stack.parameters = [
+        parameter for parameter in stack.model.parameters() if parameter.requires_grad
+    ]
     cut = BatchSpec(cut.rows.to(meta), cut.shape)
     found: list[Crossings] = []
     for step in range(2):  # the first step creates what later steps use

@@ -28,7 +28,9 @@ def rows_of(plan, seed, epoch):
 
 @CALM
 @given(LENGTHS, BUDGETS, st.booleans(), st.integers(1, 5), st.integers(0, 3))
-def test_batches_hold_every_pair_once_within_their_padded_lengths_and_the_budget(lengths, budget, exact, seed, epoch):
+def test_batches_hold_every_pair_once_within_their_padded_lengths_and_the_budget(
+    lengths, budget, exact, seed, epoch
+):
     plan = plan_of(lengths, budget, exact)
     batches = rows_of(plan, seed, epoch)
     assert sorted(row for rows, *_ in batches for row in rows) == list(range(len(lengths)))
@@ -72,7 +74,8 @@ def test_training_takes_its_batches_from_the_configured_buckets():
 
 
 @pytest.mark.parametrize(
-    "train", [{"batch_tokens": 40}, {"batch_tokens": 40, "length_buckets": "exact"}, {"batch_size": 5}]
+    "train",
+    [{"batch_tokens": 40}, {"batch_tokens": 40, "length_buckets": "exact"}, {"batch_size": 5}],
 )
 def test_both_architectures_train_on_the_same_batches(train):
     """A decoder-only model reads source and target as one sequence; only the padded length differs."""
@@ -81,7 +84,9 @@ def test_both_architectures_train_on_the_same_batches(train):
     lengths = rng.integers(1, 12, (2, 60))
     plans = [make_batches(config, *lengths, {"source": 12, "target": 12}) for config in configs]
     assert plans[0].steps_per_epoch == plans[1].steps_per_epoch
-    for (rows, *times), (same_rows, *joined) in zip(*(plan.batches([1, 2], 3) for plan in plans), strict=True):
+    for (rows, *times), (same_rows, *joined) in zip(
+        *(plan.batches([1, 2], 3) for plan in plans), strict=True
+    ):
         assert rows.tolist() == same_rows.tolist()
         assert joined[1] == times[1]
         assert lengths.sum(0)[rows].max() <= joined[0] <= sum(times)
@@ -102,7 +107,9 @@ SIZES = st.integers(1, 50)
 
 @CALM
 @given(LENGTHS, SIZES, TIMES, st.integers(1, 5), st.integers(0, 3))
-def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(lengths, size, times, seed, epoch):
+def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(
+    lengths, size, times, seed, epoch
+):
     plan = sentences_of(lengths, size, times)
     batches = [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
     assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
@@ -127,7 +134,9 @@ def test_batches_and_padding_of_a_member_do_not_depend_on_its_stack(lengths, siz
     together = list(plan.batches([4, 1, 99], 2, start))
     for member, seed in enumerate((4, 1, 99)):
         single = list(plan.batches([seed], 2))[start:]
-        assert [rows[0].tolist() for rows, *_ in single] == [rows[member].tolist() for rows, *_ in together]
+        assert [rows[0].tolist() for rows, *_ in single] == [
+            rows[member].tolist() for rows, *_ in together
+        ]
         assert [shape for _, *shape in single] == [shape for _, *shape in together]
 
 

@@ -54,7 +54,9 @@ def test_the_cuda_layout_trains_the_same_weights(
     expected = train(training(kind, precision="float64", num_microbatches=pieces))
     seen = set()
 
-    def kernel(dtype: torch.dtype, key: int, value: int, sentences: int, drops: bool) -> AttentionKernel:
+    def kernel(
+        dtype: torch.dtype, key: int, value: int, sentences: int, drops: bool
+    ) -> AttentionKernel:
         """Use the efficient kernel in float64, where CUDA has none."""
         name = "math" if drops or kernels == {"math"} else "efficient"
         seen.add(name)
@@ -71,7 +73,9 @@ def test_the_cuda_layout_trains_the_same_weights(
 
 @pytest.mark.parametrize("keys", [3, 8, 13, 16])
 @pytest.mark.parametrize("lead", [(1, 1), (6, 1), (6, 2)])
-def test_padding_a_mask_aligns_its_strides_and_changes_no_value(keys: int, lead: tuple[int, int]) -> None:
+def test_padding_a_mask_aligns_its_strides_and_changes_no_value(
+    keys: int, lead: tuple[int, int]
+) -> None:
     mask = torch.randn(*lead, 5, keys, dtype=torch.float64, requires_grad=True)
     for table in (mask, mask[..., : keys - 1], mask[:1].expand(6, 2, 5, keys)):
         aligned = aligned_mask(table)
@@ -83,15 +87,21 @@ def test_padding_a_mask_aligns_its_strides_and_changes_no_value(keys: int, lead:
 
 @pytest.mark.parametrize("vocab", [40, 43])
 @pytest.mark.parametrize("tied", [False, True])
-def test_logits_and_their_factor_have_aligned_rows(vocab: int, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_and_their_factor_have_aligned_rows(
+    vocab: int, tied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hidden, weight = torch.randn(2, 6, 4).double(), torch.randn(2, vocab, 4).double()
-    weight = (weight.transpose(1, 2) if tied else weight.transpose(1, 2).contiguous()).requires_grad_()
+    weight = (
+        weight.transpose(1, 2) if tied else weight.transpose(1, 2).contiguous()
+    ).requires_grad_()
     labels, count = torch.randint(0, vocab, (2, 6)), torch.full((2,), 6.0).double()
     products: list[tuple[int, ...]] = []
     bmm = torch.bmm
 
     def watched(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-        products.extend(x.stride()[:-1] for x in (b, out) if x is not None and x.shape[-1] == vocab and not tied)
+        products.extend(
+            x.stride()[:-1] for x in (b, out) if x is not None and x.shape[-1] == vocab and not tied
+        )
         return bmm(a, b) if out is None else bmm(a, b, out=out)
 
     expected = loss.loss_gradients(hidden, weight, None, labels, count)
@@ -121,7 +131,10 @@ class OnMeta(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         kwargs = kwargs or {}
         if func is scaled_dot_product_attention:
-            mask, efficient = kwargs["attn_mask"], torch.ops.aten._scaled_dot_product_efficient_attention
+            mask, efficient = (
+                kwargs["attn_mask"],
+                torch.ops.aten._scaled_dot_product_efficient_attention,
+            )
             mask = None if mask is None else mask.expand(*args[0].shape[:3], args[1].shape[2])
             return efficient(*args, mask, True, scale=kwargs["scale"])[0]
         return None if func in (torch._fused_adam_, torch._fused_adamw_) else func(*args, **kwargs)
@@ -139,13 +152,17 @@ class Operations(TorchDispatchMode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("members", "most"), [(1, 240), (256, 330)])
-def test_a_step_has_few_operations_and_reads_no_value(members: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_has_few_operations_and_reads_no_value(
+    members: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the device meta, tensors have no values that the host could read and wait for."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     stacks = importlib.import_module("stacks")
     meta, size = torch.device("meta"), stacks.SIZES[0]
     with cuda_layout(), OnMeta():
-        step = stacks.step_of(stacks.stack_training(size, members, meta, [{"model": {"dropout": 0.1}}]), size)
+        step = stacks.step_of(
+            stacks.stack_training(size, members, meta, [{"model": {"dropout": 0.1}}]), size
+        )
         step()
         with Operations() as operations:
             step()
@@ -154,7 +171,9 @@ def test_a_step_has_few_operations_and_reads_no_value(members: int, most: int, m
 
 @pytest.mark.parametrize("largest", [1.5, PerMember([0.1, 1e9, 2.0])])
 def test_gradients_of_members_are_clipped_as_on_a_cpu(largest: float | PerMember) -> None:
-    parameters = [torch.nn.Parameter(torch.zeros(3, *shape)) for shape in ((4, 5), (1, 7), (2,), (6, 1))]
+    parameters = [
+        torch.nn.Parameter(torch.zeros(3, *shape)) for shape in ((4, 5), (1, 7), (2,), (6, 1))
+    ]
     gradients = [torch.randn_like(parameter) for parameter in parameters]
     results = []
     for context in (nullcontext(), cuda_layout()):
@@ -183,7 +202,9 @@ def process_settings() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("process_settings")
-@pytest.mark.parametrize(("precision", "products"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")])
+@pytest.mark.parametrize(
+    ("precision", "products"), [("tf32", "tf32"), ("float32", "ieee"), ("bfloat16", "ieee")]
+)
 def test_only_tf32_rounds_the_factors_of_float32_products(precision: str, products: str) -> None:
     """The setting of another model in the same process has no effect."""
     PRODUCTS.fp32_precision = "ieee" if products == "tf32" else "tf32"

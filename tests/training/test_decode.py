@@ -54,7 +54,9 @@ def unpadded_logits(model, source, decoder_input_ids):
         return torch.full((model.members, 1), len(ids))
 
     with torch.no_grad():
-        return model(expand(source), lengths(source), expand(decoder_input_ids), lengths(decoder_input_ids))[:, 0]
+        return model(
+            expand(source), lengths(source), expand(decoder_input_ids), lengths(decoder_input_ids)
+        )[:, 0]
 
 
 BATCHES = [torch.arange(0, 7), torch.arange(7, 12)]
@@ -77,16 +79,21 @@ def test_non_autoregressive_decoding_takes_the_likeliest_id_per_position_without
 
 
 @pytest.mark.parametrize(
-    ("shift_targets", "masking"), [(True, "padding-causal"), (False, "padding-causal"), (True, "none")]
+    ("shift_targets", "masking"),
+    [(True, "padding-causal"), (False, "padding-causal"), (True, "none")],
 )
 def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targets, masking):
     """Without masks, those of batches without padding."""
     model, sources = model_of(masking=masking), drawn()
-    targets = [drawn(seed=8)[5 * row % 12] for row in range(12)]  # sources of a length have targets of several lengths
+    targets = [
+        drawn(seed=8)[5 * row % 12] for row in range(12)
+    ]  # sources of a length have targets of several lengths
     split = split_of(sources, targets, shift_targets=shift_targets)
     if masking == "none":
         model.config = changed(model.config, evaluate={"decode": "teacher-forced"})
-        found = score(model, split, list(range(12)), translate_teacher_forced, padded=False).translations
+        found = score(
+            model, split, list(range(12)), translate_teacher_forced, padded=False
+        ).translations
     else:
         found = translate_rows(model, split, BATCHES, translate_teacher_forced)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
@@ -122,7 +129,11 @@ def test_losses_include_id_0_and_exclude_padding_and_metrics_are_means(shift_tar
     assert any(0 in target[1:] for target in targets)
     for member in range(2):
         loss = totals[member] / num_tokens
-        expected = {"loss": loss, "perplexity": math.exp(loss), "token_accuracy": correct[member] / num_tokens}
+        expected = {
+            "loss": loss,
+            "perplexity": math.exp(loss),
+            "token_accuracy": correct[member] / num_tokens,
+        }
         assert found.metrics(member) == pytest.approx(expected)
 
 
@@ -143,11 +154,18 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
             part.copy_(part[..., order].clone())
     new_ids = {index: new for new, index in enumerate(order)}
     texts = []
-    for translating_model, vocabulary, name in ((model, standard, int), (moved, other, new_ids.get)):
+    for translating_model, vocabulary, name in (
+        (model, standard, int),
+        (moved, other, new_ids.get),
+    ):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
-        found = translate_rows(translating_model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9))
+        found = translate_rows(
+            translating_model, split, BATCHES, translator(EvaluateConfig(), vocabulary, 9)
+        )
         decode = Tokeniser(Unit(), vocabulary).decode
-        texts.append([[decode(written[row], until_eos=False) for row in range(12)] for written in found])
+        texts.append(
+            [[decode(written[row], until_eos=False) for row in range(12)] for written in found]
+        )
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
 
@@ -184,7 +202,10 @@ def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if len(target) > 1:
             probabilities = unpadded_logits(model, source, target[:-1]).softmax(-1)
-            loss = -sum(float(torch.log(probabilities[0, position, word])) for position, word in enumerate(target[1:]))
+            loss = -sum(
+                float(torch.log(probabilities[0, position, word]))
+                for position, word in enumerate(target[1:])
+            )
             assert float(unpadded.losses[0, row]) == pytest.approx(loss, abs=1e-5)
     assert (unpadded.losses - together.losses).abs().max() > 1e-3
 

@@ -51,7 +51,9 @@ def test_padding_changes_losses_if_and_only_if_it_is_attended_to(data, split, ma
     hidden = masking in ("padding-causal", "padding")
     assert (difference < 1e-5) if hidden else (difference > 1e-3)
     written = [
-        translate_rows(model, split, batches, translator(EvaluateConfig(), data.target_vocabulary, 6))
+        translate_rows(
+            model, split, batches, translator(EvaluateConfig(), data.target_vocabulary, 6)
+        )
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
     ]
     assert (written[0] == written[1]) or not hidden
@@ -83,7 +85,9 @@ def test_translations_are_matched_with_their_rows(data, split):
 @pytest.mark.parametrize("counts", [[[1.0], [math.nan]], [[1.0]], [1.0, 1.0]])
 def test_a_metric_must_count_every_output(counts):
     metric = Metric("own", per_example=lambda outputs, references: counts)
-    with pytest.raises(HeadToHeadError, match=r"per_example of metric 'own' .* return a row of finite counts"):
+    with pytest.raises(
+        HeadToHeadError, match=r"per_example of metric 'own' .* return a row of finite counts"
+    ):
         Translations(("a", "b"), (("a",), ("b",)), ("a", "c")).counts([metric])
 
 
@@ -94,13 +98,17 @@ def test_distinct_sources_are_taken_once_in_order(data):
     assert len(set(texts)) == len(texts)
     assert set(texts) == set(raw.source_text)
     assert rows == sorted(rows)
-    assert distinct_sources(raw, 3) == distinct_sources(raw, 3) != rows[:3], "a sorted file has its shortest first"
+    assert distinct_sources(raw, 3) == distinct_sources(raw, 3) != rows[:3], (
+        "a sorted file has its shortest first"
+    )
     assert distinct_sources(raw, len(rows) + 1) == rows
 
 
 def test_length_buckets_are_intervals_between_adjacent_bounds():
     zeros = torch.zeros(1, 6)
-    found = bucket_scores([1, 99, 5, 6, 8, 9], range(6), (), {}, TeacherForced(zeros, zeros, zeros[0] + 1), 0, (5, 8))
+    found = bucket_scores(
+        [1, 99, 5, 6, 8, 9], range(6), (), {}, TeacherForced(zeros, zeros, zeros[0] + 1), 0, (5, 8)
+    )
     assert [tuple(part[name] for name in ("bucket", "low", "high", "n")) for part in found] == [
         ("1-5", 1, 5, 2),
         ("6-8", 6, 8, 2),

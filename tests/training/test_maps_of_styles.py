@@ -57,7 +57,9 @@ KINDS = {
 @case_table(("name", "kind", "heads"), [(name, *rest) for name, rest in KINDS.items()], default=4)
 def test_maps_record_the_number_of_heads_and_the_kind_of_weights(name, kind, heads):
     found = maps_of(name)
-    assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(ROLES, heads)
+    assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(
+        ROLES, heads
+    )
     assert found.record["weights"] == dict.fromkeys(ROLES, kind)
     assert found.record["signed"] is (kind == "signed")
     assert any(bool((maps < 0).any()) for maps in found.weights.values()) is (kind == "signed")
@@ -71,7 +73,11 @@ def test_maps_record_the_number_of_heads_and_the_kind_of_weights(name, kind, hea
 def test_kinds_of_weights_are_recorded_per_role_for_all_layers():
     patterns = {"decoder": ["talking-heads", "split-heads"], "cross": ["linear", "split-heads"]}
     found = maps_of({"encoder": "sigmoid", **patterns})
-    assert found.record["weights"] == {"encoder": "positive", "decoder": "signed", "cross": "distribution"}
+    assert found.record["weights"] == {
+        "encoder": "positive",
+        "decoder": "signed",
+        "cross": "distribution",
+    }
     assert found.record["signed"] is True
     assert list(found.record["map_notes"]) == ["cross"]
     assert "map_notes" not in maps_of("sigmoid").record
@@ -83,7 +89,9 @@ def gallery(tmp_path, **styles):
         folder = tmp_path / title
         folder.mkdir()
         write_maps(folder / "attention", [maps_of(name)])
-        (folder / "status.json").write_text(json.dumps({"state": "DONE", "files": checksums(folder)}))
+        (folder / "status.json").write_text(
+            json.dumps({"state": "DONE", "files": checksums(folder)})
+        )
         shown.append(VariantMaps(title, 1, load_maps(folder)))
     return Gallery(tuple(shown), 0)
 

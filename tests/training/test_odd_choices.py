@@ -44,12 +44,17 @@ def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
     train = tiny_data().splits["train"]
     losses = []
     for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1] if shift else target)]
+        ids = [
+            torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1] if shift else target)
+        ]
         lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
         with torch.no_grad():
             chances = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0].softmax(-1)
         labels = target[1:] if shift else target
-        losses += [-math.log(float(chances[position, word])) for position, word in enumerate(labels.tolist())]
+        losses += [
+            -math.log(float(chances[position, word]))
+            for position, word in enumerate(labels.tolist())
+        ]
     stack.run()
     assert seen[0].metrics["train/loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-9)
 
@@ -106,14 +111,22 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
 
 
 @case_table(
-    "parts", [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]], default=1
+    "parts",
+    [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]],
+    default=1,
 )
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
-    config = tiny_config(train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts})
+    config = tiny_config(
+        train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts}
+    )
     stack = StackTraining(config, [1, 2], tiny_data(), CPU)
     before = {name: value.clone() for name, value in stack.model.named_parameters()}
     stack.run()
-    changed = {name for name, value in stack.model.named_parameters() if not torch.equal(value, before[name])}
+    changed = {
+        name
+        for name, value in stack.model.named_parameters()
+        if not torch.equal(value, before[name])
+    }
     assert changed == {name for name in before if part_of(name) in parts}
     assert changed
 
@@ -164,7 +177,10 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
     stack.run()
     assert all(torch.equal(value, drawn[name]) for name, value in stack.model.state_dict().items())
-    assert [(evaluation.member, evaluation.step, evaluation.epoch) for evaluation in seen] == [(0, 0, 0.0), (1, 0, 0.0)]
+    assert [(evaluation.member, evaluation.step, evaluation.epoch) for evaluation in seen] == [
+        (0, 0, 0.0),
+        (1, 0, 0.0),
+    ]
     assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
     assert progress == [(0, 0)]
     again = StackTraining(config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), seen.append)
@@ -180,7 +196,12 @@ RECIPES: dict[str, tuple[dict[str, Any], int]] = {
     "architecture-en-de": ({"model": SMALL, "train": {"epochs": 1}}, 2),
     "scratch-en-fr": ({}, 1),
     "tatoeba-en-es": (
-        {"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}, "evaluate": {"max_length": 12}},
+        {
+            "model": SMALL,
+            "train": {"epochs": 1},
+            "data": {"dataset": "notebook-en-de"},
+            "evaluate": {"max_length": 12},
+        },
         1,
     ),
     "slides-en-fr": ({"model": SMALL}, 0),
@@ -196,7 +217,9 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     data = prepare(config.data, cache_root())
     assert find_incompatibility(config, data.record["longest"], current()) is None
     stack = trained(config, [1, 2], data)
-    results, translations = score_test_split(stack, data, decoding_limit(config, data.longest_target))(1)
+    results, translations = score_test_split(
+        stack, data, decoding_limit(config, data.longest_target)
+    )(1)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
     assert stack.active_members == [0, 1]
     wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
@@ -223,9 +246,14 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
     slides = {"source": "I love AI .", "recipe": "slides-en-fr", "model": SMALL}
     assert target_tokens(**slides) == ["<pad>"] * 4
     for decode in ("none", "teacher-forced"):
-        with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"):
+        with pytest.raises(
+            HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"
+        ):
             target_tokens(**slides, evaluate={"decode": decode})
-    assert target_tokens("good night", recipe="tatoeba-en-es", **RECIPES["tatoeba-en-es"][0])[0] == "<sos>"
+    assert (
+        target_tokens("good night", recipe="tatoeba-en-es", **RECIPES["tatoeba-en-es"][0])[0]
+        == "<sos>"
+    )
 
 
 # -- incompatible settings --------------------------------------------------------------------
@@ -237,23 +265,50 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
 
 
 ONE_EPOCH = {"epochs": 1, "batch_size": 8}
-LEARNED = {"encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12}, "cross": "none"}
+LEARNED = {
+    "encoder": "sinusoidal",
+    "decoder": {"name": "learned", "max_length": 12},
+    "cross": "none",
+}
 LONG_SOURCES = {"source": 13, "target": 11}
 REASONS: list[tuple[dict[str, Any], str]] = [
-    ({"data": {"target_boundaries": "none"}}, "but data.target_boundaries is none; set evaluate.decode: none"),
-    ({"train": ONE_EPOCH, "quirks": {"pad_to": 10}}, "less than the 11 tokens .*; set data.truncate_tokens: 10"),
-    ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
-    ({"train": ONE_EPOCH | {"length_buckets": "exact"}}, "requires batches with a number of tokens; remove batch_size"),
+    (
+        {"data": {"target_boundaries": "none"}},
+        "but data.target_boundaries is none; set evaluate.decode: none",
+    ),
+    (
+        {"train": ONE_EPOCH, "quirks": {"pad_to": 10}},
+        "less than the 11 tokens .*; set data.truncate_tokens: 10",
+    ),
+    (
+        {"quirks": {"pad_to": 100}},
+        "pad_to 100 requires batches with a fixed number of sentences; set batch_size",
+    ),
+    (
+        {"train": ONE_EPOCH | {"length_buckets": "exact"}},
+        "requires batches with a number of tokens; remove batch_size",
+    ),
     ({"quirks": {"trainable": []}}, "quirks.trainable is empty.*; set train.epochs: 0"),
     (
-        {"train": ONE_EPOCH, "quirks": {"pad_to": 100}, "positional": {"name": "learned", "max_length": 64}},
+        {
+            "train": ONE_EPOCH,
+            "quirks": {"pad_to": 100},
+            "positional": {"name": "learned", "max_length": 64},
+        },
         "a source of 100 tokens is longer than the 64 .*; set positional.encoder.max_length to at least 100",
     ),
     (
-        {"evaluate": {"decode": "non-autoregressive"}, "positional": LEARNED, "longest": LONG_SOURCES},
+        {
+            "evaluate": {"decode": "non-autoregressive"},
+            "positional": LEARNED,
+            "longest": LONG_SOURCES,
+        },
         "a target of 13 tokens is longer than the 12 .*; set positional.decoder.max_length to at least 13",
     ),
-    ({"longest": {"source": 3, "target": 1}}, "no target has a second token.*; set quirks.shift_targets: false"),
+    (
+        {"longest": {"source": 3, "target": 1}},
+        "no target has a second token.*; set quirks.shift_targets: false",
+    ),
 ]
 
 
@@ -280,11 +335,14 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
 
 def masked(masking: Any) -> RunConfig:
-    return changed(tiny_config(masking=masking), evaluate={"unpadded": True, "max_length": 4, "test_limit": 4})
+    return changed(
+        tiny_config(masking=masking), evaluate={"unpadded": True, "max_length": 4, "test_limit": 4}
+    )
 
 
 @pytest.mark.parametrize(
-    ("masking", "evaluations"), [("padding-causal", 1), ("causal", 2), ({"name": "window", "width": 2}, 1), ("none", 2)]
+    ("masking", "evaluations"),
+    [("padding-causal", 1), ("causal", 2), ({"name": "window", "width": 2}, 1), ("none", 2)],
 )
 def test_scores_without_padding_are_computed_only_where_they_can_differ(
     masking: Any, evaluations: int, monkeypatch: pytest.MonkeyPatch

@@ -29,13 +29,17 @@ AFTER_WARM_UP = {
 def test_warm_up_is_linear_up_to_the_peak_and_the_schedule_follows(schedule):
     config = TrainConfig(lr=0.5, schedule=schedule, warmup_steps=20, decay_fraction=0.25)
     found = [learning_rate(config, step, STEPS) for step in range(1, STEPS + 1)]
-    expected = [step / 20 if step <= 20 else AFTER_WARM_UP[schedule](step) for step in range(1, STEPS + 1)]
+    expected = [
+        step / 20 if step <= 20 else AFTER_WARM_UP[schedule](step) for step in range(1, STEPS + 1)
+    ]
     assert found == pytest.approx([0.5 * rate for rate in expected], rel=1e-12, abs=1e-15)
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "wsd"])
 def test_decaying_schedules_end_at_the_final_rate(schedule):
-    config = TrainConfig(lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4, decay_fraction=0.9)
+    config = TrainConfig(
+        lr=1e-3, schedule=schedule, warmup_steps=20, final_lr=1e-4, decay_fraction=0.9
+    )
     rates = [learning_rate(config, step, STEPS) for step in range(20, STEPS + 1)]
     assert (rates[0], rates[-1]) == pytest.approx((1e-3, 1e-4), rel=1e-12)
     assert rates == sorted(rates, reverse=True)
@@ -63,18 +67,25 @@ class Stacked(nn.Module):
         generator = torch.Generator().manual_seed(100 + step)
         for parameter in self.used:
             sizes = torch.tensor([0.01, 1.0, 100.0]).view(-1, 1, 1)
-            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
+            parameter.grad = (
+                torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * sizes
+            )
 
 
 @pytest.mark.parametrize(("weight_decay", "decay"), [(0.0, "all"), (0.1, "all"), (0.1, "matrices")])
-@pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+@pytest.mark.parametrize(
+    ("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
+)
 def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay, decay):
     stacked = Stacked()
     single_members = [
-        [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()] for member in range(3)
+        [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()]
+        for member in range(3)
     ]
     settings = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": weight_decay}
-    ours = StackOptimizer([TrainConfig(optimizer=name, schedule="constant", decay=decay, **settings)] * 3, stacked, 5)
+    ours = StackOptimizer(
+        [TrainConfig(optimizer=name, schedule="constant", decay=decay, **settings)] * 3, stacked, 5
+    )
     torch_optimizers = []
     for parameters in single_members:
         vectors = [own for own in parameters if decay == "matrices" and min(own.shape) == 1]
@@ -96,21 +107,33 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
 
 @pytest.mark.parametrize(
     ("name", "vectors"),
-    [("kerple-log", {"r1", "r2"}), ("fire", {"inner", "c", "multiple"}), ("forgetting", {"offset"})],
+    [
+        ("kerple-log", {"r1", "r2"}),
+        ("fire", {"inner", "c", "multiple"}),
+        ("forgetting", {"offset"}),
+    ],
 )
 def test_vectors_of_several_layers_are_not_decayed_as_matrices(name, vectors):
     options = {} if name == "forgetting" else {"layers": "own"}
-    config = tiny_config({"encoder": "none", "decoder": {"name": name, **options}}, decoder_layers=2)
+    config = tiny_config(
+        {"encoder": "none", "decoder": {"name": name, **options}}, decoder_layers=2
+    )
     model = Transformer(config, [1], 5, 5)
     groups = StackOptimizer([TrainConfig(decay="matrices", weight_decay=0.1)], model, 5).groups
-    kept = {id(tensor) for group in groups if not group["weight_decay"] for tensor in group["params"]}
+    kept = {
+        id(tensor) for group in groups if not group["weight_decay"] for tensor in group["params"]
+    }
     own = model.positionals["decoder"].named_parameters()
     assert {name for name, parameter in own if id(parameter) in kept} == vectors
 
 
-@pytest.mark.parametrize(("decay", "kept"), [("all", {"rate", "step"}), ("matrices", {"rate", "step", "gain"})])
+@pytest.mark.parametrize(
+    ("decay", "kept"), [("all", {"rate", "step"}), ("matrices", {"rate", "step", "gain"})]
+)
 def test_parameters_that_a_component_excludes_take_no_weight_decay(decay, kept):
-    config = tiny_config("none", {"encoder": "split-heads", "decoder": "gated-delta"}, decoder_layers=1)
+    config = tiny_config(
+        "none", {"encoder": "split-heads", "decoder": "gated-delta"}, decoder_layers=1
+    )
     model = Transformer(config, [1, 2], 5, 5).double()
     train = TrainConfig(weight_decay=0.1, decay=decay, schedule="constant")
     # The members differ in lr, so that each has a slice of every parameter.
@@ -121,7 +144,9 @@ def test_parameters_that_a_component_excludes_take_no_weight_decay(decay, kept):
         parameter.grad = torch.zeros_like(parameter)
     optimizer.set_step(1)
     optimizer.update()
-    unchanged = {name for name, parameter in style.named_parameters() if torch.equal(parameter, before[name])}
+    unchanged = {
+        name for name, parameter in style.named_parameters() if torch.equal(parameter, before[name])
+    }
     assert unchanged == kept
 
 
@@ -137,18 +162,26 @@ def muon_by_loops(weight, gradients, rate, decay):
     average = torch.zeros_like(weight)
     for gradient in gradients:
         average = 0.95 * average + 0.05 * gradient
-        left, values, right = torch.linalg.svd(0.05 * gradient + 0.95 * average, full_matrices=False)
-        update = left @ torch.diag(singular_values_after(values / values.square().sum().sqrt())) @ right
+        left, values, right = torch.linalg.svd(
+            0.05 * gradient + 0.95 * average, full_matrices=False
+        )
+        update = (
+            left @ torch.diag(singular_values_after(values / values.square().sum().sqrt())) @ right
+        )
         weight = (1 - rate * decay) * weight - 0.2 * max(weight.shape) ** 0.5 * rate * update
     return weight
 
 
-@pytest.mark.parametrize("members", [(0, 1, 2), (1,)], ids=["all rates equal", "another rate of one member"])
+@pytest.mark.parametrize(
+    "members", [(0, 1, 2), (1,)], ids=["all rates equal", "another rate of one member"]
+)
 def test_muon_updates_every_map_of_every_member_alone(members):
     stacked = Stacked()
     before = [parameter.detach().clone() for parameter in stacked.used]
     train = TrainConfig(optimizer="muon", lr=0.01, weight_decay=0.1, schedule="constant")
-    trains = [train if member in members else train.model_copy(update={"lr": 0.02}) for member in range(3)]
+    trains = [
+        train if member in members else train.model_copy(update={"lr": 0.02}) for member in range(3)
+    ]
     ours = StackOptimizer(trains, stacked, 5)
     gradients = []
     for step in range(5):
@@ -159,7 +192,11 @@ def test_muon_updates_every_map_of_every_member_alone(members):
     for member, own in enumerate(trains):
         matrix = [step[0][member].split([4, 4, 9], dim=-1) for step in gradients]
         for index, (found, initial) in enumerate(
-            zip(stacked.layer.weight[member].split([4, 4, 9], -1), before[0][member].split([4, 4, 9], -1), strict=True)
+            zip(
+                stacked.layer.weight[member].split([4, 4, 9], -1),
+                before[0][member].split([4, 4, 9], -1),
+                strict=True,
+            )
         ):
             wanted = muon_by_loops(initial, [step[index] for step in matrix], own.lr, 0.1)
             torch.testing.assert_close(found, wanted, rtol=0, atol=1e-10)
@@ -178,7 +215,9 @@ def test_muon_equals_torchs_up_to_its_bfloat16_products():
     single = nn.Parameter(stacked.layer.weight[1, :, 8:].detach().clone().T)
     rates = {"lr": 0.01, "weight_decay": 0.1}
     theirs = torch.optim.Muon([single], **rates, adjust_lr_fn="match_rms_adamw")
-    ours = StackOptimizer([TrainConfig(optimizer="muon", schedule="constant", **rates)] * 3, stacked, 5)
+    ours = StackOptimizer(
+        [TrainConfig(optimizer="muon", schedule="constant", **rates)] * 3, stacked, 5
+    )
     before = single.detach().clone()
     for step in range(5):
         stacked.give_gradients(step)

@@ -17,7 +17,9 @@ from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
 from made import case_table
 
 
-def tiny(dropout: float = 0.2, positional: object = None, model: object = None, **train: object) -> RunConfig:
+def tiny(
+    dropout: float = 0.2, positional: object = None, model: object = None, **train: object
+) -> RunConfig:
     return resolve(
         ({"positional": positional} if positional else {})
         | ({"model.architecture": model} if model else {})
@@ -30,7 +32,9 @@ def tiny(dropout: float = 0.2, positional: object = None, model: object = None, 
     )
 
 
-def training(config: RunConfig, points: ResumePoints | None = None, **more: object) -> StackTraining:
+def training(
+    config: RunConfig, points: ResumePoints | None = None, **more: object
+) -> StackTraining:
     data = prepare(config.data, cache_root())
     return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), points, **more)  # type: ignore[arg-type]
 
@@ -58,7 +62,13 @@ CONFIGS = {
 
 @case_table(
     ("name", "at"),
-    [("plain", 1), ("plain", 13), ("adam and cosine", 18), ("decoder-only, muon and wsd", 9), ("early stopping", 3)],
+    [
+        ("plain", 1),
+        ("plain", 13),
+        ("adam and cosine", 18),
+        ("decoder-only, muon and wsd", 9),
+        ("early stopping", 3),
+    ],
     default=1,
 )
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
@@ -74,7 +84,9 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     torch.rand(7)  # A resume does not depend on the global random state.
     rest = training(config, points, on_evaluation=later.append)
     rest.run()
-    for (key, a), (_, b) in zip(whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True):
+    for (key, a), (_, b) in zip(
+        whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True
+    ):
         assert torch.equal(a, b), key
     assert [e for e in seen if e.step > at] == later
     assert whole.progress.members == rest.progress.members
@@ -114,7 +126,9 @@ def test_early_stopping_keeps_each_members_best_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    "positional", ["sinusoidal", "shape", "randomised", {"encoder": "shape", "decoder": "rotary"}], ids=str
+    "positional",
+    ["sinusoidal", "shape", "randomised", {"encoder": "shape", "decoder": "rotary"}],
+    ids=str,
 )
 def test_microbatches_give_the_gradient_of_the_whole_batch(positional: object) -> None:
     config = tiny(precision="float64", positional=positional)
@@ -124,7 +138,9 @@ def test_microbatches_give_the_gradient_of_the_whole_batch(positional: object) -
         torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     for a, b in zip(whole.parameters, pieces.parameters, strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
-    for a, b in zip(whole.model.state_dict().values(), pieces.model.state_dict().values(), strict=True):
+    for a, b in zip(
+        whole.model.state_dict().values(), pieces.model.state_dict().values(), strict=True
+    ):
         assert torch.equal(a, b)
 
 
@@ -184,7 +200,9 @@ def test_the_training_time_of_a_resume_point_includes_the_steps_on_the_device(
     assert len(pauses) >= 4, "a resume point takes 0.01 s, so the pause stays 0.5 s"
 
 
-def test_the_step_of_an_early_stop_does_not_depend_on_the_stack_and_survives_a_resume(tmp_path: Path) -> None:
+def test_the_step_of_an_early_stop_does_not_depend_on_the_stack_and_survives_a_resume(
+    tmp_path: Path,
+) -> None:
     config = tiny(**CONFIGS["early stopping"])
     whole = training(config)
     whole.run()
@@ -208,7 +226,15 @@ def test_a_resume_point_of_a_diverging_member_is_loaded(tmp_path: Path) -> None:
 
     def stack() -> StackTraining:
         device = torch.device("cpu")
-        return StackTraining(configs[0], [1, 2], tiny_data(), device, points, configs=configs, on_fall_back=log.append)
+        return StackTraining(
+            configs[0],
+            [1, 2],
+            tiny_data(),
+            device,
+            points,
+            configs=configs,
+            on_fall_back=log.append,
+        )
 
     first = stack()
     with pytest.raises(TimeLimitReached):

@@ -17,7 +17,12 @@ EXACT = {"precision": "float64"}
 
 
 def of(positional="none", masking="padding-causal", mask_value="-inf", model=None, **train):
-    return tiny_config(positional, masking=masking, train=EXACT | train, **{"mask_value": mask_value} | (model or {}))
+    return tiny_config(
+        positional,
+        masking=masking,
+        train=EXACT | train,
+        **{"mask_value": mask_value} | (model or {}),
+    )
 
 
 UNLIKE = [
@@ -82,7 +87,9 @@ def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, d
     batch = split.batch(rows.expand(len(UNLIKE), -1), *split.times(rows))
     model = stack.model.eval()
     with torch.no_grad():
-        logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+        logits = model(
+            batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
+        )
     written = greedy(model, batch.source, batch.source_lengths, 9)
     for member, single in enumerate(single_models):
         own = batch.source[:1], batch.source_lengths[:1]
@@ -108,7 +115,9 @@ def test_members_with_muon_and_bounded_logits_equal_their_runs_alone(data):
         single.run()
         assert difference(stack.model, member, single.model) < 1e-9, settings[member]
     batch = stack.splits["valid"].batch(torch.zeros(3, 1, dtype=torch.long), 6, 5)
-    logits = stack.model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
+    logits = stack.model(
+        batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
+    )
     assert logits.abs().max() < 2
     unbounded = training([plain], [3], data)
     unbounded.run()

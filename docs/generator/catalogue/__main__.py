@@ -17,5 +17,6 @@ if __name__ == "__main__":
     registry = load_registry()
     built_in = [entry for entry in registry.all() if entry.distribution == "headtohead"]
     write_files(
-        Path(*(sys.argv[1:] or ["docs/reference/catalogue"])), catalogue_files(catalogue_entries(registry, built_in))
+        Path(*(sys.argv[1:] or ["docs/reference/catalogue"])),
+        catalogue_files(catalogue_entries(registry, built_in)),
     )

@@ -9,7 +9,16 @@ import torch
 from torch import Tensor
 
 from catalogue.pictures import HeadBoxes, HeatMaps, covering
-from catalogue.small_model import ROLE_NAMES, SEED, SOURCE, TARGET, in_role, incompatibility, small_config, small_roles
+from catalogue.small_model import (
+    ROLE_NAMES,
+    SEED,
+    SOURCE,
+    TARGET,
+    in_role,
+    incompatibility,
+    small_config,
+    small_roles,
+)
 from headtohead.config.builder import resolve
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
@@ -36,7 +45,10 @@ def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMa
             boxes.append(_head_boxes(find_geometry(config, role), projects, config.model.d_model))
         masked = weights if mask is None else weights.masked_fill(~mask, torch.nan)
         names = [f"head {head}" for head in range(len(weights))] if len(weights) > 1 else [""]
-        values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
+        values = [
+            [[None if cell != cell else cell for cell in row] for row in matrix]
+            for matrix in masked.tolist()
+        ]
         rows = SOURCE if role == "encoder" else TARGET
         columns = TARGET if role == "decoder" else SOURCE
         colours = covering(masked.numpy(), probabilities=True)
@@ -60,7 +72,8 @@ def untrained_weights(config: RunConfig, role: str) -> tuple[Tensor, Tensor | No
             observed[name] = value
 
     source, target = (
-        torch.arange(FIRST_TOKEN, FIRST_TOKEN + len(sentence)).view(1, 1, -1) for sentence in (SOURCE, TARGET)
+        torch.arange(FIRST_TOKEN, FIRST_TOKEN + len(sentence)).view(1, 1, -1)
+        for sentence in (SOURCE, TARGET)
     )
     source_length, target_length = torch.tensor([[len(SOURCE)]]), torch.tensor([[len(TARGET)]])
     with torch.no_grad():
@@ -72,7 +85,11 @@ def untrained_weights(config: RunConfig, role: str) -> tuple[Tensor, Tensor | No
 
 def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
     """Return the configuration; its width is the sentence length if a style requires that."""
-    fields = {**small_config(**families), "positional": "sinusoidal", "evaluate": {"decode": "teacher-forced"}}
+    fields = {
+        **small_config(**families),
+        "positional": "sinusoidal",
+        "evaluate": {"decode": "teacher-forced"},
+    }
     config = resolve(fields, registry)
     if only_length(config) is not None:
         fields["model"] |= {"d_model": len(TARGET), "heads": 1}
@@ -83,13 +100,17 @@ def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
 def _head_boxes(geometry: Geometry, projects: bool, d_model: int) -> HeadBoxes:
     if not projects:
         note = f"Nothing is projected: one head as wide as the model, d = {d_model}."
-        return HeadBoxes("heads", [("values", [(float(geometry.value_width), 0)])], note, float(d_model))
+        return HeadBoxes(
+            "heads", [("values", [(float(geometry.value_width), 0)])], note, float(d_model)
+        )
     per_group = geometry.heads // geometry.kv_heads
     queries = [(float(geometry.key_width), head // per_group) for head in range(geometry.heads)]
     keys = [(float(geometry.key_width), group) for group in range(geometry.kv_heads)]
     values = [(float(geometry.value_width), group) for group in range(geometry.value_heads)]
     ratio = geometry.value_heads / geometry.output_heads
-    outputs = [(float(geometry.value_width), int(head * ratio)) for head in range(geometry.output_heads)]
+    outputs = [
+        (float(geometry.value_width), int(head * ratio)) for head in range(geometry.output_heads)
+    ]
     sizes = f"d_k = {geometry.key_width}, d_v = {geometry.value_width}"
     if not geometry.key_width:
         queries, keys = [], []

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import combinations
 
-from catalogue.small_model import DEFAULTS, IN_ROLE, ROLE_NAMES, in_role, incompatibility, small_roles
+from catalogue.small_model import (
+    DEFAULTS,
+    IN_ROLE,
+    ROLE_NAMES,
+    in_role,
+    incompatibility,
+    small_roles,
+)
 from headtohead.plugins.registry import Registered, Registry
 
 FLEXIBLE_STYLE = "single-head"
@@ -31,7 +38,9 @@ class CompatibilityTable:
 
     def __init__(self, registry: Registry, entries: Sequence[Registered]) -> None:
         self.registry = registry
-        self.names: list[EntryName] = [(entry.family, entry.name) for entry in entries if entry.family in DEFAULTS]
+        self.names: list[EntryName] = [
+            (entry.family, entry.name) for entry in entries if entry.family in DEFAULTS
+        ]
 
     def roles(self, entry: EntryName) -> list[str]:
         """Return the roles that an entry is compatible with."""
@@ -58,7 +67,11 @@ class CompatibilityTable:
             names += [name] if name not in names else []
             roles += [role] if role not in roles else []
         for (family, reason), (names, roles) in grouped.items():
-            where = "" if len(roles) == len(small_roles()) else f" {' and '.join(IN_ROLE[role] for role in roles)}"
+            where = (
+                ""
+                if len(roles) == len(small_roles())
+                else f" {' and '.join(IN_ROLE[role] for role in roles)}"
+            )
             yield f"{family} {', '.join(f'`{name}`' for name in names)}{where}: {reason}"
 
     def _sizes(self, entry: EntryName) -> Iterator[str]:
@@ -88,7 +101,9 @@ class CompatibilityTable:
     @cached_property
     def _by_pair(self) -> dict[tuple[EntryName, EntryName, str], str | None]:
         return {
-            (first, second, role): incompatibility(in_role(*first, role) | in_role(*second, role), self.registry)
+            (first, second, role): incompatibility(
+                in_role(*first, role) | in_role(*second, role), self.registry
+            )
             for first, second in combinations(self.names, 2)
             if first[0] != second[0]
             for role in small_roles()

@@ -109,7 +109,9 @@ def _entry(registered: Registered, registry: Registry, table: CompatibilityTable
     )
 
 
-def _pictures(registered: Registered, registry: Registry) -> tuple[list[Picture], list[PictureNote]]:
+def _pictures(
+    registered: Registered, registry: Registry
+) -> tuple[list[Picture], list[PictureNote]]:
     """Return the pictures of an entry, and notes for roles without pictures."""
     items: Sequence[Picture | PictureNote] = []
     if registered.family == "positional":
@@ -134,7 +136,9 @@ def _formula(registered: Registered, registry: Registry) -> str:
     return ""
 
 
-def _facts(registered: Registered, roles: Sequence[str], costs: dict[str, str]) -> Iterator[tuple[str, str]]:
+def _facts(
+    registered: Registered, roles: Sequence[str], costs: dict[str, str]
+) -> Iterator[tuple[str, str]]:
     entry = registered.entry
     if issubclass(entry, Dataset):
         yield "splits", ", ".join(f"`{split}`" for split in entry.splits)
@@ -148,10 +152,16 @@ def _facts(registered: Registered, roles: Sequence[str], costs: dict[str, str]) 
         yield "parameters", "0"
     elif costs:
         is_attention = issubclass(entry, Attention)
-        yield f"parameters, {'one attention' if is_attention else 'one role, all its layers'}", costs["parameters"]
+        yield (
+            f"parameters, {'one attention' if is_attention else 'one role, all its layers'}",
+            costs["parameters"],
+        )
         if costs["biases"] != "0":
             yield "biases", f"+ {costs['biases']}"
-        yield f"FLOPs over n tokens{'' if is_attention else ' added to one attention'}", costs["flops"]
+        yield (
+            f"FLOPs over n tokens{'' if is_attention else ' added to one attention'}",
+            costs["flops"],
+        )
 
 
 def _usage(registered: Registered) -> str:

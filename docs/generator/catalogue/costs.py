@@ -53,9 +53,15 @@ def describe_costs(entry: type[Component], role: str) -> dict[str, str]:
         sizes["n"] = entry.only_length(options, _model(sizes)) or sizes["n"]
     counts = count(entry, options, sizes, role)
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
-    numbers = {"parameters": None, "biases": None, "flops": None} if counts is None else vars(counts)
+    numbers = (
+        {"parameters": None, "biases": None, "flops": None} if counts is None else vars(counts)
+    )
     return {
-        name: f"not supported at {at}" if number is None else f"{number:,} at {at}" if number else "0"
+        name: f"not supported at {at}"
+        if number is None
+        else f"{number:,} at {at}"
+        if number
+        else "0"
         for name, number in numbers.items()
     }
 
@@ -69,18 +75,24 @@ def count(entry: type[Component], options: Options, sizes: Sizes, role: str) -> 
         if issubclass(entry, Attention):
             plain = _attention(entry, options, sizes, role)
             biased = _attention(entry, options, sizes, role, bias=True)
-            return CostCounts(_weights(plain), _weights(biased) - _weights(plain), _attention_flops(plain, sizes))
+            return CostCounts(
+                _weights(plain), _weights(biased) - _weights(plain), _attention_flops(plain, sizes)
+            )
         assert issubclass(entry, Positional)
         style = registered("attention", PLAIN_ATTENTION)
         part = entry(options, _context(style, style.Options(), sizes, role))
     except HeadToHeadError:
         return None
-    with_encoding = _attention_flops(_attention(style, style.Options(), sizes, role, positional=part), sizes)
+    with_encoding = _attention_flops(
+        _attention(style, style.Options(), sizes, role, positional=part), sizes
+    )
     embedding = _embedding_flops(part, sizes, role)
     if with_encoding is None or embedding is None:
         return CostCounts(_weights(part), 0, None)
     return CostCounts(
-        _weights(part), 0, with_encoding + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role)
+        _weights(part),
+        0,
+        with_encoding + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role),
     )
 
 
@@ -108,12 +120,16 @@ def _attention(
         positional = none(none.Options(), context)
     no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
     built = style(options, context)
-    return MultiHeadAttention(built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross")
+    return MultiHeadAttention(
+        built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
+    )
 
 
 def _context(style: type[Attention], options: Options, sizes: Sizes, role: str) -> BuildContext:
     geometry = style.geometry(options, _model(sizes))
-    return BuildContext(role, sizes.get("L", 1), sizes["d"], geometry, [torch.Generator().manual_seed(1)], layer=0)
+    return BuildContext(
+        role, sizes.get("L", 1), sizes["d"], geometry, [torch.Generator().manual_seed(1)], layer=0
+    )
 
 
 def _model(sizes: Sizes) -> ModelConfig:

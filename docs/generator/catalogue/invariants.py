@@ -33,7 +33,9 @@ def _incompatible_pairs(registry: Registry) -> Iterator[tuple[str, str, str]]:
     """Yield attention, positional and reason of every pair that is incompatible, also in the decoder alone."""
     for attention in sorted(registry.entries["attention"]):
         for positional in sorted(registry.entries["positional"]):
-            decoder_only = dict(role_variants("positional", positional, registry)).get("the decoder only", positional)
+            decoder_only = dict(role_variants("positional", positional, registry)).get(
+                "the decoder only", positional
+            )
             reasons = [
                 compatible_config({"attention": attention, "positional": value}, registry)[1]
                 for value in (positional, decoder_only)

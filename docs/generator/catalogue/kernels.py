@@ -46,7 +46,10 @@ def kernels_page(styles: Sequence[str], encodings: Sequence[str]) -> str:
             chosen = kernel(style, encoding)
             if chosen is not None:
                 together.setdefault(chosen, []).append(encoding)
-        rows += [f"| {style} | {', '.join(names)} | {name} | {why} |\n" for (name, why), names in together.items()]
+        rows += [
+            f"| {style} | {', '.join(names)} | {name} | {why} |\n"
+            for (name, why), names in together.items()
+        ]
     return HEAD + "".join(rows)
 
 

@@ -28,13 +28,25 @@ def masking_pictures(name: str, registry: Registry) -> list[HeatMaps]:
             continue
         rows = PADDED_SOURCE if role == "encoder" else PADDED_TARGET
         columns = PADDED_TARGET if role == "decoder" else PADDED_SOURCE
-        mask = masking.mask(role, torch.arange(len(rows)), torch.arange(len(columns)), torch.tensor([NUM_TOKENS]))
+        mask = masking.mask(
+            role, torch.arange(len(rows)), torch.arange(len(columns)), torch.tensor([NUM_TOKENS])
+        )
         shape = (1, len(rows), len(columns))
         mask = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
         values = [[1.0 if attended else None for attended in row] for row in mask[0].tolist()]
         title = ROLE_NAMES[role] + (", if set for this role" if role in entry.role_defaults else "")
         colours = ColourRange(0.0, 1.0)
         pictures.append(
-            HeatMaps(title, [("", values)], rows, columns, "query", "key", "", colours, ("attended", "masked"))
+            HeatMaps(
+                title,
+                [("", values)],
+                rows,
+                columns,
+                "query",
+                "key",
+                "",
+                colours,
+                ("attended", "masked"),
+            )
         )
     return pictures

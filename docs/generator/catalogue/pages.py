@@ -28,15 +28,21 @@ def catalogue_files(entries: Sequence[CatalogueEntry]) -> Files:
     """Return every file of the catalogue by its path in the folder."""
     templates = environment("catalogue")
     templates.filters |= {"prose": _prose, "cell": _cell, "linked": _linked}
-    families = {family: [entry for entry in entries if entry.family == family] for family in PAGE_FAMILIES}
+    families = {
+        family: [entry for entry in entries if entry.family == family] for family in PAGE_FAMILIES
+    }
     families = {family: members for family, members in families.items() if members}
     files: dict[str, str | Picture] = {
         "index.md": templates.get_template("index.md.j2").render(families=families, titles=TITLES)
     }
     for family, members in families.items():
-        page = templates.get_template("family.md.j2").render(family=family, title=TITLES[family], entries=members)
+        page = templates.get_template("family.md.j2").render(
+            family=family, title=TITLES[family], entries=members
+        )
         files[f"{family}.md"] = tidy_markdown(page)
-    names = {family: sorted(entry.name for entry in members) for family, members in families.items()}
+    names = {
+        family: sorted(entry.name for entry in members) for family, members in families.items()
+    }
     files["kernels.md"] = kernels_page(names.get("attention", ()), names.get("positional", ()))
     for entry in entries:
         files |= {f"pictures/{file}": picture for file, picture in entry.pictures.items()}

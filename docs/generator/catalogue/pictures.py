@@ -91,22 +91,42 @@ class HeatMaps:
             axes.tick_params(labelsize=6.5 if small else 8, pad=1.5)
             axes.set_title(name, fontsize=8, fontweight="normal", color=MUTED, pad=2)
         middle = (0.5 + maps_end) / 2
-        figure.text(0.03, 1 - middle / height, self.row_axis, fontsize=8, color=MUTED, rotation=90, va="center")
-        figure.text(left / WIDTH, 1 - (bottom - 0.02) / height, self.column_axis, fontsize=8, color=MUTED)
+        figure.text(
+            0.03,
+            1 - middle / height,
+            self.row_axis,
+            fontsize=8,
+            color=MUTED,
+            rotation=90,
+            va="center",
+        )
+        figure.text(
+            left / WIDTH, 1 - (bottom - 0.02) / height, self.column_axis, fontsize=8, color=MUTED
+        )
         if self.legend is not None:
             attended, masked = self.legend
             patches = [Patch(color=BLUE, label=attended), Patch(color=HIDDEN, label=masked)]
-            figure.legend(handles=patches, loc="lower left", bbox_to_anchor=(left / WIDTH, 0), ncols=2, fontsize=8)
+            figure.legend(
+                handles=patches,
+                loc="lower left",
+                bbox_to_anchor=(left / WIDTH, 0),
+                ncols=2,
+                fontsize=8,
+            )
             return figure
         axes = _axes(figure, left, bottom + 0.1, 1.2, 0.08)
-        axes.imshow(np.linspace(chosen.low, chosen.high, 64)[None], cmap=chosen.colours, aspect="auto")
+        axes.imshow(
+            np.linspace(chosen.low, chosen.high, 64)[None], cmap=chosen.colours, aspect="auto"
+        )
         ticks = sorted({chosen.low, 0.0, chosen.high})
         positions = [63 * (tick - chosen.low) / (chosen.high - chosen.low) for tick in ticks]
         axes.set_xticks(positions, list(map(number, ticks)), fontsize=7.5)
         axes.tick_params(length=0, pad=2)
         axes.set_yticks([])
         axes.grid(visible=False)
-        axes.text(1.06, 0.5, self.unit, transform=axes.transAxes, fontsize=8, color=MUTED, va="center")
+        axes.text(
+            1.06, 0.5, self.unit, transform=axes.transAxes, fontsize=8, color=MUTED, va="center"
+        )
         return figure
 
 
@@ -134,9 +154,18 @@ class Curves:
         axes.set_xlabel(self.axis, fontsize=8, color=MUTED)
         axes.set_ylabel(self.unit, fontsize=8, color=MUTED)
         axes.tick_params(labelsize=7.5)
-        axes.yaxis.set_label_coords(0.06, 1 - 1.15 / figure.get_figheight(), transform=figure.transFigure)
+        axes.yaxis.set_label_coords(
+            0.06, 1 - 1.15 / figure.get_figheight(), transform=figure.transFigure
+        )
         if lines:
-            figure.legend(loc="lower center", ncols=4, fontsize=7, handlelength=1, columnspacing=1, borderpad=0.2)
+            figure.legend(
+                loc="lower center",
+                ncols=4,
+                fontsize=7,
+                handlelength=1,
+                columnspacing=1,
+                borderpad=0.2,
+            )
         return figure
 
 
@@ -162,12 +191,16 @@ class HeadBoxes:
             left = 0.0
             for width, group in heads:
                 colour = PALETTE[group % len(PALETTE)]
-                axes.barh(row, width, left=left, height=0.75, color=colour, edgecolor=PAPER, linewidth=1)
+                axes.barh(
+                    row, width, left=left, height=0.75, color=colour, edgecolor=PAPER, linewidth=1
+                )
                 left += width
             if not heads:
                 axes.text(0, row, "none", va="center", fontsize=8, color=MUTED)
         axes.barh(len(self.rows), self.model_width, height=0.12, color=MUTED)
-        axes.set_yticks(range(len(self.rows) + 1), [*(name for name, _ in self.rows), "d"], fontsize=8)
+        axes.set_yticks(
+            range(len(self.rows) + 1), [*(name for name, _ in self.rows), "d"], fontsize=8
+        )
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.grid(visible=False)
@@ -195,9 +228,13 @@ def png(picture: Picture) -> bytes:
         buffer = io.BytesIO()
         picture.draw().savefig(buffer, format="png", dpi=DOTS_PER_INCH, facecolor=PAPER)
     description = PngInfo()
-    description.add_text(DESCRIPTION, json.dumps(numbers_of(picture), separators=(",", ":")), zip=True)
+    description.add_text(
+        DESCRIPTION, json.dumps(numbers_of(picture), separators=(",", ":")), zip=True
+    )
     out = io.BytesIO()
-    Image.open(buffer).convert("RGB").quantize(COLOURS).save(out, "PNG", optimize=True, pnginfo=description)
+    Image.open(buffer).convert("RGB").quantize(COLOURS).save(
+        out, "PNG", optimize=True, pnginfo=description
+    )
     return out.getvalue()
 
 
@@ -218,7 +255,9 @@ def same_numbers(stored: Any, computed: Any) -> bool:
     if isinstance(stored, float | int) and isinstance(computed, float | int):
         return abs(stored - computed) <= 0.02 * max(1.0, abs(stored), abs(computed))
     if isinstance(stored, dict) and isinstance(computed, dict):
-        return stored.keys() == computed.keys() and all(same_numbers(stored[key], computed[key]) for key in computed)
+        return stored.keys() == computed.keys() and all(
+            same_numbers(stored[key], computed[key]) for key in computed
+        )
     if isinstance(stored, list) and isinstance(computed, list):
         return len(stored) == len(computed) and all(map(same_numbers, stored, computed))
     return bool(stored == computed)

@@ -52,14 +52,20 @@ def kernel(part: Positional, role: str) -> Tensor | None:
     positions = torch.arange(TIME).unsqueeze(0)
     mechanisms = type(part).mechanisms_of(part.options)
     effects = []
-    if "embed" in mechanisms and role != "cross" and (table := _position_vectors(part, role)) is not None:
+    if (
+        "embed" in mechanisms
+        and role != "cross"
+        and (table := _position_vectors(part, role)) is not None
+    ):
         effects.append((table @ table.T / D_MODEL).unsqueeze(0))
     if "rotate" in mechanisms:
         effects.append(_mean_rotation(part, positions, role))
     if "bias" in mechanisms and (bias := part.bias(positions, positions, role, 0)) is not None:
         effects.append(bias.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach().double())
     if "content_bias" in mechanisms and role != "cross":
-        bias = part.content_bias(torch.zeros(1, 1, TIME, D_MODEL, dtype=torch.float64), TIME, role, 0)
+        bias = part.content_bias(
+            torch.zeros(1, 1, TIME, D_MODEL, dtype=torch.float64), TIME, role, 0
+        )
         assert bias is not None
         effects.append(bias[0, 0].detach())
     if "score" in mechanisms:
@@ -91,7 +97,9 @@ def _scores_of_one_query(part: Positional, positions: Tensor, role: str) -> Tens
     generator = torch.Generator().manual_seed(7)
     q = torch.randn(HEADS, width, generator=generator, dtype=torch.float64)
     q = q / q.norm(dim=-1, keepdim=True) * width**0.5
-    scores = part.score(q[None, None, :, None, :].expand(1, 1, -1, TIME, -1), positions, positions, role, 0)
+    scores = part.score(
+        q[None, None, :, None, :].expand(1, 1, -1, TIME, -1), positions, positions, role, 0
+    )
     assert scores is not None
     return scores.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach()
 
@@ -106,13 +114,28 @@ def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
     elif "embed" in mechanisms and (table := _position_vectors(part, role)) is not None:
         coordinates = tuple(map(str, range(D_MODEL)))
         maps = [("", table.tolist())]
-        yield HeatMaps("added to embeddings", maps, POSITIONS, coordinates, "position", "coordinate", "added value")
+        yield HeatMaps(
+            "added to embeddings",
+            maps,
+            POSITIONS,
+            coordinates,
+            "position",
+            "coordinate",
+            "added value",
+        )
     effect = kernel(part, role)
     if effect is None:
         return
     names = [f"head {head}" for head in range(len(effect))] if len(effect) > 1 else [""]
-    masked = effect.masked_fill(torch.ones(TIME, TIME).triu(1).bool(), torch.nan) if role == "decoder" else effect
-    values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
+    masked = (
+        effect.masked_fill(torch.ones(TIME, TIME).triu(1).bool(), torch.nan)
+        if role == "decoder"
+        else effect
+    )
+    values = [
+        [[None if cell != cell else cell for cell in row] for row in matrix]
+        for matrix in masked.tolist()
+    ]
     title, unit = _title_and_unit(mechanisms)
     axes = ("query i", "key j") if role != "cross" else ("target i", "source j")
     yield HeatMaps(title, list(zip(names, values, strict=True)), POSITIONS, POSITIONS, *axes, unit)
@@ -122,7 +145,13 @@ def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
             (name, [float(matrix.diagonal(distance)[0]) for distance in distances])
             for name, matrix in zip(names, effect, strict=True)
         ]
-        yield Curves("by distance", tuple(distances), curves, "j − i: key position relative to the query", unit)
+        yield Curves(
+            "by distance",
+            tuple(distances),
+            curves,
+            "j − i: key position relative to the query",
+            unit,
+        )
     if "draw" in mechanisms:
         yield _sampled_positions(part)
 
@@ -134,7 +163,11 @@ def _title_and_unit(mechanisms: frozenset[str]) -> tuple[str, str]:
         return "added to scores", "added score, x = 0"
     if "bias" in mechanisms:
         return "added to scores", "added score"
-    return ("rotated q·k", "q·k, q = k") if "rotate" in mechanisms else ("position · position", "P[i]·P[j] / d")
+    return (
+        ("rotated q·k", "q·k, q = k")
+        if "rotate" in mechanisms
+        else ("position · position", "P[i]·P[j] / d")
+    )
 
 
 def _sampled_positions(part: Positional) -> PositionalPicture:
@@ -148,7 +181,9 @@ def _sampled_positions(part: Positional) -> PositionalPicture:
     values = sampled[0].double()
     colours = ColourRange(0.0, float(values.max()))
     maps = [("", values.tolist())]
-    return HeatMaps(SAMPLED_TITLE, maps, rows, POSITIONS, "sentence", "token", "position used", colours)
+    return HeatMaps(
+        SAMPLED_TITLE, maps, rows, POSITIONS, "sentence", "token", "position used", colours
+    )
 
 
 def _merge_roles(pictures: Sequence[tuple[str, PositionalPicture]]) -> list[PositionalPicture]:
@@ -162,13 +197,19 @@ def _merge_roles(pictures: Sequence[tuple[str, PositionalPicture]]) -> list[Posi
             if other == picture:
                 roles.append(role)
                 break
-            if isinstance(other, Curves) and isinstance(picture, Curves) and _contains(other, picture):
+            if (
+                isinstance(other, Curves)
+                and isinstance(picture, Curves)
+                and _contains(other, picture)
+            ):
                 break
         else:
             groups.append(([role], picture))
     order = [HeatMaps, Curves, PictureNote]
     groups.sort(key=lambda group: (order.index(type(group[1])), group[1].title == SAMPLED_TITLE))
-    return [replace(picture, title=_title_with_roles(picture.title, roles)) for roles, picture in groups]
+    return [
+        replace(picture, title=_title_with_roles(picture.title, roles)) for roles, picture in groups
+    ]
 
 
 def _contains(curves: Curves, part: Curves) -> bool:
@@ -184,5 +225,7 @@ def _contains(curves: Curves, part: Curves) -> bool:
 
 
 def _title_with_roles(title: str, roles: Sequence[str]) -> str:
-    names = ", ".join(ROLE_NAMES[role] if len(roles) < 3 else ROLE_NAMES[role].split("-")[0] for role in roles)
+    names = ", ".join(
+        ROLE_NAMES[role] if len(roles) < 3 else ROLE_NAMES[role].split("-")[0] for role in roles
+    )
     return f"{names}: {title}" if title else names

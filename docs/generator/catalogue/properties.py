@@ -43,7 +43,11 @@ def describe_properties(entry: type[Entry]) -> Iterator[str]:
         by_role = {role: masking.role_properties(role) or frozenset() for role in small_roles()}
         for name in sorted(frozenset().union(*by_role.values())):
             roles = [role for role in small_roles() if name in by_role[role]]
-            where = "" if len(roles) == len(small_roles()) else f", {' and '.join(IN_ROLE[role] for role in roles)}"
+            where = (
+                ""
+                if len(roles) == len(small_roles())
+                else f", {' and '.join(IN_ROLE[role] for role in roles)}"
+            )
             yield f"{_describe(name)}{where}"
 
 

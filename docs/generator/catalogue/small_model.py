@@ -29,9 +29,38 @@ DEFAULTS = {
 SOURCE = ("the", "old", "dog", "sees", "a", "cat", ".", "</s>")
 TARGET = ("<s>", "le", "vieux", "chien", "voit", "un", "chat", ".")
 PADS = ("pad",) * 3
-PADDED_SOURCE = ("when", "the", "old", "dog", "saw", "a", "cat", "it", "ran", "after", "it", ".", "</s>", *PADS)
+PADDED_SOURCE = (
+    "when",
+    "the",
+    "old",
+    "dog",
+    "saw",
+    "a",
+    "cat",
+    "it",
+    "ran",
+    "after",
+    "it",
+    ".",
+    "</s>",
+    *PADS,
+)
 PADDED_TARGET = (
-    *("<s>", "quand", "le", "vieux", "chien", "vit", "un", "chat", "il", "courut", "après", "lui", "."),
+    *(
+        "<s>",
+        "quand",
+        "le",
+        "vieux",
+        "chien",
+        "vit",
+        "un",
+        "chat",
+        "il",
+        "courut",
+        "après",
+        "lui",
+        ".",
+    ),
     *PADS,
 )
 NUM_TOKENS = 13

@@ -46,9 +46,12 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     best = frozenset(
         slug
         for slug in ranked
-        if compared[frames.trained(slug)].is_equivalent or frames.scores(slug, metric) == frames.scores(leader, metric)
+        if compared[frames.trained(slug)].is_equivalent
+        or frames.scores(slug, metric) == frames.scores(leader, metric)
     )
-    if undecided := sum(slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked):
+    if undecided := sum(
+        slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked
+    ):
         return BestVariants(
             reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "
             "equivalent to the best mean nor significantly worse than another variant"

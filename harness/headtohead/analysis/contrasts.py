@@ -198,7 +198,10 @@ class Contrast:
         if self.size is None or self.judgement.size_test is None:
             return ""
         late = " (margin set after results existed)" * self.late_margin
-        size, margin = "unclear whether within" if self.size == UNCLEAR else self.size, self.judgement.size_test.margin
+        size, margin = (
+            "unclear whether within" if self.size == UNCLEAR else self.size,
+            self.judgement.size_test.margin,
+        )
         return f"{size} the margin of {show(margin, self.metric, like=margin)}{late}"
 
     @property
@@ -210,7 +213,9 @@ class Contrast:
     @property
     def difference_text(self) -> str:
         """The difference with its sign."""
-        return show(self.paired.mean if self.paired else None, self.metric, signed=True, like=self.scale)
+        return show(
+            self.paired.mean if self.paired else None, self.metric, signed=True, like=self.scale
+        )
 
 
 @dataclass(frozen=True)
@@ -248,13 +253,23 @@ def families(scores: Scores) -> Families:
     contrasts before factors before all others.
     """
     frames = scores.frames
-    expected = sum(isinstance(record, DeclaredContrast) and bool(record.expect) for record in frames.record.contrasts)
+    expected = sum(
+        isinstance(record, DeclaredContrast) and bool(record.expect)
+        for record in frames.record.contrasts
+    )
     level = ALPHA / max(expected, 1)
     level = frames.looks.level(level) if frames.looks else level
-    tested = [_tested(scores, _planned(frames, record, scores.metric), level) for record in frames.record.contrasts]
-    found = Families(*(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS))
+    tested = [
+        _tested(scores, _planned(frames, record, scores.metric), level)
+        for record in frames.record.contrasts
+    ]
+    found = Families(
+        *(_family(scores, [found for found in tested if found.kind == kind]) for kind in KINDS)
+    )
     judgements: dict[object, tuple[Judgement, str]] = {}
-    for own in (own for family in (found.declared, found.factors, *found) for own in family.contrasts):
+    for own in (
+        own for family in (found.declared, found.factors, *found) for own in family.contrasts
+    ):
         if own.paired is not None:
             difference, sign = _difference(scores, own)
             judgements.setdefault(difference, (own.judgement.signed(sign), own.kind))
@@ -265,10 +280,14 @@ def families(scores: Scores) -> Families:
         difference, sign = _difference(scores, own)
         judgement, kind = judgements[difference]
         few = own.paired.kind == "constant" and judgement.direction == NO_VERDICT
-        reason = "; ".join([*filter(None, [own.reason]), *["there are too few seeds for a verdict"] * few])
+        reason = "; ".join(
+            [*filter(None, [own.reason]), *["there are too few seeds for a verdict"] * few]
+        )
         return replace(own, judgement=judgement.signed(sign), judged_as=kind, reason=reason or None)
 
-    return Families(*(replace(family, contrasts=tuple(map(with_verdict, family.contrasts))) for family in found))
+    return Families(
+        *(replace(family, contrasts=tuple(map(with_verdict, family.contrasts))) for family in found)
+    )
 
 
 def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
@@ -280,7 +299,10 @@ def _planned(frames: Frames, record: ContrastRecord, metric: str) -> Contrast:
         within = ", ".join(f"{name} {text(fixed)}" for name, fixed in record.given.items())
     elif isinstance(record, InteractionContrast):
         axis, settings = record.axis, list(zip(record.pairs[::2], record.pairs[1::2], strict=True))
-        left, right = f"{axis} {text(record.value)}", f"{record.other_axis} {text(record.other_value)}"
+        left, right = (
+            f"{axis} {text(record.value)}",
+            f"{record.other_axis} {text(record.other_value)}",
+        )
     else:
         axis = record.change if isinstance(record, ChangeContrast) else None
         left, right = record.pairs[0]
@@ -313,12 +335,16 @@ def sides(contrast: Contrast) -> list[tuple[Side, Side]]:
     if declared is None:
         return [(Side(left, metric), Side(right, metric)) for left, right in contrast.pairs]
     other, lengths = declared.against_metric or metric, declared.against_lengths or declared.lengths
-    return [(Side(declared.variant, metric, declared.lengths), Side(declared.against, other, lengths))]
+    return [
+        (Side(declared.variant, metric, declared.lengths), Side(declared.against, other, lengths))
+    ]
 
 
 def _unscored(scores: Scores, slugs: Iterable[str], problem: str) -> str:
     """Return why a contrast of variants without a score has no test."""
-    metrics = dict.fromkeys(readable(scores.judged_on[slug]) for slug in slugs if slug in scores.judged_on)
+    metrics = dict.fromkeys(
+        readable(scores.judged_on[slug]) for slug in slugs if slug in scores.judged_on
+    )
     return f"judged on {listed([*metrics])}" if metrics else f"not ranked: {problem}"
 
 
@@ -329,11 +355,15 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     """
     frames, expect = scores.frames, contrast.expect
     if contrast.direction == SAME:
-        agrees = Agreement("agrees" if expect and expect.direction == "equal" else "disagrees", SAME)
+        agrees = Agreement(
+            "agrees" if expect and expect.direction == "equal" else "disagrees", SAME
+        )
         return replace(contrast, agreement=agrees if expect else None)
     pairs = sides(contrast)
     by_side = {side: side.scores(frames) for pair in pairs for side in pair}
-    problems = {side.slug: reason for side, own in by_side.items() if (reason := side.problem(frames, own))}
+    problems = {
+        side.slug: reason for side, own in by_side.items() if (reason := side.problem(frames, own))
+    }
     texts = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
     more = f" and {counted(len(texts) - 2, 'more variant')}" if len(texts) > 2 else ""
     problem = "; ".join(texts[:2]) + more
@@ -345,12 +375,22 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
     without = f"without the seeds of collapsed runs of {listed(titles, most=3)}" if titles else ""
     notes = [f"partial: {problem}" if problems else "", without]
     is_interaction = contrast.kind == "interaction"
-    mismatches = (score_mismatch(frames, left.slug, right.slug, contrast.metric) for left, right in pairs)
+    mismatches = (
+        score_mismatch(frames, left.slug, right.slug, contrast.metric) for left, right in pairs
+    )
     reason = contrast.reason or next(filter(None, mismatches), None)
-    if (problems and not scores.allow_partial) or not seeds or (is_interaction and len(scored) < len(pairs)):
+    if (
+        (problems and not scores.allow_partial)
+        or not seeds
+        or (is_interaction and len(scored) < len(pairs))
+    ):
         reason = reason or (_unscored(scores, problems, problem) if problems else without)
     if reason:
-        return replace(contrast, reason=reason, agreement=Agreement("undecided", NO_VERDICT) if expect else None)
+        return replace(
+            contrast,
+            reason=reason,
+            agreement=Agreement("undecided", NO_VERDICT) if expect else None,
+        )
     scale = max(abs(value) for by_seed in healthy.values() for value in by_seed.values())
     first, second = scored[0]
     is_same_score = (first.metric, first.lengths) == (second.metric, second.lengths)
@@ -370,9 +410,15 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
         differences = differences[::2] + differences[1::2]
     mean = differences.mean(axis=0)
     own_pairs = [trained[start : start + size] for start in range(0, len(trained), size)]
-    settings = [test(*own) for own in zip(differences, own_pairs, strict=True)] if len(differences) > 1 else []
+    settings = (
+        [test(*own) for own in zip(differences, own_pairs, strict=True)]
+        if len(differences) > 1
+        else []
+    )
     better = [contrast.higher_is_better] * len(settings)
-    margins = [scores.margin(contrast.metric, [right for _, right in own]) for own in own_pairs][: len(settings)]
+    margins = [scores.margin(contrast.metric, [right for _, right in own]) for own in own_pairs][
+        : len(settings)
+    ]
     judgements = judge(settings, margin=margins, higher_is_better=better, looks=frames.looks)
     return replace(
         contrast,
@@ -381,12 +427,17 @@ def _tested(scores: Scores, contrast: Contrast, level: float) -> Contrast:
         paired=test(mean, trained),
         reason="; ".join(filter(None, notes)) or None,
         settings=tuple(zip(settings, judgements, strict=True)),
-        agreement=agreement(expect, differences[0], lambda values: test(values, trained), level) if expect else None,
+        agreement=agreement(expect, differences[0], lambda values: test(values, trained), level)
+        if expect
+        else None,
     )
 
 
 def agreement(
-    expect: Expectation, differences: np.ndarray, tested: Callable[[np.ndarray], Difference], level: float
+    expect: Expectation,
+    differences: np.ndarray,
+    tested: Callable[[np.ndarray], Difference],
+    level: float,
 ) -> Agreement:
     """Test differences ``[seed]`` against the expected result at ``level``."""
 
@@ -398,7 +449,13 @@ def agreement(
 
     difference, by = tested(differences), expect.by
     excess = {sign: tested(sign * differences - by) for sign in (1.0, -1.0)}
-    direction = "higher" if is_beyond(difference) else "lower" if is_beyond(difference, -1.0) else UNDETECTED
+    direction = (
+        "higher"
+        if is_beyond(difference)
+        else "lower"
+        if is_beyond(difference, -1.0)
+        else UNDETECTED
+    )
     size: Size | None = None
     if by:
         is_within = paired_tests.equivalence_p(difference, by) <= level
@@ -410,7 +467,11 @@ def agreement(
         agrees, disagrees = is_beyond(own), is_beyond(own, -1.0)
     claim = expect.published or 0.0
     over = tested(math.copysign(1.0, claim) * differences - abs(claim))
-    published = ("larger" if is_beyond(over) else "smaller" if is_beyond(over, -1.0) else "") if claim else ""
+    published = (
+        ("larger" if is_beyond(over) else "smaller" if is_beyond(over, -1.0) else "")
+        if claim
+        else ""
+    )
     verdict: AgreementVerdict = "agrees" if agrees else "disagrees" if disagrees else "undecided"
     sides = 2 if expect.direction == "equal" and agrees else 1  # two one-sided tests
     return Agreement(verdict, direction, size, published, interval(difference, 1 - sides * level))
@@ -421,7 +482,10 @@ def _difference(scores: Scores, contrast: Contrast) -> tuple[object, float]:
 
     Contrasts of the same weighted sum of scores test the same difference; contrasts without scores are all different.
     """
-    trained, settings = scores.frames.trained, len(contrast.pairs) / (1 + (contrast.kind == "interaction"))
+    trained, settings = (
+        scores.frames.trained,
+        len(contrast.pairs) / (1 + (contrast.kind == "interaction")),
+    )
     weights = score_weights(
         (left._replace(slug=trained(left.slug)), right._replace(slug=trained(right.slug)))
         for left, right in sides(contrast)
@@ -441,7 +505,9 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
     unique = [contrast for contrast, _ in first.values()]
     judgements = judge(
         [contrast.paired for contrast in unique],
-        margin=[scores.margin(found.metric, [right for _, right in found.pairs]) for found in unique],
+        margin=[
+            scores.margin(found.metric, [right for _, right in found.pairs]) for found in unique
+        ],
         higher_is_better=[contrast.higher_is_better for contrast in unique],
         looks=looks,
     )
@@ -451,10 +517,15 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
         own, sign = _difference(scores, contrast)
         counted_as, first_sign = first[own]
         if contrast.paired is not None:
-            judgement, total = judgement_of[own].signed(sign * first_sign), contrast.num_excluded + len(contrast.pairs)
+            judgement, total = (
+                judgement_of[own].signed(sign * first_sign),
+                contrast.num_excluded + len(contrast.pairs),
+            )
             notes = [
                 contrast.reason,
-                f"{contrast.num_excluded} of {total} settings {SAME}, excluded" if contrast.num_excluded else None,
+                f"{contrast.num_excluded} of {total} settings {SAME}, excluded"
+                if contrast.num_excluded
+                else None,
                 NOTES.get(contrast.paired.kind),
                 f"the same runs as {counted_as.name}, counted once in the correction"
                 if counted_as is not contrast
@@ -467,4 +538,7 @@ def _family(scores: Scores, contrasts: Sequence[Contrast]) -> Family:
                 late_margin=contrast.metric in margins and margins[contrast.metric].late,
             )
         judged.append(contrast)
-    return Family(tuple(judged), sum(found.paired is not None and not math.isnan(found.paired.p) for found in unique))
+    return Family(
+        tuple(judged),
+        sum(found.paired is not None and not math.isnan(found.paired.p) for found in unique),
+    )

@@ -131,9 +131,19 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
-    curves = rows[rows["run"].isin(done)].sort_values("step", kind="stable").groupby("run", observed=True, sort=False)
-    by_run = {str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy()) for run, curve in curves}
-    passes = {str(run): float(last) for run, last in rows.groupby("run", observed=True)["epoch"].max().items()}
+    curves = (
+        rows[rows["run"].isin(done)]
+        .sort_values("step", kind="stable")
+        .groupby("run", observed=True, sort=False)
+    )
+    by_run = {
+        str(run): run_trend(curve["step"].to_numpy(), curve["value"].to_numpy())
+        for run, curve in curves
+    }
+    passes = {
+        str(run): float(last)
+        for run, last in rows.groupby("run", observed=True)["epoch"].max().items()
+    }
     trends = {}
     for slug in frames.by_slug:
         if frames.trained(slug) == slug:
@@ -142,7 +152,9 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     schedules = dict.fromkeys(map(_schedule_name, trains))
     decaying = dict.fromkeys(_schedule_name(train) for train in trains if decays_to_an_end(train))
     gaps = tuple(_gaps(frames, contrasts, trends))
-    return Convergence(trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline))
+    return Convergence(
+        trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline)
+    )
 
 
 def _schedule_name(train: TrainConfig) -> str:
@@ -177,8 +189,14 @@ def _variant_trend(
         return LossTrend(NOT_JUDGED, reason, len(found))
     n = len(trends)
     loss, fall, steps = (float(value) for value in np.mean(trends, axis=0))
-    error = float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    mean_passes = float(np.mean([passes[str(run)] for run in frames.rows(slug).index if str(run) in by_run]))
+    error = (
+        float(np.std([trend.fall for trend in trends], ddof=1)) / math.sqrt(n)
+        if n > 1
+        else math.nan
+    )
+    mean_passes = float(
+        np.mean([passes[str(run)] for run in frames.rows(slug).index if str(run) in by_run])
+    )
     values = n, loss, fall, steps, error, mean_passes
     flat = SCHEDULE_ENDED if _reached_the_end(frames, slug) else LEVELLED_OFF
     if not abs(fall) > MIN_FALL_FRACTION * loss:
@@ -196,7 +214,9 @@ def _reached_the_end(frames: Frames, slug: str) -> bool:
     return decays_to_an_end(frames.by_slug[slug].config.train) and not stopped_early.all()
 
 
-def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]) -> list[StepGap]:
+def _gaps(
+    frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]
+) -> list[StepGap]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
@@ -204,12 +224,19 @@ def _gaps(frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, Lo
     gaps = []
     for contrast in contrasts:
         sides = {slug for pair in contrast.pairs for slug in pair}
-        if contrast.paired is None or any(score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides):
+        if contrast.paired is None or any(
+            score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides
+        ):
             continue
         losses = {slug: frames.scores(slug, LOSS) for slug in sides}
-        tested = {slug: {seed: own[seed] for seed in contrast.seeds if seed in own} for slug, own in losses.items()}
+        tested = {
+            slug: {seed: own[seed] for seed in contrast.seeds if seed in own}
+            for slug, own in losses.items()
+        }
         seeds, differences = pair_differences(tested, contrast.pairs)
         if seeds:
             difference = float(differences.mean())
-            gaps.append(StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall))
+            gaps.append(
+                StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall)
+            )
     return gaps

@@ -45,7 +45,17 @@ FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeed
 """Values of a state column, in lower case, that mark a finished run."""
 
 NOT_FINISHED = frozenset(
-    {"failed", "crashed", "killed", "running", "pending", "scheduled", "preempted", "canceled", "cancelled"}
+    {
+        "failed",
+        "crashed",
+        "killed",
+        "running",
+        "pending",
+        "scheduled",
+        "preempted",
+        "canceled",
+        "cancelled",
+    }
 )
 """Values of a state column, in lower case, that mark a run without a final score."""
 
@@ -114,8 +124,12 @@ class Judged:
                 "difference": found.difference.mean,
                 "low": found.judgement.interval.low if found.judgement.interval else math.nan,
                 "high": found.judgement.interval.high if found.judgement.interval else math.nan,
-                "size_low": found.judgement.size_test.interval.low if found.judgement.size_test else math.nan,
-                "size_high": found.judgement.size_test.interval.high if found.judgement.size_test else math.nan,
+                "size_low": found.judgement.size_test.interval.low
+                if found.judgement.size_test
+                else math.nan,
+                "size_high": found.judgement.size_test.interval.high
+                if found.judgement.size_test
+                else math.nan,
                 "p": found.difference.p,
                 "paired_p": found.difference.paired_p,
                 "holm_p": found.judgement.holm_p,
@@ -131,11 +145,15 @@ class Judged:
         margin = f", margin {show(self.margin)}" if self.margin else ""
         mean = f"{show(self.summary.mean)} (standard deviation {show(self.summary.sd)}, {self.summary.n} seeds)"
         paired = "paired by seed" if self.is_paired else "unpaired"
-        return f"{self.metric}, {better} is better{margin}; {paired}; baseline {self.baseline}: {mean}"
+        return (
+            f"{self.metric}, {better} is better{margin}; {paired}; baseline {self.baseline}: {mean}"
+        )
 
     def __str__(self) -> str:
         """Return the heading and the table."""
-        return f"{self.heading()}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
+        return (
+            f"{self.heading()}\n{self.frame().to_string(index=False, float_format='{:.4g}'.format)}"
+        )
 
     def exit_code(self, accept: Collection[str] = (BETTER,)) -> int:
         """Return 0 if every verdict or its direction is in ``accept``, else 1 if such a variant is worse, else 3."""
@@ -184,26 +202,36 @@ def judge(
     table = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
     if table.columns.has_duplicates:
         name = table.columns[table.columns.duplicated()][0]
-        raise HeadToHeadError(f"the table has the column '{name}' twice; remove or rename one of them")
+        raise HeadToHeadError(
+            f"the table has the column '{name}' twice; remove or rename one of them"
+        )
     table, warnings = _finished(table)
     chosen = {baseline, *candidates} if candidates else None
-    curves, metric = _curves(table, metric, variant_columns, seed_column, step_column, chosen, candidates)
+    curves, metric = _curves(
+        table, metric, variant_columns, seed_column, step_column, chosen, candidates
+    )
     scores: dict[str, dict[str, float]] = {}
     for run, curve in curves.items():
         scores.setdefault(run.variant, {})[run.seed] = curve[max(curve)]
     ends = _different_ends(curves)
     if baseline is None:
-        raise HeadToHeadError(f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}")
+        raise HeadToHeadError(
+            f"--baseline VARIANT is missing; variants: {_listed([*scores], MAX_VARIANTS)}"
+        )
     if stored:
         scores.setdefault(baseline, {**stored})
     if baseline not in scores:
         raise HeadToHeadError(f"no variant '{baseline}' for --baseline{nearest(baseline, scores)}")
     if len(scores) < 2:
-        raise HeadToHeadError(f"only the baseline '{baseline}' has scores; a comparison needs another variant")
+        raise HeadToHeadError(
+            f"only the baseline '{baseline}' has scores; a comparison needs another variant"
+        )
     if higher_is_better is None:
         higher_is_better = direction(metric)
     against = scores.pop(baseline)
-    remark = "".join(f" ({warning})" for warning in warnings)  # a run that was left out explains a missing seed
+    remark = "".join(
+        f" ({warning})" for warning in warnings
+    )  # a run that was left out explains a missing seed
     for variant, by_seed in [(baseline, against), *scores.items()]:
         if len(by_seed) < 2:
             raise HeadToHeadError(
@@ -229,10 +257,17 @@ def judge(
         known={baseline} if against.items() <= stored.items() else (),
     )
     warnings += ends
-    sizes = {variant: max(map(abs, by_seed.values())) for variant, by_seed in ({baseline: against} | scores).items()}
+    sizes = {
+        variant: max(map(abs, by_seed.values()))
+        for variant, by_seed in ({baseline: against} | scores).items()
+    }
     least = min(sizes.values())
-    if large := [f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 < size <= 100]:
-        warnings.append(f"scores of {_listed(large)} can be percentages, and the others fractions; check their unit")
+    if large := [
+        f"'{variant}'" for variant, size in sizes.items() if least <= 1 and 30 < size <= 100
+    ]:
+        warnings.append(
+            f"scores of {_listed(large)} can be percentages, and the others fractions; check their unit"
+        )
     if is_paired:
         first = [*against.values()]
         rows = [[by_seed[seed] for seed in against] for by_seed in scores.values()]
@@ -244,11 +279,15 @@ def judge(
                 for name, found in zip(scores, differences, strict=True)
             ]
     else:
-        differences = [unpaired([*by_seed.values()], [*against.values()]) for by_seed in scores.values()]
+        differences = [
+            unpaired([*by_seed.values()], [*against.values()]) for by_seed in scores.values()
+        ]
     if looks and len(against) not in looks.seeds:
         judgements = [UNTESTED] * len(differences)
     else:
-        judgements = verdicts.judge(differences, margin=margin, higher_is_better=higher_is_better, looks=looks)
+        judgements = verdicts.judge(
+            differences, margin=margin, higher_is_better=higher_is_better, looks=looks
+        )
     warnings += [few_seeds(len(against))] if is_paired and len(against) < SIGN_FLIP_SEEDS else []
     if is_paired and larger:
         varied = _listed([f"'{name}' ({ratio:.1f} times)" for name, ratio in larger.items()])
@@ -256,7 +295,9 @@ def judge(
             f"scores vary more over seeds than those of the others: {varied}; their contrasts have paired t-tests of "
             "their own, the other contrasts share a variance"
         )
-    same = [name for name, found in zip(scores, differences, strict=True) if found.kind == "constant"]
+    same = [
+        name for name, found in zip(scores, differences, strict=True) if found.kind == "constant"
+    ]
     if is_paired and same:
         warnings.append(
             f"the difference is the same in every seed for {_listed(same)}; the sign-flip p replaces the t-test"
@@ -270,7 +311,9 @@ def judge(
             judgement,
             {seed: by_seed[seed] - against[seed] for seed in against} if is_paired else {},
         )
-        for (variant, by_seed), difference, judgement in zip(scores.items(), differences, judgements, strict=True)
+        for (variant, by_seed), difference, judgement in zip(
+            scores.items(), differences, judgements, strict=True
+        )
     ]
     judged.sort(key=lambda found: -abs(found.difference.mean))
     planned = looks.next(len(against)) if looks else None
@@ -290,7 +333,11 @@ def judge(
 
 
 def _single_seed(
-    variant: str, baseline: str, scores: Mapping[str, Mapping[str, float]], sd: float | None, is_paired: bool
+    variant: str,
+    baseline: str,
+    scores: Mapping[str, Mapping[str, float]],
+    sd: float | None,
+    is_paired: bool,
 ) -> str:
     """Return that a variant has a single seed, and the number of seeds that a decision needs if ``sd`` is known."""
     text = f"variant '{variant}' has a single seed; a test needs at least two per variant"
@@ -299,7 +346,9 @@ def _single_seed(
     if sd is None and degrees:
         sd = math.sqrt(sum(((column - column.mean()) ** 2).sum() for column in columns) / degrees)
     if not sd:
-        return f"{text}; --sd X, the standard deviation between seeds, adds how many a decision needs"
+        return (
+            f"{text}; --sd X, the standard deviation between seeds, adds how many a decision needs"
+        )
     other = variant if variant != baseline else next(name for name in scores if name != baseline)
     difference = float(np.mean([*scores[other].values()]) - columns[0].mean())
     needed = seeds_needed(difference / (math.sqrt(2) * sd), sides=1 if is_paired else 2)
@@ -331,7 +380,10 @@ def direction(metric: str) -> bool:
 
 def _texts(column: pd.Series) -> list[str]:
     """Return the values of a column as text; a missing value is an empty text."""
-    return ["" if gone else str(value) for value, gone in zip(column.tolist(), column.isna(), strict=True)]
+    return [
+        "" if gone else str(value)
+        for value, gone in zip(column.tolist(), column.isna(), strict=True)
+    ]
 
 
 def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -356,7 +408,9 @@ def _finished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
                 f"'{_shortened(by_column[other][row])}'; remove one of the two columns"
             )
     if states and len(rows) == len(states):
-        raise HeadToHeadError(f"no run is finished: the column '{column}' has {_listed(sorted({*rows.values()}))}")
+        raise HeadToHeadError(
+            f"no run is finished: the column '{column}' has {_listed(sorted({*rows.values()}))}"
+        )
     if not rows:
         return table, []
     listed = _listed([f"row {row + 1} ({state})" for row, state in rows.items()])
@@ -401,12 +455,16 @@ def _curves(
         if chosen is not None and variant not in chosen:
             continue
         if not variant or seed.lower() in ("", "nan"):
-            raise HeadToHeadError(f"row {row} has no {'seed' if variant else 'variant'}; every run needs one")
+            raise HeadToHeadError(
+                f"row {row} has no {'seed' if variant else 'variant'}; every run needs one"
+            )
         whole = WHOLE_NUMBER.match(seed)
         run = Run(variant, whole[1] + whole[2] if whole else seed)
         value = float(score) if NUMBER.fullmatch(score) else math.nan
         if value and not MIN_SIZE <= abs(value) <= MAX_SIZE:
-            raise _score_error(score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}")
+            raise _score_error(
+                score, f"row {row}: '{metric}' of variant '{variant}', seed {_shortened(run.seed)}"
+            )
         rows_of.setdefault(run, []).append(row)
         curve = curves.setdefault(variant, {}).setdefault(run, {})
         curve[_finite(step, f"row {row}: '{step_column}'") if step_column else 0.0] = value
@@ -431,7 +489,9 @@ def _variants(table: pd.DataFrame, columns: Sequence[str], candidates: Sequence[
     return variants
 
 
-def _refuse_repeated_rows(curves: Mapping[Run, Mapping[float, float]], rows_of: Mapping[Run, Sequence[int]]) -> None:
+def _refuse_repeated_rows(
+    curves: Mapping[Run, Mapping[float, float]], rows_of: Mapping[Run, Sequence[int]]
+) -> None:
     """Raise a `HeadToHeadError` if a run has several rows of a step."""
     for run, curve in curves.items():
         if len(curve) == len(rows_of[run]):
@@ -485,9 +545,16 @@ def _different_ends(curves: Mapping[Run, Mapping[float, float]]) -> list[str]:
     if len({*last_steps.values()}) < 2:
         return []
     ends = []
-    for run in (min(last_steps, key=last_steps.__getitem__), max(last_steps, key=last_steps.__getitem__)):
-        ends.append(f"{last_steps[run]:g} (seed {_shortened(run.seed)} of '{_shortened(run.variant)}')")
-    return [f"runs end at different steps, from {ends[0]} to {ends[1]}; the last row of each counts"]
+    for run in (
+        min(last_steps, key=last_steps.__getitem__),
+        max(last_steps, key=last_steps.__getitem__),
+    ):
+        ends.append(
+            f"{last_steps[run]:g} (seed {_shortened(run.seed)} of '{_shortened(run.variant)}')"
+        )
+    return [
+        f"runs end at different steps, from {ends[0]} to {ends[1]}; the last row of each counts"
+    ]
 
 
 def _score_error(text: str, name: str) -> HeadToHeadError:
@@ -509,7 +576,9 @@ def _finite(text: str, name: str, remedy: str = "") -> float:
     return value
 
 
-def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) -> tuple[str, pd.DataFrame, str]:
+def _metric_column(
+    table: pd.DataFrame, metric: str | None, others: set[str]
+) -> tuple[str, pd.DataFrame, str]:
     """Return the column of the scores, the rows that hold them, and the name of the metric."""
     is_long = {METRIC, VALUE} <= set(table.columns)
     names = pd.Series(_texts(table[METRIC]), table.index) if is_long else pd.Series(dtype=object)
@@ -536,7 +605,9 @@ def _metric_column(table: pd.DataFrame, metric: str | None, others: set[str]) ->
 def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
     """Return the names of the columns that have a number, without the others."""
     known = []
-    columns = table.to_numpy(dtype=object).T  # reading a column of an array is much faster than one of a frame
+    columns = table.to_numpy(
+        dtype=object
+    ).T  # reading a column of an array is much faster than one of a frame
     for name, values in zip(table.columns, columns, strict=True):
         if name not in others and any(NUMBER.fullmatch(str(value)) for value in values):
             known.append(name)

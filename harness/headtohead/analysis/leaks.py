@@ -55,7 +55,9 @@ class Leak:
 def leaks(scores: Scores) -> list[Leak]:
     """Return the leak of the baseline's data and those of other data, each with its variants."""
     frames = scores.frames
-    baseline_data = [slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)]
+    baseline_data = [
+        slug for slug in frames.by_slug if same_data_set(frames, slug, frames.baseline)
+    ]
     found = []
     if frames.record.data.get("leak"):
         found.append(_leak(scores, frames.record.data, baseline_data, ()))
@@ -75,7 +77,9 @@ def leaks(scores: Scores) -> list[Leak]:
 
 def mean_leak(frames: Frames, slug: str) -> float:
     """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    records = [frames.records[name].data for name in frames.rows(slug).index if name in frames.records]
+    records = [
+        frames.records[name].data for name in frames.rows(slug).index if name in frames.records
+    ]
     shares = [data["leak"] for data in records if data.get("leak") is not None]
     return fmean(shares or [0.0])
 
@@ -94,7 +98,9 @@ def largest_effect(metric: str, mean: float, share: float) -> float:
     return min(abs(best - mean) * share / (1 - share), to_worst)
 
 
-def _leak(scores: Scores, data: Mapping[str, Any], with_data: list[str], named: tuple[str, ...]) -> Leak:
+def _leak(
+    scores: Scores, data: Mapping[str, Any], with_data: list[str], named: tuple[str, ...]
+) -> Leak:
     """Return a leak with the bound of the first metric that has one, and of the variant with the largest bound."""
     frames = scores.frames
     for metric in dict.fromkeys([scores.metric, "test/loss"]):
@@ -104,18 +110,25 @@ def _leak(scores: Scores, data: Mapping[str, Any], with_data: list[str], named: 
         margin = frames.record.margins.get(metric)
         steps = 10 ** decimals(metric)
         effect = math.ceil(max(effects) * steps - 1e-9) / steps
-        return Leak(leaked_part(data), data["leak"], named, metric, effect, margin.value if margin else None)
+        return Leak(
+            leaked_part(data), data["leak"], named, metric, effect, margin.value if margin else None
+        )
     return Leak(leaked_part(data), data["leak"], named)
 
 
-def _effects(scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]) -> Iterator[float]:
+def _effects(
+    scores: Scores, metric: str, data: Mapping[str, Any], slugs: list[str]
+) -> Iterator[float]:
     shares = data.get("leaked_shares") or {}
     unit = UNIT_OF.get(metric)
     if unit not in shares:
         return
     for slug in slugs:
         mean = scores.frames.summary(slug, metric).mean
-        is_sample = unit == "examples" and scores.frames.by_slug[slug].config.evaluate.test_limit is not None
+        is_sample = (
+            unit == "examples"
+            and scores.frames.by_slug[slug].config.evaluate.test_limit is not None
+        )
         if is_sample or math.isnan(mean):  # the share of a sample of the test set is not known
             continue
         yield largest_effect(metric, mean, shares[unit])

@@ -150,7 +150,11 @@ class Ledger:
     def deviation(self) -> float | None:
         """The standard deviation of the paired differences of the earlier decisions; None without one that varies."""
         own = self._variances
-        return math.sqrt(sum(count * value for count, value in own) / sum(count for count, _ in own)) if own else None
+        return (
+            math.sqrt(sum(count * value for count, value in own) / sum(count for count, _ in own))
+            if own
+            else None
+        )
 
     @property
     def kept(self) -> list[int]:
@@ -244,7 +248,11 @@ class Ledger:
 
     def measured_again(self, decision: Decision) -> str | None:
         """Return a warning if the incumbent's stored scores differ from those of a decision."""
-        gaps = [value - self.scores[seed] for seed, value in decision.incumbent_scores.items() if seed in self.scores]
+        gaps = [
+            value - self.scores[seed]
+            for seed, value in decision.incumbent_scores.items()
+            if seed in self.scores
+        ]
         if not any(gaps):
             return None
         return (
@@ -268,7 +276,10 @@ class Ledger:
             HeadToHeadError: If another process has appended a decision since this ledger was read.
         """
         busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
-        path, lock = self.path.resolve(), self.lock  # worktrees may share a ledger by symbolic links
+        path, lock = (
+            self.path.resolve(),
+            self.lock,
+        )  # worktrees may share a ledger by symbolic links
         with files.writing(lock, "choose another folder"):
             lock.parent.mkdir(parents=True, exist_ok=True)
             lock.touch()  # FileLock waits for a file that cannot be created
@@ -276,7 +287,9 @@ class Ledger:
             if Ledger.read(self.path).decisions != self.decisions:
                 raise busy
             longer = Ledger(self.path, (*self.decisions, decision))
-            files.write_text(path, "".join(f"{each.model_dump_json()}\n" for each in longer.decisions))
+            files.write_text(
+                path, "".join(f"{each.model_dump_json()}\n" for each in longer.decisions)
+            )
         return longer
 
     def seeds(self, effect: float) -> int | None:
@@ -290,7 +303,9 @@ class Ledger:
     @property
     def _variances(self) -> list[tuple[int, float]]:
         """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
-        return [(len(found.scores) - 1, found.variance) for found in self.decisions if found.variance]
+        return [
+            (len(found.scores) - 1, found.variance) for found in self.decisions if found.variance
+        ]
 
 
 def _deviation(decision: Decision) -> float:

@@ -67,13 +67,26 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
     data_sets = {slug: number for number, group in enumerate(scores.data_sets) for slug in group}
     found = []
     for small, large in itertools.pairwise(by_size):
-        common = [(by_size[small][rest], by_size[large][rest]) for rest in by_size[small] if rest in by_size[large]]
-        rows = [scores.healthy(Side(slug, scores.metric)) for slug in itertools.chain(*zip(*common, strict=True))]
+        common = [
+            (by_size[small][rest], by_size[large][rest])
+            for rest in by_size[small]
+            if rest in by_size[large]
+        ]
+        rows = [
+            scores.healthy(Side(slug, scores.metric))
+            for slug in itertools.chain(*zip(*common, strict=True))
+        ]
         seeds = sorted(set.intersection(*map(set, rows))) if rows else []
         groups = [(data_sets[left], data_sets[right]) for left, right in common]
-        pairs = [(a, b) for a, b in itertools.combinations(range(len(common)), 2) if groups[a] == groups[b]]
+        pairs = [
+            (a, b)
+            for a, b in itertools.combinations(range(len(common)), 2)
+            if groups[a] == groups[b]
+        ]
         if pairs and len(seeds) > 2:  # the resamples of two seeds that vary have equal means
-            values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(2, len(common), len(seeds))
+            values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(
+                2, len(common), len(seeds)
+            )
             if counts := compare_orders(values, pairs):
                 found.append(OrderTransfer(small, large, len(common), *counts))
     return tuple(found)
@@ -89,16 +102,25 @@ def compare_orders(
         pairs: The variants to compare.
     """
     tests = [[paired(size[a], size[b]) for a, b in pairs] for size in values]
-    ordered = [index for index, both in enumerate(zip(*tests, strict=True)) if all(test.mean for test in both)]
+    ordered = [
+        index
+        for index, both in enumerate(zip(*tests, strict=True))
+        if all(test.mean for test in both)
+    ]
     if not ordered:
         return None
-    signs, p = (np.array([[getattr(own[i], name) for i in ordered] for own in tests]) for name in ("mean", "p"))
+    signs, p = (
+        np.array([[getattr(own[i], name) for i in ordered] for own in tests])
+        for name in ("mean", "p")
+    )
     signs = np.sign(signs)
     verdicts = signs * (p <= ALPHA)
     first, second = np.array(pairs)[ordered].T
     differences, seeds = values[:, first] - values[:, second], values.shape[2]
     chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    resampled = differences[..., chosen[np.ptp(chosen, axis=1) > 0]]  # a single seed has no variance
+    resampled = differences[
+        ..., chosen[np.ptp(chosen, axis=1) > 0]
+    ]  # a single seed has no variance
     # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
     means, error = resampled.mean(axis=-1), resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
     detected = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error)
@@ -109,7 +131,14 @@ def compare_orders(
     )
     both = verdicts[0] * verdicts[1]
     counts = int((both > 0).sum()), int((both < 0).sum())
-    return len(ordered), int(_equal(signs)), order_range, int(_equal(verdicts)), verdict_range, *counts
+    return (
+        len(ordered),
+        int(_equal(signs)),
+        order_range,
+        int(_equal(verdicts)),
+        verdict_range,
+        *counts,
+    )
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -48,7 +48,11 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
     limit = frames.by_slug[slug].config.evaluate.test_limit
-    entries = [entry for entry in frames.reference_points if entry.data_hash in hashes and entry.test_limit == limit]
+    entries = [
+        entry
+        for entry in frames.reference_points
+        if entry.data_hash in hashes and entry.test_limit == limit
+    ]
     if not entries or not entries[0].vocabulary_bound:  # a text without metrics per sentence
         return None
     scores = {

@@ -70,7 +70,9 @@ def _autoresearch(table: pd.DataFrame) -> pd.DataFrame:
             "variant": table["commit"],
             "seed": (table.groupby("commit").cumcount() + 1).astype(str),
             "val_bpb": table["val_bpb"],
-            "status": table["status"].replace({"keep": "finished", "discard": "finished", "crash": "crashed"}),
+            "status": table["status"].replace(
+                {"keep": "finished", "discard": "finished", "crash": "crashed"}
+            ),
         }
     )
 
@@ -79,7 +81,9 @@ def _files(folder: Path) -> list[Path]:
     """Return the files in a folder and its subfolders."""
     files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
     if len(files) > MAX_FILES:
-        raise HeadToHeadError(f"{folder} has {len(files):,} files, more than {MAX_FILES:,}; name a folder in it")
+        raise HeadToHeadError(
+            f"{folder} has {len(files):,} files, more than {MAX_FILES:,}; name a folder in it"
+        )
     return files
 
 
@@ -97,7 +101,12 @@ def _submission(file: Path) -> list[dict[str, Any]]:
     """Return the scores of a submission to parameter-golf by seed."""
     content = read_bytes(file, advice="name a folder of readable results")
     try:
-        record = json.loads(content.decode("utf-8-sig"), object_pairs_hook=unique_keys, parse_int=str, parse_float=str)
+        record = json.loads(
+            content.decode("utf-8-sig"),
+            object_pairs_hook=unique_keys,
+            parse_int=str,
+            parse_float=str,
+        )
         tables = _seed_tables(record)
         rows = _merged(tables) if tables else {str(record.get("seed", "1")): record}
         _refuse_other_seeds(record, tables)
@@ -108,7 +117,9 @@ def _submission(file: Path) -> list[dict[str, Any]]:
         ) from error
     except HeadToHeadError as error:
         raise HeadToHeadError(f"{file}: {error}; correct one of them") from error
-    return [{"seed": seed} | {name: row.get(name) for name in METRICS} for seed, row in rows.items()]
+    return [
+        {"seed": seed} | {name: row.get(name) for name in METRICS} for seed, row in rows.items()
+    ]
 
 
 def _seed_tables(record: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -117,14 +128,18 @@ def _seed_tables(record: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
     for key in ("seed_results", "seeds"):
         value = record.get(key)
         if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-            value = unique_keys([(str(row.get("seed", number)), row) for number, row in enumerate(value, 1)])
+            value = unique_keys(
+                [(str(row.get("seed", number)), row) for number, row in enumerate(value, 1)]
+            )
         if value and isinstance(value, dict):
             tables[key] = {seed: _row(key, seed, row) for seed, row in value.items()}
     if "seed_scores" in record:
         scores = record["seed_scores"]
         if not isinstance(scores, dict):
             scores = unique_keys([*zip(map(str, record["seeds"]), scores, strict=True)])
-        tables["seed_scores"] = {seed: _row("seed_scores", seed, row) for seed, row in scores.items()}
+        tables["seed_scores"] = {
+            seed: _row("seed_scores", seed, row) for seed, row in scores.items()
+        }
     return tables
 
 
@@ -133,7 +148,9 @@ def _row(key: str, seed: str, row: Any) -> dict[str, Any]:
     if not isinstance(row, dict):
         return {"val_bpb": row}
     if str(row.get("seed", seed)) != seed:
-        raise HeadToHeadError(f"'{key}' has the seed {seed} as key, and {row['seed']} in its field 'seed'")
+        raise HeadToHeadError(
+            f"'{key}' has the seed {seed} as key, and {row['seed']} in its field 'seed'"
+        )
     return row
 
 
@@ -144,7 +161,9 @@ def _merged(tables: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, 
         HeadToHeadError: If two tables have different seeds, or different scores of a seed.
     """
     (first_key, first), *others = tables.items()
-    merged = {seed: {name: row[name] for name in METRICS if name in row} for seed, row in first.items()}
+    merged = {
+        seed: {name: row[name] for name in METRICS if name in row} for seed, row in first.items()
+    }
     source = {(seed, name): first_key for seed, row in merged.items() for name in row}
     for key, table in others:
         if table.keys() != first.keys():
@@ -184,9 +203,13 @@ def _refuse_other_seeds(record: Mapping[str, Any], tables: Mapping[str, Mapping[
     key, table = next(iter(tables.items()))
     seeds, number = record.get("seeds"), record.get("n_seeds", len(table))
     if isinstance(seeds, list) and "seeds" not in tables and {*map(str, seeds)} != {*table}:
-        raise HeadToHeadError(f"'seeds' has {', '.join(map(str, seeds))}, and '{key}' the seeds {', '.join(table)}")
+        raise HeadToHeadError(
+            f"'seeds' has {', '.join(map(str, seeds))}, and '{key}' the seeds {', '.join(table)}"
+        )
     if "seed" in record and str(record["seed"]) not in table:
-        raise HeadToHeadError(f"'seed' is {record['seed']}, and '{key}' has the seeds {', '.join(table)}")
+        raise HeadToHeadError(
+            f"'seed' is {record['seed']}, and '{key}' has the seeds {', '.join(table)}"
+        )
     if _number(number) != len(table):
         raise HeadToHeadError(f"'n_seeds' is {number}, and '{key}' has {len(table)} seeds")
 
@@ -239,7 +262,9 @@ def _log(file: Path) -> list[dict[str, Any]]:
                 f"'step:{step}/{steps}'; correct one of them"
             )
         row = {"seed": file.stem, "step": step, "state": "finished"} | _logged(line, file, step)
-        if not any(name.startswith("val_") for name in row):  # the scores of the steps before are not the final ones
+        if not any(
+            name.startswith("val_") for name in row
+        ):  # the scores of the steps before are not the final ones
             run.rows, row["state"] = [], f"step {step} of {file.name} has no complete score"
         run.rows.append(row)
     if not runs and "val_loss" in text:  # the log begins with the source of the script

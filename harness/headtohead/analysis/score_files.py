@@ -13,7 +13,13 @@ import pandas as pd
 from headtohead.errors import HeadToHeadError
 from headtohead.files import read_bytes
 
-FORMATS = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSON Lines", ".ndjson": "JSON Lines", ".parquet": "Parquet"}
+FORMATS = {
+    ".csv": "CSV",
+    ".tsv": "TSV",
+    ".jsonl": "JSON Lines",
+    ".ndjson": "JSON Lines",
+    ".parquet": "Parquet",
+}
 AUTORESEARCH = {"commit", "val_bpb", "status"}
 """Columns of the ``results.tsv`` of autoresearch, in which a quotation mark is text."""
 
@@ -33,16 +39,25 @@ def read_score_file(path: Path) -> pd.DataFrame:
     """
     ending = path.suffix.lower()
     if ending not in FORMATS:
-        raise HeadToHeadError(f"{path}: unknown ending '{path.suffix}'; use {', '.join(sorted(FORMATS))}")
+        raise HeadToHeadError(
+            f"{path}: unknown ending '{path.suffix}'; use {', '.join(sorted(FORMATS))}"
+        )
     try:
         content = read_bytes(path, advice="name a readable table of scores")
     except FileNotFoundError as error:
         raise HeadToHeadError(f"no file {path}") from error
     try:
         if ending == ".parquet":
-            from headtohead.data.child import call_in_child  # a damaged file can end a process by a signal
+            from headtohead.data.child import (
+                call_in_child,
+            )  # a damaged file can end a process by a signal
 
-            rows = call_in_child(f"Parquet file {path}", f"{__name__}:parquet_rows", str(path), seconds=PARQUET_SECONDS)
+            rows = call_in_child(
+                f"Parquet file {path}",
+                f"{__name__}:parquet_rows",
+                str(path),
+                seconds=PARQUET_SECONDS,
+            )
         elif FORMATS[ending] == "JSON Lines":
             rows = _json_lines(content.decode("utf-8-sig"))
         else:
@@ -67,7 +82,11 @@ def parquet_rows(path: str) -> list[list[Any]]:
     from pyarrow import parquet
 
     table = parquet.read_table(path)
-    columns = {index: name for index, name in enumerate(table.column_names) if not name.startswith("__index_level_")}
+    columns = {
+        index: name
+        for index, name in enumerate(table.column_names)
+        if not name.startswith("__index_level_")
+    }
     _refuse_many_columns(len(columns))
     values = zip(*(map(_text, table.column(index).to_pylist()) for index in columns), strict=True)
     return [[*columns.values()], *map(list, values)]
@@ -81,7 +100,9 @@ def _text(value: Any) -> Any:
 
 def _refuse_many_columns(number: int) -> None:
     if number > MAX_COLUMNS:
-        raise ValueError(f"{number:,} columns, more than {MAX_COLUMNS:,}; it needs those of variant, seed and metrics")
+        raise ValueError(
+            f"{number:,} columns, more than {MAX_COLUMNS:,}; it needs those of variant, seed and metrics"
+        )
 
 
 def _delimited(text: str, separator: str) -> list[list[str]]:
@@ -93,7 +114,9 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
         rows.append(row)
         _refuse_many_columns(len(row))
         if len(row) != len(rows[0]):
-            raise ValueError(f"line {lines.line_num} has {len(row)} values for {len(rows[0])} columns")
+            raise ValueError(
+                f"line {lines.line_num} has {len(row)} values for {len(rows[0])} columns"
+            )
     if not rows:
         raise ValueError("it is empty")
     return rows
@@ -113,9 +136,17 @@ def _json_lines(text: str) -> list[list[Any]]:
     records: list[dict[str, Any]] = []
     for line in filter(str.strip, text.split("\n")):
         try:
-            record = json.loads(line, object_pairs_hook=unique_keys, parse_int=str, parse_float=str, parse_constant=str)
+            record = json.loads(
+                line,
+                object_pairs_hook=unique_keys,
+                parse_int=str,
+                parse_float=str,
+                parse_constant=str,
+            )
         except ValueError as error:
-            raise ValueError(f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}") from error
+            raise ValueError(
+                f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}"
+            ) from error
         if not isinstance(record, dict):
             raise ValueError(f"row {len(records) + 1} is not an object")
         records.append(record)

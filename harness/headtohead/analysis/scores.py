@@ -41,7 +41,9 @@ class Scores:
     ``allow_partial`` ranks variants on the seeds that are finished.
     """
 
-    def __init__(self, frames: Frames, metric: str | None = None, *, allow_partial: bool = False) -> None:
+    def __init__(
+        self, frames: Frames, metric: str | None = None, *, allow_partial: bool = False
+    ) -> None:
         self.frames = frames
         self.metric = metric or frames.record.metrics.primary
         self.allow_partial = allow_partial
@@ -66,7 +68,9 @@ class Scores:
         """The trained variants by data set; the variants of one share what a seed changes, so a seed is their block."""
         groups: list[list[str]] = []
         for slug in dict.fromkeys(map(self.frames.trained, self.frames.by_slug)):
-            own = next((group for group in groups if same_data_set(self.frames, group[0], slug)), None)
+            own = next(
+                (group for group in groups if same_data_set(self.frames, group[0], slug)), None
+            )
             own.append(slug) if own else groups.append([slug])
         return tuple(map(tuple, groups))
 
@@ -88,13 +92,20 @@ class Scores:
     def _pooled(self) -> Callable[..., tuple[BlockModel | None, dict[str, float]]]:
         return cache(lambda metric, lengths, group: pooled(self._by_seed(metric, lengths, group)))
 
-    def _by_seed(self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]) -> dict[str, list[float]]:
+    def _by_seed(
+        self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]
+    ) -> dict[str, list[float]]:
         """Return the scores by seed of the variants with two scores; NaN for collapsed and missing runs."""
         seeds, found = self.frames.seeds, {}
         for slug in group:
-            row, failed = Side(slug, metric, lengths).scores(self.frames), self.collapsed.get(slug, ())
+            row, failed = (
+                Side(slug, metric, lengths).scores(self.frames),
+                self.collapsed.get(slug, ()),
+            )
             if len(row) > 1:
-                found[slug] = [math.nan if seed in failed else row.get(seed, math.nan) for seed in seeds]
+                found[slug] = [
+                    math.nan if seed in failed else row.get(seed, math.nan) for seed in seeds
+                ]
         return found
 
     @cached_property
@@ -102,22 +113,31 @@ class Scores:
         """The trained variants with collapsed runs, with their seeds, by the final validation losses of a data set."""
         frames, loss, found = self.frames, "valid/loss", {}
         for group in self.data_sets:
-            first = frames.trained(frames.baseline) if frames.trained(frames.baseline) in group else group[0]
+            first = (
+                frames.trained(frames.baseline)
+                if frames.trained(frames.baseline) in group
+                else group[0]
+            )
             losses = {
                 slug: own
                 for slug in group
-                if (own := frames.scores(slug, loss)) and not loss_mismatch(frames, slug, first, loss)
+                if (own := frames.scores(slug, loss))
+                and not loss_mismatch(frames, slug, first, loss)
             }
             flags = collapsed([[*own.values()] for own in losses.values()]) if losses else []
             for (slug, own), row in zip(losses.items(), flags, strict=True):
-                found[slug] = frozenset(seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed)
+                found[slug] = frozenset(
+                    seed for seed, is_collapsed in zip(own, row, strict=True) if is_collapsed
+                )
         return {slug: seeds for slug, seeds in found.items() if seeds}
 
     @cached_property
     def collapses(self) -> Mapping[str, Collapse]:
         """How many runs collapsed, of the baseline and of every variant with a collapsed run; empty without any."""
         frames, baseline = self.frames, self.frames.trained(self.frames.baseline)
-        totals = {slug: len(frames.scores(slug, "valid/loss")) for slug in (baseline, *self.collapsed)}
+        totals = {
+            slug: len(frames.scores(slug, "valid/loss")) for slug in (baseline, *self.collapsed)
+        }
         counts = {slug: len(failed) for slug, failed in self.collapsed.items()}
         other = counts.get(baseline, 0), totals[baseline] - counts.get(baseline, 0)
         return {
@@ -125,7 +145,9 @@ class Scores:
                 count := counts.get(slug, 0),
                 total,
                 Interval(CONFIDENCE, *binomtest(count, total).proportion_ci(CONFIDENCE, "exact")),
-                math.nan if slug == baseline else float(fisher_exact([[count, total - count], other]).pvalue),
+                math.nan
+                if slug == baseline
+                else float(fisher_exact([[count, total - count], other]).pvalue),
                 frames.summary(slug, self.metric),
                 summarise([*self.healthy(Side(slug, self.metric)).values()], span(self.metric)),
             )
@@ -136,7 +158,9 @@ class Scores:
     def healthy(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, without collapsed runs."""
         failed = self.collapsed.get(self.frames.trained(side.slug), ())
-        return {seed: value for seed, value in side.scores(self.frames).items() if seed not in failed}
+        return {
+            seed: value for seed, value in side.scores(self.frames).items() if seed not in failed
+        }
 
     def margin(self, metric: str, against: Collection[str] = ()) -> float | None:
         """Return the margin for a verdict on the size; None without one, or if there is less `room`."""
@@ -148,7 +172,9 @@ class Scores:
 
         It is infinite without a bound or a score.
         """
-        means = [self.healthy_summary(slug, metric).mean for slug in against or (self.frames.baseline,)]
+        means = [
+            self.healthy_summary(slug, metric).mean for slug in against or (self.frames.baseline,)
+        ]
         mean, bound = sum(means) / len(means), span(metric)[higher_is_better(metric)]
         return math.inf if math.isnan(mean) else abs(bound - mean)
 
@@ -166,7 +192,9 @@ class Scores:
     def missing_seeds(self) -> Mapping[str, str]:
         """The variants with missing seeds, with the reason."""
         return {
-            slug: reason for slug in self.frames.by_slug if (reason := missing_seeds(self.frames, slug, self.metric))
+            slug: reason
+            for slug in self.frames.by_slug
+            if (reason := missing_seeds(self.frames, slug, self.metric))
         }
 
     @cached_property
@@ -197,14 +225,22 @@ class Scores:
     def incomplete(self) -> Mapping[str, str]:
         """The variants with runs that have no result yet, with the number of their seeds."""
         rows, seeds = self.frames.rows, len(self.frames.seeds)
-        missing = {slug: seeds - int(rows(slug)["state"].isin(states.RESULTS).sum()) for slug in self.frames.by_slug}
-        return {slug: f"{n} of {seeds} seeds without a result" for slug, n in missing.items() if n > 0}
+        missing = {
+            slug: seeds - int(rows(slug)["state"].isin(states.RESULTS).sum())
+            for slug in self.frames.by_slug
+        }
+        return {
+            slug: f"{n} of {seeds} seeds without a result" for slug, n in missing.items() if n > 0
+        }
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The variants, best first and variants with missing seeds last, by value of the axes ``data`` and ``size``."""
         variants = self.frames.by_slug
-        groups = {slug: tuple(comparison_group(variant.axes).items()) for slug, variant in variants.items()}
+        groups = {
+            slug: tuple(comparison_group(variant.axes).items())
+            for slug, variant in variants.items()
+        }
         order = list(dict.fromkeys(groups.values()))
 
         def sort_key(slug: str) -> tuple[int, bool, bool, float]:
@@ -229,7 +265,10 @@ class Scores:
         Every data set has about equally many.
         """
         order = [slug for slug in self.order if among is None or slug in among]
-        groups = [[slug for slug in order if self.frames.trained(slug) in group] for group in self.data_sets]
+        groups = [
+            [slug for slug in order if self.frames.trained(slug) in group]
+            for group in self.data_sets
+        ]
         chosen = [*filter(None, itertools.chain(*itertools.zip_longest(*groups)))][:most]
         best, baseline = sorted(chosen, key=order.index), self.frames.baseline
         return best if baseline in best or baseline not in order else [*best[:-1], baseline]
@@ -244,7 +283,9 @@ class Scores:
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
             return None
-        has_encoder = any("encoder" in variant.config.roles for variant in self.frames.by_slug.values())
+        has_encoder = any(
+            "encoder" in variant.config.roles for variant in self.frames.by_slug.values()
+        )
         holds = has_encoder and not self.frames.has_draws and self._has_bound(self.frames.baseline)
         return float(bound) if holds else None
 
@@ -262,7 +303,9 @@ class Scores:
             scores = frames.scores(slug, unpadded(metric)) or frames.scores(slug, metric)
             if variant.order_invariant and self._has_bound(slug) and scores:
                 exceeds = max(scores.values()) > self.upper_bound + 1e-9
-                verdicts[slug] = "exceeds the upper bound: suspect" if exceeds else "within the upper bound"
+                verdicts[slug] = (
+                    "exceeds the upper bound: suspect" if exceeds else "within the upper bound"
+                )
         return verdicts
 
     def _has_bound(self, slug: str) -> bool:
@@ -301,7 +344,9 @@ class Side(NamedTuple):
         missing = [seed for seed in frames.seeds if seed not in scores]
         if missing and self.metric.startswith("heads/"):
             return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
-        without = f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
+        without = (
+            f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
+        )
         return missing_seeds(frames, self.slug, self.metric) or (without if missing else None)
 
 
@@ -329,9 +374,14 @@ def same_data_set(frames: Frames, left: str, right: str) -> bool:
     Number of examples and split can differ. The languages are those of the runs; without a run they are taken as equal.
     """
     variants = frames.by_slug[left], frames.by_slug[right]
-    named = {(*comparison_group(variant.axes).items(), variant.config.data.dataset) for variant in variants}
+    named = {
+        (*comparison_group(variant.axes).items(), variant.config.data.dataset)
+        for variant in variants
+    }
     runs = [*frames.rows(left).index, *frames.rows(right).index]
-    languages = {tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records} - {()}
+    languages = {
+        tuple(frames.records[run].data["languages"]) for run in runs if run in frames.records
+    } - {()}
     return len(named) == 1 and len(languages) < 2
 
 
@@ -350,13 +400,17 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
         fields["label smoothing values"] = attrgetter("train.label_smoothing")
         fields["z-losses"] = attrgetter("train.z_loss")
     configs = [frames.by_slug[slug].config for slug in (left, right)]
-    differing = [name for name, values in fields.items() if values(configs[0]) != values(configs[1])]
+    differing = [
+        name for name, values in fields.items() if values(configs[0]) != values(configs[1])
+    ]
     if "vocabularies" not in differing and not frames.same_data((left, right)):
         differing.insert(0, "vocabularies")
     return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
 
 
-def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, int]) -> dict[int, float]:
+def pooled_scores(
+    frames: Frames, slug: str, metric: str, lengths: tuple[int, int]
+) -> dict[int, float]:
     """Return a variant's score over the test sentences of these source lengths, by seed.
 
     It is empty for metrics that cannot be computed from counts, and for runs without counts.
@@ -364,7 +418,9 @@ def pooled_scores(frames: Frames, slug: str, metric: str, lengths: tuple[int, in
     table, known = frames.buckets, of_test_sentences(metric)
     if known is None or known.pool is None or "counts" not in table:
         return {}
-    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])].dropna(subset=["counts"])
+    inside = table[(table["low"] >= lengths[0]) & (table["high"] <= lengths[1])].dropna(
+        subset=["counts"]
+    )
     scores, name = {}, known.counts_of or known.name
     for run, seed in frames.rows(slug)["seed"].items():
         counts = [own[name] for own in inside.loc[inside["run"] == run, "counts"] if name in own]

@@ -12,7 +12,11 @@ from statistics import fmean
 from headtohead.analysis.best import BestVariants, best_variants
 from headtohead.analysis.contrasts import Contrast, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
-from headtohead.analysis.reference_points import ReferenceComparison, ReferencePoints, reference_points
+from headtohead.analysis.reference_points import (
+    ReferenceComparison,
+    ReferencePoints,
+    reference_points,
+)
 from headtohead.analysis.scores import Scores
 from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.two_way import TwoWayResult, two_way
@@ -94,7 +98,11 @@ class Analysis(Scores):
     def _whole_scores(self) -> list[Contrast]:
         """The main contrasts of whole test sets in a single metric, not of some source lengths or of two metrics."""
         found = [(contrast, contrast.declared) for contrast in self.main_contrasts]
-        return [own for own, declared in found if declared is None or (not declared.lengths and declared.same_score)]
+        return [
+            own
+            for own, declared in found
+            if declared is None or (not declared.lengths and declared.same_score)
+        ]
 
     @cached_property
     def best(self) -> BestVariants:
@@ -125,7 +133,9 @@ class Analysis(Scores):
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """The sources of uncertainty: variants, seeds and test sentences; None with fewer than two seeds."""
-        return uncertainty(self, [found for found in self._whole_scores if found.metric == self.metric])
+        return uncertainty(
+            self, [found for found in self._whole_scores if found.metric == self.metric]
+        )
 
     @cached_property
     def reference_points(self) -> Mapping[str, ReferencePoints]:
@@ -144,7 +154,14 @@ class Analysis(Scores):
         if points is None:
             return None
         default, *others = points.scores["vocabulary_bound"]
-        return next((metric for metric in (stored(self.metric), *others, default) if metric in points.metrics), None)
+        return next(
+            (
+                metric
+                for metric in (stored(self.metric), *others, default)
+                if metric in points.metrics
+            ),
+            None,
+        )
 
     def reference_comparisons(self, name: str) -> list[ReferenceComparison]:
         """Return the comparison of every ranked variant with a reference point, such as ``nearest_neighbour``."""
@@ -153,7 +170,12 @@ class Analysis(Scores):
             return found
         for slug in self.ranked:
             points, mean = self.reference_points.get(slug), self.frames.summary(slug, metric).mean
-            if points and name in points.scores and not math.isnan(mean) and self.frames.trained(slug) == slug:
+            if (
+                points
+                and name in points.scores
+                and not math.isnan(mean)
+                and self.frames.trained(slug) == slug
+            ):
                 found.append(ReferenceComparison(slug, metric, mean, points.scores[name][metric]))
         return found
 
@@ -165,12 +187,18 @@ class Analysis(Scores):
 
         def differs(slug: str) -> bool:
             for seed in frames.seeds:
-                own, other = (translations_of(frames, name, seed) for name in (slug, frames.baseline))
+                own, other = (
+                    translations_of(frames, name, seed) for name in (slug, frames.baseline)
+                )
                 if own and other:
                     return [row.source for row in own] != [row.source for row in other]
             return False
 
-        return [slug for slug in self.ranked if frames.by_slug[slug].config.data != data and differs(slug)]
+        return [
+            slug
+            for slug in self.ranked
+            if frames.by_slug[slug].config.data != data and differs(slug)
+        ]
 
     @cached_property
     def late_looks(self) -> bool:
@@ -178,7 +206,9 @@ class Analysis(Scores):
         record, runs = self.frames.record.looks, self.frames.runs
         ended = runs[runs["state"].isin(states.RESULTS)]["ended"].dropna()
         times = (datetime.fromisoformat(str(time)) for time in ended)
-        return record is not None and any(time < datetime.fromisoformat(record.since) for time in times)
+        return record is not None and any(
+            time < datetime.fromisoformat(record.since) for time in times
+        )
 
     @cached_property
     def looks(self) -> LooksStatus | None:
@@ -193,7 +223,11 @@ class Analysis(Scores):
             seeds=len(self.frames.seeds),
             complete=complete,
             undecided=tuple(found.name for found in contrasts if found.is_undecided),
-            untested=tuple(found.name for found in contrasts if not found.paired and found.direction == NO_VERDICT),
+            untested=tuple(
+                found.name
+                for found in contrasts
+                if not found.paired and found.direction == NO_VERDICT
+            ),
         )
 
     def separate_effects(self, contrast: Contrast) -> tuple[str, Mapping[str, float]] | None:
@@ -203,7 +237,9 @@ class Analysis(Scores):
         """
         frames = self.frames
         sides = {frozenset(pair) for pair in contrast.pairs}
-        declared = [record for record in frames.record.contrasts if isinstance(record, InteractionContrast)]
+        declared = [
+            record for record in frames.record.contrasts if isinstance(record, InteractionContrast)
+        ]
         found = []
         for record, interaction in zip(declared, self.families.interactions.contrasts, strict=True):
             # The p of an untested interaction is NaN.
@@ -212,7 +248,12 @@ class Analysis(Scores):
             first, swapped = record.pairs[:2]
             for axis, value, other, effects in (
                 (record.axis, record.value, record.other_axis, [first, swapped]),
-                (record.other_axis, record.other_value, record.axis, zip(first, reversed(swapped), strict=True)),
+                (
+                    record.other_axis,
+                    record.other_value,
+                    record.axis,
+                    zip(first, reversed(swapped), strict=True),
+                ),
             ):
                 is_in_block = any(frozenset(pair) in sides for pair in effects)
                 if contrast.axis == axis and contrast.left == text(value) and is_in_block:
@@ -224,7 +265,9 @@ class Analysis(Scores):
         for (left, _), (effect, _) in zip(contrast.pairs, contrast.settings, strict=False):
             value = text(axis_value(other.split(" and "), frames.by_slug[left].axes))
             means.setdefault(value, []).append(effect.mean)
-        return (other, {value: fmean(own) for value, own in means.items()}) if len(means) > 1 else None
+        return (
+            (other, {value: fmean(own) for value, own in means.items()}) if len(means) > 1 else None
+        )
 
     def settings_contradict(self, contrast: Contrast) -> bool:
         """Return whether a factor contrast is undetected or identical although its settings differ.
@@ -236,9 +279,14 @@ class Analysis(Scores):
         if contrast.kind != "factor" or contrast.direction not in (UNDETECTED, IDENTICAL):
             return False
         low, high = contrast.spread or (0.0, 0.0)
-        if any(judged.holm_p <= ALPHA for _, judged in contrast.settings) or min(-low, high) > self.baseline_sd:
+        if (
+            any(judged.holm_p <= ALPHA for _, judged in contrast.settings)
+            or min(-low, high) > self.baseline_sd
+        ):
             return True
         trained = self.frames.trained
         pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
         detected = (found for found in self.families.variants.contrasts if found.detected)
-        return any(frozenset((trained(found.left), trained(found.right))) in pairs for found in detected)
+        return any(
+            frozenset((trained(found.left), trained(found.right))) in pairs for found in detected
+        )

@@ -51,7 +51,10 @@ def sweep(scores: Scores) -> Sweep | None:
             tried = record.variants[slug].tried if slug in record.variants else ()
             found = [(trial.values[field], trial.mean, trial.sd or math.nan) for trial in tried]
         elif LEARNING_RATE in variant.axes and slug in scores.ranked:
-            name = " · ".join(title_part(axis, variant.axes[axis]) for axis in others) or "all variants"
+            name = (
+                " · ".join(title_part(axis, variant.axes[axis]) for axis in others)
+                or "all variants"
+            )
             own = scores.summaries[slug]
             found = [(variant.axes[LEARNING_RATE], own.mean, own.sd)]
         else:

@@ -68,17 +68,33 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     """
     frames, metric, sign, record = scores.frames, scores.metric, scores.sign, scores.frames.record
     values: dict[str, dict[str, None]] = {}
-    for axes in [*(variant.axes for variant in record.variants), *(excluded.axes for excluded in record.excluded)]:
+    for axes in [
+        *(variant.axes for variant in record.variants),
+        *(excluded.axes for excluded in record.excluded),
+    ]:
         for axis, value in axes.items():
             values.setdefault(axis, {})[text(value)] = None
     varied = [axis for axis, labels in values.items() if len(labels) > 1]
-    if len(varied) != 2 or {DATA_AXIS, SIZE_AXIS} & {*varied} or min(len(values[axis]) for axis in varied) < MIN_VALUES:
+    if (
+        len(varied) != 2
+        or {DATA_AXIS, SIZE_AXIS} & {*varied}
+        or min(len(values[axis]) for axis in varied) < MIN_VALUES
+    ):
         return None
     row, column = varied
-    slugs = {(text(found.axes.get(row)), text(found.axes.get(column))): found.slug for found in record.variants}
-    healthy = {cell: scores.healthy(Side(slug, metric)) for cell, slug in slugs.items() if slug in scores.ranked}
+    slugs = {
+        (text(found.axes.get(row)), text(found.axes.get(column))): found.slug
+        for found in record.variants
+    }
+    healthy = {
+        cell: scores.healthy(Side(slug, metric))
+        for cell, slug in slugs.items()
+        if slug in scores.ranked
+    }
     scored = {cell: slugs[cell] for cell, own in healthy.items() if own}
-    if not scored or len(slugs) < len(values[row]) + len(values[column]):  # one_at_a_time, not a product
+    if not scored or len(slugs) < len(values[row]) + len(
+        values[column]
+    ):  # one_at_a_time, not a product
         return None
     cells = {cell: summarise([*healthy[cell].values()], span(metric)) for cell in scored}
 
@@ -92,10 +108,14 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     compared = compare_variants(scores, scored.values())
     first = max(scored, key=lambda cell: sign * cells[cell].mean)
     ranking = [
-        Combination(*cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == healthy[first])
+        Combination(
+            *cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == healthy[first]
+        )
         for cell, slug in scored.items()
     ]
-    ranking.sort(key=lambda combination: (not combination.is_best, -sign * combination.summary.mean))
+    ranking.sort(
+        key=lambda combination: (not combination.is_best, -sign * combination.summary.mean)
+    )
     return TwoWayResult(
         axes=(row, column),
         rows=ordered(row, 0),

@@ -68,24 +68,33 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
     """
     frames, metric = scores.frames, scores.metric
     trained = dict.fromkeys(frames.trained(slug) for slug in scores.ranked)
-    slugs = [slug for slug in trained if score_mismatch(frames, slug, frames.baseline, metric) is None]
+    slugs = [
+        slug for slug in trained if score_mismatch(frames, slug, frames.baseline, metric) is None
+    ]
     by_slug = [scores.healthy(Side(slug, metric)) for slug in slugs]
     seeds = sorted(set.intersection(*map(set, by_slug))) if by_slug else []
     if len(seeds) < 2:
         return None
     table = np.array([[by_seed[seed] for seed in seeds] for by_seed in by_slug])
     values = (
-        IN_DRAWS if frames.has_draws else _values_by_sentence(frames, metric, dict(zip(slugs, by_slug, strict=True)))
+        IN_DRAWS
+        if frames.has_draws
+        else _values_by_sentence(frames, metric, dict(zip(slugs, by_slug, strict=True)))
     )
     by_sentence, reason = ({}, values) if isinstance(values, str) else (values, None)
     variances = [sentence_variance([*found.values()]) for found in by_sentence.values()]
     found = []
     for contrast in contrasts:
-        weights = score_weights((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs)
+        weights = score_weights(
+            (frames.trained(left), frames.trained(right)) for left, right in contrast.pairs
+        )
         if contrast.paired and weights.keys() <= {*slugs}:
             interval = None
             if by_sentence and len(contrast.seeds) > 1:
-                sides = {slug: np.array([by_sentence[slug][seed] for seed in contrast.seeds]) for slug in weights}
+                sides = {
+                    slug: np.array([by_sentence[slug][seed] for seed in contrast.seeds])
+                    for slug in weights
+                }
                 total = sum(weight * sides[slug] for slug, weight in weights.items())
                 interval = with_sentences(contrast.paired, total / len(contrast.pairs))
             found.append(ContrastUncertainty(contrast, interval))
@@ -93,7 +102,9 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
         variant_sd=_deviation(variant_variance(table)),
         seed_sd=math.sqrt(float(table.var(axis=1, ddof=1).mean())),
         sentence_sd=_deviation(float(np.mean(variances))) if variances else math.nan,
-        num_sentences=next((len(own) for found in by_sentence.values() for own in found.values()), 0),
+        num_sentences=next(
+            (len(own) for found in by_sentence.values() for own in found.values()), 0
+        ),
         correlation=intraclass_correlation(table),
         contrasts=tuple(found),
         reason=reason,
@@ -111,7 +122,9 @@ def _values_by_sentence(
     """Return the values ``[sentence]`` of each variant by seed, or why there are none."""
     sentences = None
     values: dict[str, dict[int, Floats]] = {slug: {} for slug in scores}
-    for slug, seed, score in ((slug, *item) for slug, by_seed in scores.items() for item in by_seed.items()):
+    for slug, seed, score in (
+        (slug, *item) for slug, by_seed in scores.items() for item in by_seed.items()
+    ):
         rows = translations_of(frames, slug, seed)
         if len(rows) < 2:
             return "a run has fewer than two translations"
@@ -138,10 +151,14 @@ def sentence_values(rows: Sequence[Translation], metric: str) -> Floats | None:
     known = of_test_sentences(metric)
     if known is None or known.per_example is None or known.pool is None:
         return None
-    counts = np.asarray(known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows)))
+    counts = np.asarray(
+        known.per_example([row.hypothesis for row in rows], tuple(row.references for row in rows))
+    )
     total = counts.sum(axis=0)
     try:
-        score, *without = (known.pool(sums.tolist()) for sums in [total, *(total - row for row in counts)])
+        score, *without = (
+            known.pool(sums.tolist()) for sums in [total, *(total - row for row in counts)]
+        )
     except ArithmeticError:  # the score is not defined without one of the sentences
         return None
     values: Floats = jackknife([score], [without])[0]

@@ -2,7 +2,9 @@
 
 from headtohead.lazy_names import lazy_names
 
-TYPE_CHECKING = False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
+TYPE_CHECKING = (
+    False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
+)
 
 if TYPE_CHECKING:
     from headtohead.cli.group import main as main

@@ -13,7 +13,9 @@ from headtohead.cli.output import echo, echo_json, print_table
 
 @click.command("ablate-heads")
 @click.argument("target", metavar="RUN|EXPERIMENT")
-@click.option("--no-decode", is_flag=True, help="Measure only the loss, without translating; much faster.")
+@click.option(
+    "--no-decode", is_flag=True, help="Measure only the loss, without translating; much faster."
+)
 @click.option("--fresh", is_flag=True, help="Compute anew where heads.json exists.")
 @format_option("json: the name of each run with the content of its heads.json.", "json")
 @runs_option
@@ -70,10 +72,20 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
         [
             *(str(head[column]) for column in ("role", "layer", "head")),
             *(f"{head[key][name]:+.4f}" for key, name in effects),
-            *(f"{head[column]:.2f}" if column in head else "-" for column in ("entropy", "distance")),
+            *(
+                f"{head[column]:.2f}" if column in head else "-"
+                for column in ("entropy", "distance")
+            ),
         ]
         for head in record["heads"]
     ]
-    columns = ["role", "layer", "head", *(f"{name} {words[key]}" for key, name in effects), "entropy", "distance"]
+    columns = [
+        "role",
+        "layer",
+        "head",
+        *(f"{name} {words[key]}" for key, name in effects),
+        "entropy",
+        "distance",
+    ]
     print_table(columns, rows, right=range(1, len(columns)))
     echo()

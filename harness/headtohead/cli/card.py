@@ -59,15 +59,27 @@ metrics: {primary: test/exact_match, report: [test/loss, valid/loss]}
 
 
 @click.command("card")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
+@click.argument(
+    "file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE"
+)
 @seeds_option
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="PAGE", help="The page. Default: NAME.md."
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PAGE",
+    help="The page. Default: NAME.md.",
 )
 @click.option("--stale", is_flag=True, help="Retrain the runs of an earlier version of FILE.")
 @runs_option
 @reports_option
-def command(file: Path, seeds: int | None, output: Path | None, stale: bool, runs: Path, reports: Path | None) -> None:
+def command(
+    file: Path,
+    seeds: int | None,
+    output: Path | None,
+    stale: bool,
+    runs: Path,
+    reports: Path | None,
+) -> None:
     """Train the component NAME of the plugin FILE and three others of its family on five tasks, and write a page.
 
     The page has the question, the answer, differences with intervals, costs, and how to repeat them. The design is
@@ -82,7 +94,9 @@ def command(file: Path, seeds: int | None, output: Path | None, stale: bool, run
 
     name, text = experiment_of(file)
     page = output or Path(f"{name}.md")
-    refuse_foreign(page, lambda content: b"h2h card" in content, advice := "choose another file with --output")
+    refuse_foreign(
+        page, lambda content: b"h2h card" in content, advice := "choose another file with --output"
+    )
     path = Path(f"card-{name}.yaml")
     for new, content in ((path, text), (Path("card-text.txt"), english_text())):
         if new.exists():
@@ -103,7 +117,9 @@ def command(file: Path, seeds: int | None, output: Path | None, stale: bool, run
     if not result.complete:
         sys.exit(1)
     with writing(page, advice):
-        write_text(page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8")))
+        write_text(
+            page, card(read_report(result.experiment, file=path), file.read_text(encoding="utf-8"))
+        )
     echo(f"page: {page}")
 
 
@@ -111,7 +127,9 @@ def english_text() -> str:
     """Return the topics of Python's ``help``, every line once, about 330 kB; Python versions differ in them."""
     from pydoc_data.topics import topics
 
-    lines = (" ".join(line.split()) for name in sorted(topics) for line in topics[name].splitlines())
+    lines = (
+        " ".join(line.split()) for name in sorted(topics) for line in topics[name].splitlines()
+    )
     return "\n".join(dict.fromkeys(line for line in lines if line.strip("|+-=*~^ ")))
 
 
@@ -138,7 +156,9 @@ def experiment_of(file: Path) -> tuple[str, str]:
         baselines=", ".join(others),
         first=others[0],
         task=next(iter(TASKS)),
-        data="\n".join(f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()),
+        data="\n".join(
+            f"        - &{task} {{dataset: {task}, {options}}}" for task, options in TASKS.items()
+        ),
         contrasts="\n".join(
             f"  - {{name: {json.dumps(f'{entry} against {label}, {task}')},\n"
             f"     variant: {{{family}: {entry}, data: *{task}}}, against: {{{family}: {other}, data: *{task}}}"

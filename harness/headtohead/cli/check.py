@@ -62,7 +62,9 @@ def command(names: tuple[str, ...], overrides: tuple[str, ...], form: str) -> No
         echo_json([examination.to_json() for examination in examinations])
     elif len(examinations) == 1 and not unchecked:
         outcomes = Counter(verdict.outcome for _, verdict in examinations[0].results)
-        holds, against, other = (outcomes[state] for state in ("holds", "violated", "does not apply"))
+        holds, against, other = (
+            outcomes[state] for state in ("holds", "violated", "does not apply")
+        )
         echo("", f"{holds} invariants hold, {against} violated, {other} do not apply")
     else:
         echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
@@ -83,7 +85,9 @@ def _examine_entries(
     registry = load_plugins()
     chosen = find_entries(names, click.get_current_context().meta["plugin_files"], registry)
     if overrides and all(entry.family not in ("recipe", "dataset") for entry in chosen):
-        raise HeadToHeadError("--set applies to recipes, datasets and experiments only; name one of them")
+        raise HeadToHeadError(
+            "--set applies to recipes, datasets and experiments only; name one of them"
+        )
     unchecked: list[str] = []
     examinations: list[Examination] = []
     verdicts: Verdicts = {}
@@ -123,11 +127,15 @@ def _examine_file(file: str, overrides: tuple[str, ...], form: str) -> list[Exam
 def _print_summary(examination: Examination) -> None:
     """Print the outcomes of a variant or stack in a line, and its violations and gaps in further lines."""
     outcomes = Counter(verdict.outcome for _, verdict in examination.results)
-    counts = ", ".join(f"{outcomes[name]} {text}" for name, text in SUMMARY.items() if outcomes[name])
+    counts = ", ".join(
+        f"{outcomes[name]} {text}" for name, text in SUMMARY.items() if outcomes[name]
+    )
     echo(f"{examination.name}: {counts}")
     for check, verdict in examination.results:
         if verdict.outcome == "violated":
-            echo_text(f"  {check.name}: {verdict.error or verdict.counterexample or verdict.reason}")
+            echo_text(
+                f"  {check.name}: {verdict.error or verdict.counterexample or verdict.reason}"
+            )
         if verdict.outcome == "known violation":
             echo_text(f"  {check.name}: known violation of {verdict.cause}")
     if examination.gaps:

@@ -14,7 +14,9 @@ KINDS = ("archived", "superseded", "failed", "reproduced", "cache")
 
 
 @click.command("clean")
-@click.option("--only", type=click.Choice(KINDS), multiple=True, help="Remove this kind only; repeatable.")
+@click.option(
+    "--only", type=click.Choice(KINDS), multiple=True, help="Remove this kind only; repeatable."
+)
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 @runs_option
 def command(only: tuple[str, ...], yes: bool, runs: Path) -> None:
@@ -28,13 +30,16 @@ def command(only: tuple[str, ...], yes: bool, runs: Path) -> None:
     from headtohead.execution.cleaning import find_leftovers, remove
     from headtohead.storage.run_files import disk_usage, show_size
 
-    leftovers = [found for found in find_leftovers(runs, cache_root()) if found.kind in (only or KINDS)]
+    leftovers = [
+        found for found in find_leftovers(runs, cache_root()) if found.kind in (only or KINDS)
+    ]
     if not leftovers:
         echo("nothing to remove")
         return
     sizes = [disk_usage(found.path)[0] for found in leftovers]
     rows = [
-        [found.kind, show_size(n), str(found.path), found.reason] for found, n in zip(leftovers, sizes, strict=True)
+        [found.kind, show_size(n), str(found.path), found.reason]
+        for found, n in zip(leftovers, sizes, strict=True)
     ]
     print_table(["kind", "size", "path", "reason"], rows, right=(1,))
     total = f"{len(leftovers)} folder{'s' * (len(leftovers) != 1)}, {show_size(sum(sizes))}"

@@ -70,29 +70,57 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     # With nothing-held-out, all splits contain the same pairs.
     total = (max if record["split"] == "nothing-held-out" else sum)(counts.values())
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
-    has_sources, bound, labels = any(train.source_text), record["bag_of_words_upper_bound"], record.get("labels")
+    has_sources, bound, labels = (
+        any(train.source_text),
+        record["bag_of_words_upper_bound"],
+        record.get("labels"),
+    )
     order = "exact match on test for a model without word order"
     sides = ("source", "target") if has_sources else ("target",)
     example = [data.tokenisers["target"].unit.readable(train.target_text[0])]
     if has_sources:
         example = [train.source_text[0], *example]
-    texts = {side: [text for split in whole for text in getattr(split, f"{side}_text")] for side in sides}
+    texts = {
+        side: [text for split in whole for text in getattr(split, f"{side}_text")] for side in sides
+    }
     validation_leaks = leaked_validation(record)
     is_leaky = record["leaky"] or any(leak.is_serious for leak in validation_leaks)
     name = "tokens per block" if data.tokenisers["target"].unit.is_text else "words per sentence"
     return [
-        ("dataset", f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}"),
-        (examples_of(record), f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}"),
-        ("dropped", ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())),
+        (
+            "dataset",
+            f"{record['dataset']}, {f'{source} to ' * has_sources}{target}, normalise {record['normalise']}",
+        ),
+        (
+            examples_of(record),
+            f"{total}: {', '.join(f'{part} {count}' for part, count in counts.items())}",
+        ),
+        (
+            "dropped",
+            ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items()),
+        ),
         ("split", f"{record['split']}{', leaky' if is_leaky else ''}"),
         ("leak", "; ".join([leaked_part(record), *(leak.clause for leak in validation_leaks)])),
         *([] if bound is None else [("upper bound", f"{bound:.3f} {order}")]),
         ("test loss", ", ".join(f"{name} model {loss:.3f} nats" for name, loss in losses.items()))
         if (losses := record.get("losses_without_model"))
-        else ("exact match", f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies"),
-        ("vocabulary", f"{', '.join(f'{side} {sizes[side]}' for side in sides)}, with special tokens"),
-        ("unknown", f"{', '.join(f'{side} {100 * unknown[side]:.2f} %' for side in sides)} of test"),
-        *([("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))] if labels else []),
+        else (
+            "exact match",
+            f"at most {record['vocabulary_upper_bound']:.3f} on test with these vocabularies",
+        ),
+        (
+            "vocabulary",
+            f"{', '.join(f'{side} {sizes[side]}' for side in sides)}, with special tokens",
+        ),
+        (
+            "unknown",
+            f"{', '.join(f'{side} {100 * unknown[side]:.2f} %' for side in sides)} of test",
+        ),
+        *(
+            [("labels", ", ".join(f"{part} {count}" for part, count in labels.items()))]
+            if labels
+            else []
+        ),
         # A pair shows exchanged columns and wrong encodings.
         ("example", " → ".join(map(single_line, example))),
         *((side, lengths(texts[side], name)) for side in sides),

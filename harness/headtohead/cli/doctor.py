@@ -48,23 +48,39 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
 
     yield OK, "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     installed = {own.name: own.version for own in metadata.distributions()}
-    yield OK, "packages", ", ".join(f"{name} {installed[name]}" for name in PACKAGES if name in installed)
+    yield (
+        OK,
+        "packages",
+        ", ".join(f"{name} {installed[name]}" for name in PACKAGES if name in installed),
+    )
     if missing := ", ".join(name for name in PACKAGES if name not in installed):
-        yield FAIL, "packages", f"not installed: {missing}; install headtohead with its dependencies"
+        yield (
+            FAIL,
+            "packages",
+            f"not installed: {missing}; install headtohead with its dependencies",
+        )
     yield OK, "cpu", f"{cpu_cores()} cores, {torch.get_num_threads()} threads in torch"
     yield OK, "precision", f"{describe_bfloat16()} on this processor"
     if not torch.cuda.is_available():
         yield OK, "device", "cpu; no CUDA device"
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
-        yield OK, f"cuda:{number}", f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+        yield (
+            OK,
+            f"cuda:{number}",
+            f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB",
+        )
     try:
         entries = list(load_plugins().all())
     except HeadToHeadError as error:
         yield FAIL, "plugins", str(error)
     else:
         others = sorted({entry.distribution for entry in entries} - {"headtohead"})
-        yield OK, "plugins", f"{len(entries)} entries{', external: ' * bool(others)}{', '.join(others)}"
+        yield (
+            OK,
+            "plugins",
+            f"{len(entries)} entries{', external: ' * bool(others)}{', '.join(others)}",
+        )
     yield _folder("runs folder", runs)
     yield _folder("data cache", cache_root())
     yield _store(runs)

@@ -13,7 +13,11 @@ from headtohead.cli.output import echo
 @click.command("export")
 @click.argument("run")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--force", is_flag=True, help="Replace the model in a folder that is not empty; other files stay.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace the model in a folder that is not empty; other files stay.",
+)
 @runs_option
 @plugin_option
 def command(run: str, folder: Path, force: bool, runs: Path) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from headtohead.cli.options import FiniteRange, load_plugins, plugin_option, run_argument, runs_option
+from headtohead.cli.options import (
+    FiniteRange,
+    load_plugins,
+    plugin_option,
+    run_argument,
+    runs_option,
+)
 from headtohead.cli.output import echo
 
 
@@ -16,19 +22,27 @@ from headtohead.cli.output import echo
 @run_argument
 @click.argument("text", nargs=-1)
 @click.option("--prompt", multiple=True, help="As TEXT; can be repeated.")
-@click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the decoding of the run's evaluation.")
+@click.option(
+    "--beam",
+    type=click.IntRange(1, 1000),
+    help="Beam size; default: the decoding of the run's evaluation.",
+)
 @click.option(
     "--length-penalty",
     type=FiniteRange(0, 10),
     help="Exponent of the beam's length penalty (Wu et al. 2016); 0 is none.  [default: 0.6]",
 )
-@click.option("--tokens", type=click.IntRange(1, 100_000), help="Tokens of a continuation.  [default: 200]")
+@click.option(
+    "--tokens", type=click.IntRange(1, 100_000), help="Tokens of a continuation.  [default: 200]"
+)
 @click.option(
     "--temperature",
     type=FiniteRange(0, 100),
     help="Divisor of the logits of a continuation; 0 takes the most probable token.  [default: 1]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of a continuation.  [default: 1]")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), help="Seed of a continuation.  [default: 1]"
+)
 @runs_option
 @plugin_option
 def command(
@@ -58,9 +72,13 @@ def command(
     loaded = load(run, runs=runs)
     examples = examples_of(loaded.record.data)
     is_text = examples == "blocks"
-    empty = [number for number, own in enumerate(sentences, 1) if not (own if is_text else own.strip())]
+    empty = [
+        number for number, own in enumerate(sentences, 1) if not (own if is_text else own.strip())
+    ]
     if empty or not sentences:
-        name, example = ("prompt", "--prompt 'Once upon a time'") if is_text else ("sentence", '"I love you"')
+        name, example = (
+            ("prompt", "--prompt 'Once upon a time'") if is_text else ("sentence", '"I love you"')
+        )
         problem = f"{name} {empty[0]} is empty" if empty else f"no {name} was given"
         raise HeadToHeadError(f"{problem}; run h2h generate {run} {example}")
     if length_penalty is not None and beam is None:

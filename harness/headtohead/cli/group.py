@@ -14,7 +14,14 @@ import click
 from headtohead import logs
 from headtohead.cli import interruption
 from headtohead.cli.output import echo
-from headtohead.errors import HeadToHeadError, Interrupted, is_disk_error, machine_limit, nearest, suggestion
+from headtohead.errors import (
+    HeadToHeadError,
+    Interrupted,
+    is_disk_error,
+    machine_limit,
+    nearest,
+    suggestion,
+)
 from headtohead.escaping import VisibleFormatter, single_line
 from headtohead.plugins.commands import plugin_commands
 from headtohead.synonyms import synonyms
@@ -53,7 +60,9 @@ log = logging.getLogger(__name__)
 
 def summaries() -> dict[str, str]:
     """Return the summary of every command by name, those of plugins last."""
-    return COMMANDS | {name: summary for name, (_, summary) in plugin_commands(frozenset(COMMANDS)).items()}
+    return COMMANDS | {
+        name: summary for name, (_, summary) in plugin_commands(frozenset(COMMANDS)).items()
+    }
 
 
 def stop_with_usage_error(error: click.UsageError) -> NoReturn:
@@ -72,8 +81,15 @@ def stop_with_usage_error(error: click.UsageError) -> NoReturn:
 
 def _suggest_option(name: str, command: click.Command) -> str:
     """Return what an unknown option may stand for: another option, or a field for --set."""
-    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
-    if other := next((other for other in synonyms(name) if other in COMMANDS and other != command.name), None):
+    options = [
+        option
+        for parameter in command.params
+        for option in parameter.opts
+        if option.startswith("--")
+    ]
+    if other := next(
+        (other for other in synonyms(name) if other in COMMANDS and other != command.name), None
+    ):
         return f"; type h2h {other}"
     if "--set" in options and not set(synonyms(name)) & set(options):
         from headtohead.config.validation_errors import find_field
@@ -102,7 +118,9 @@ class LazyGroup(SuggestingGroup):
     """A group that imports commands lazily and prints an error of its user as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*summaries()]  # the command list is a module of this package, which hides the built-in function
+        return [
+            *summaries()
+        ]  # the command list is a module of this package, which hides the built-in function
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
@@ -120,7 +138,11 @@ class LazyGroup(SuggestingGroup):
             formatter.write_dl([*summaries().items()])
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         try:
             return super().make_context(info_name, args, parent, **extra)
@@ -166,7 +188,9 @@ def _user_error(error: Exception) -> str | None:
         problem = f"a limit of this machine is reached ({reason or type(error).__name__}); {remedy}"
         return f"{problem}, then run the same command; finished runs are kept"
     if is_disk_error(error):
-        problem = f"cannot read or write a file ({reason}); free disk space or correct the permissions"
+        problem = (
+            f"cannot read or write a file ({reason}); free disk space or correct the permissions"
+        )
         return f"{problem}, then run the same command"
     return None
 

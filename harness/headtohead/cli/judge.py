@@ -47,13 +47,22 @@ any other                        3
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("source", metavar="FILE", required=False)
-@click.option("--baseline", metavar="VARIANT", help="The variant with which the others are compared.")
 @click.option(
-    "--candidate", "candidates", metavar="VARIANT", multiple=True, help="Judge only this variant; repeatable."
+    "--baseline", metavar="VARIANT", help="The variant with which the others are compared."
+)
+@click.option(
+    "--candidate",
+    "candidates",
+    metavar="VARIANT",
+    multiple=True,
+    help="Judge only this variant; repeatable.",
 )
 @click.option("--metric", metavar="NAME", help="The metric; not needed if there is a single one.")
 @click.option(
-    "--margin", type=float, metavar="X", help="The smallest difference that matters, for a verdict on the size."
+    "--margin",
+    type=float,
+    metavar="X",
+    help="The smallest difference that matters, for a verdict on the size.",
 )
 @click.option(
     "--higher-is-better/--lower-is-better",
@@ -92,7 +101,14 @@ any other                        3
     show_default=True,
     help="Column of the variant; repeatable.",
 )
-@click.option("--seed", "seed_column", metavar="COLUMN", default="seed", show_default=True, help="Column of the seed.")
+@click.option(
+    "--seed",
+    "seed_column",
+    metavar="COLUMN",
+    default="seed",
+    show_default=True,
+    help="Column of the seed.",
+)
 @click.option(
     "--step",
     "step_column",
@@ -107,7 +123,10 @@ any other                        3
 )
 @click.option("--experiment", metavar="NAME", help="Experiment of the MLflow store FILE.")
 @click.option(
-    "--answer", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the answer as JSON."
+    "--answer",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write the answer as JSON.",
 )
 @click.option(
     "--ledger",
@@ -116,7 +135,11 @@ any other                        3
     metavar="LEDGER",
     help="Decide on one candidate against the incumbent, and append the decision to this JSON Lines file.",
 )
-@click.option("--status", is_flag=True, help="Print the incumbent of LEDGER and the seeds that a decision needs.")
+@click.option(
+    "--status",
+    is_flag=True,
+    help="Print the incumbent of LEDGER and the seeds that a decision needs.",
+)
 @format_option("json: the answer as JSON.", "json", "markdown")
 def command(
     source: str | None,
@@ -146,14 +169,20 @@ def command(
     from headtohead.report.judge import Numbers, decision_line, judged_frame, look_line
     from headtohead.statistics.looks import Looks
 
-    if looks is None and click.get_current_context().get_parameter_source("at_most") is ParameterSource.COMMANDLINE:
+    if (
+        looks is None
+        and click.get_current_context().get_parameter_source("at_most")
+        is ParameterSource.COMMANDLINE
+    ):
         raise HeadToHeadError("--at-most requires --looks N, the number of looks")
     margin = options["margin"]
     for name in ("margin", "sd"):
         if options[name] is not None and not 0 < options[name] < float("inf"):
             raise HeadToHeadError(f"--{name} must be a positive number, got {options[name]:g}")
     if margin is None and any("," in verdict for verdict in accept):
-        raise HeadToHeadError("--accept with a size requires --margin X; without it, verdicts have no size")
+        raise HeadToHeadError(
+            "--accept with a size requires --margin X; without it, verdicts have no size"
+        )
     planned = Looks.planned(looks, at_most) if looks else None
     ledger = None
     if ledger_file:
@@ -169,7 +198,11 @@ def command(
         raise HeadToHeadError("FILE with the scores is missing")
     if ledger is not None and (unpaired or planned or margin):
         raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
-    outputs = {"--answer": answer, "--ledger": ledger_file, "the lock of --ledger": ledger.lock if ledger else None}
+    outputs = {
+        "--answer": answer,
+        "--ledger": ledger_file,
+        "the lock of --ledger": ledger.lock if ledger else None,
+    }
     _refuse_overwriting({name: path for name, path in outputs.items() if path is not None}, source)
     table = _table(source, experiment, options["metric"])
     if (experiment or Path(source).is_dir()) and "step" in table.columns:  # a row per evaluation
@@ -179,7 +212,11 @@ def command(
         own = dict(options)
         if ledger is not None and ledger.decisions:
             last = ledger.decisions[-1]
-            known = {"baseline": ledger.incumbent, "metric": last.metric, "higher_is_better": last.higher_is_better}
+            known = {
+                "baseline": ledger.incumbent,
+                "metric": last.metric,
+                "higher_is_better": last.higher_is_better,
+            }
             own |= {name: value for name, value in known.items() if own[name] is None}
             own["stored"] = ledger.scores if own["baseline"] == ledger.incumbent else {}
         return judge(table, is_paired=not unpaired, looks=planned, **own)
@@ -211,7 +248,10 @@ def command(
             files.write_json(answer, record)
     for warning in warnings:
         echo(f"warning: {warning}", err=True)
-    frame, lines = judged_frame(judged, accept), [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])]
+    frame, lines = (
+        judged_frame(judged, accept),
+        [judged.heading(Numbers(judged)), *filter(None, [look_line(judged)])],
+    )
     if ledger is not None and decision is not None:
         lines.append(decision_line(ledger, decision))
         frame["exit code"] = str(code)
@@ -248,13 +288,19 @@ def _show_status(ledger: Ledger, form: str) -> None:
         echo_json(record)
         return
     held = ledger.incumbent and f"{ledger.incumbent}, with scores of {len(ledger.scores)} seeds"
-    echo(f"incumbent: {held or f'none; {ledger.path} has no decision, and the first names it with --baseline'}")
+    echo(
+        f"incumbent: {held or f'none; {ledger.path} has no decision, and the first names it with --baseline'}"
+    )
     echo(f"decisions: {len(ledger.decisions)}, {len(ledger.kept)} kept")
-    echo(f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}")
+    echo(
+        f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}"
+    )
     for effect, number in seeds.items():
         known = f" ({float(effect) * ledger.deviation:.2g})" if ledger.deviation else ""
         needed = f"{number or 'more than 1,000'} seeds for 80 % power"
-        echo(f"  an improvement of {effect} standard deviations of the differences{known}: {needed}")
+        echo(
+            f"  an improvement of {effect} standard deviations of the differences{known}: {needed}"
+        )
 
 
 def _refuse_overwriting(outputs: Mapping[str, Path], source: str) -> None:
@@ -265,7 +311,9 @@ def _refuse_overwriting(outputs: Mapping[str, Path], source: str) -> None:
 
     for (name, path), (other, other_path) in itertools.combinations(outputs.items(), 2):
         if files.is_same_file(path, other_path):
-            raise HeadToHeadError(f"'{path}' of {name} is the file of {other}, too; choose another file")
+            raise HeadToHeadError(
+                f"'{path}' of {name} is the file of {other}, too; choose another file"
+            )
     read = _local_path(source)
     if read is None:
         return
@@ -273,7 +321,11 @@ def _refuse_overwriting(outputs: Mapping[str, Path], source: str) -> None:
     for name, path in outputs.items():
         if any(files.is_same_file(path, file) for file in result_files(read)):
             raise HeadToHeadError(f"'{path}' of {name} is a file with scores; choose another file")
-        if folder.is_dir() and is_result(path) and Path(os.path.realpath(path)).is_relative_to(folder):
+        if (
+            folder.is_dir()
+            and is_result(path)
+            and Path(os.path.realpath(path)).is_relative_to(folder)
+        ):
             raise HeadToHeadError(
                 f"'{path}' of {name} would be read as a result of {read}; choose a file outside of this folder"
             )
@@ -293,7 +345,9 @@ def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFr
 
     if ("://" in source) != (experiment is not None):
         example = "--experiment NAME with sqlite:///mlflow.db"
-        raise HeadToHeadError(f"the URI of an MLflow store and --experiment need each other: {example}; got {source}")
+        raise HeadToHeadError(
+            f"the URI of an MLflow store and --experiment need each other: {example}; got {source}"
+        )
     if experiment is not None:
         from headtohead.tracking.reading import experiment_table
 

@@ -37,7 +37,10 @@ def command(runs: Path, form: str) -> None:
         except HeadToHeadError as error:
             damaged.append(str(error))
             continue
-        states, (size, changed) = Counter(run.state for run in progress.runs).most_common(), disk_usage(folder)
+        states, (size, changed) = (
+            Counter(run.state for run in progress.runs).most_common(),
+            disk_usage(folder),
+        )
         record = {
             "name": folder.name,
             "question": progress.record.question,

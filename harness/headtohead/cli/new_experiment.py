@@ -54,21 +54,31 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     registry = load_plugins()
     if Path(dataset).is_file():
         name = shlex.quote(dataset)
-        raise HeadToHeadError(f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}")
+        raise HeadToHeadError(
+            f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}"
+        )
     entry = registry.dataset(dataset)
     options = entry.Options.model_fields
     given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))
     for override in map(read_override, overrides):
         given[".".join(override.path).removeprefix("data.")] = override.value
     if file and "file" not in options:
-        raise HeadToHeadError(f"dataset '{dataset}' reads no file; type h2h new-experiment {dataset}")
+        raise HeadToHeadError(
+            f"dataset '{dataset}' reads no file; type h2h new-experiment {dataset}"
+        )
     if not given and "file" in options and options["file"].default in ("", ()):
-        raise HeadToHeadError(f"dataset '{dataset}' needs a file; type h2h new-experiment {dataset} FILE")
+        raise HeadToHeadError(
+            f"dataset '{dataset}' needs a file; type h2h new-experiment {dataset} FILE"
+        )
     config = resolve({"data": {"dataset": dataset, **given}, "train": {"steps": 1}}, registry)
     if file:
-        read_corpus(config.data, cache_root(), registry=registry)  # raises for a file that the dataset cannot read
+        read_corpus(
+            config.data, cache_root(), registry=registry
+        )  # raises for a file that the dataset cannot read
     decoder_only = config.model.architecture == "decoder-only"
-    lines = [f"    {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()]
+    lines = [
+        f"    {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()
+    ]
     for name, field in options.items():
         if name not in given:
             default = json.dumps(field.get_default(call_default_factory=True), ensure_ascii=False)

@@ -30,7 +30,11 @@ def _runs(context: click.Context, parameter: click.Parameter, value: Path | None
     """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
-    if value is not None and not value.is_dir() and (value.exists() or context.info_name in {"clean", "list", "ui"}):
+    if (
+        value is not None
+        and not value.is_dir()
+        and (value.exists() or context.info_name in {"clean", "list", "ui"})
+    ):
         raise click.BadParameter(f"'{value}' is not a folder")
     # click calls this after it has parsed the arguments, unless --runs precedes them.
     target = context.params.get("experiment") or context.params.get("target")
@@ -44,7 +48,9 @@ def load_plugins() -> Registry:
     return use_files(click.get_current_context().meta["plugin_files"])
 
 
-experiment_argument: Decorator = click.argument("experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT")
+experiment_argument: Decorator = click.argument(
+    "experiment", type=click.Path(path_type=Path), metavar="EXPERIMENT"
+)
 run_argument: Decorator = click.argument("run")
 max_runs_option: Decorator = click.option(
     "--max-runs",
@@ -54,9 +60,13 @@ max_runs_option: Decorator = click.option(
     metavar="N",
     help="Maximum number of runs.",
 )
-seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
+seeds_option: Decorator = click.option(
+    "--seeds", type=int, metavar="N", help="Number of seeds; overrides the file."
+)
 name_option: Decorator = click.option(
-    "--name", metavar="LABEL", help="Append LABEL to the experiment's name, for separate runs and a separate report."
+    "--name",
+    metavar="LABEL",
+    help="Append LABEL to the experiment's name, for separate runs and a separate report.",
 )
 runs_option: Decorator = click.option(
     "--runs",
@@ -85,7 +95,9 @@ plugin_option: Decorator = click.option(
 class FiniteRange(click.FloatRange):
     """A range of numbers without inf and nan, which click accepts."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
@@ -101,11 +113,20 @@ def logger_option(purpose: str) -> Decorator:
 def format_option(description: str, *formats: str) -> Decorator:
     """Return the option ``--format`` with the default ``text``, passed to the command as ``form``."""
     choices = click.Choice(["text", *formats])
-    return click.option("--format", "form", type=choices, default="text", show_default=True, help=description)
+    return click.option(
+        "--format", "form", type=choices, default="text", show_default=True, help=description
+    )
 
 
 def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the argument EXPERIMENT and the options that select its runs: --set, --seeds, --name, --max-runs, --runs."""
-    for option in (runs_option, max_runs_option, name_option, seeds_option, set_option(), experiment_argument):
+    for option in (
+        runs_option,
+        max_runs_option,
+        name_option,
+        seeds_option,
+        set_option(),
+        experiment_argument,
+    ):
         command = option(command)
     return command

@@ -36,7 +36,9 @@ def echo_json(value: Any) -> None:
     click.echo(printed[-1])
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()
+) -> None:
     """Print a table; ``right`` holds the indices of right-aligned columns."""
     echo(*aligned([columns, *rows], right))
 

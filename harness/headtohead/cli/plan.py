@@ -61,9 +61,21 @@ def _print_json(plan: Plan) -> None:
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = asdict(plan.estimate)
-    names = ("family", "contrasts", "seeds", "metric", "sd", "effect", "effect_in_runs", "margin", "difference")
+    names = (
+        "family",
+        "contrasts",
+        "seeds",
+        "metric",
+        "sd",
+        "effect",
+        "effect_in_runs",
+        "margin",
+        "difference",
+    )
     content["power"] = [
-        {name: value if (value := getattr(family, name)) == value else None for name in names}  # JSON has no NaN
+        {
+            name: value if (value := getattr(family, name)) == value else None for name in names
+        }  # JSON has no NaN
         for family in plan.power
     ]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]

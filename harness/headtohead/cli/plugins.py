@@ -31,10 +31,14 @@ def command(name: str | None) -> None:
     registry = load_plugins()
     if name is None or name in registry.entries:
         entries = [entry for entry in registry.all() if name in (None, entry.family)]
-        rows = [[entry.family, entry.name, entry.entry.summary(), _origin(entry)] for entry in entries]
+        rows = [
+            [entry.family, entry.name, entry.entry.summary(), _origin(entry)] for entry in entries
+        ]
         print_table(["family", "name", "summary", "from"], rows)
         return
-    matching = [entry for entry in registry.all() if name in (entry.name, f"{entry.family}/{entry.name}")]
+    matching = [
+        entry for entry in registry.all() if name in (entry.name, f"{entry.family}/{entry.name}")
+    ]
     if not matching:
         known = [*registry.entries, *(entry.name for entry in registry.all())]
         raise HeadToHeadError(f"unknown plugin '{name}'{nearest(name, known)}")
@@ -61,10 +65,16 @@ def _print_entry(entry: Registered) -> None:
     echo(f"source sha256: {entry.source_sha256}")
     for role, default in entry.entry.role_defaults.items():
         echo(f"default in {role}: '{default}'")
-    columns, rows = ["option", "type", "default", "meaning"], [[*row] for row in option_rows(entry.entry.Options)]
+    columns, rows = (
+        ["option", "type", "default", "meaning"],
+        [[*row] for row in option_rows(entry.entry.Options)],
+    )
     if entry.family == "recipe":
         recipe = leaves(current().recipe(entry.name).config)
-        columns, rows = ["field", "value"], [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe]
+        columns, rows = (
+            ["field", "value"],
+            [[name, json.dumps(x, ensure_ascii=False)] for name, x in recipe],
+        )
     if rows:
         echo()
         print_table(columns, rows)

@@ -40,7 +40,9 @@ def run_program() -> None:
         where = f"the traceback is in '{file}'" if file else "--log-file FILE keeps the traceback"
         echo(f"h2h: internal error: {describe(error)}; {where}", err=True)
     main_thread = threading.main_thread()
-    running = any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
+    running = any(
+        not thread.daemon and thread is not main_thread for thread in threading.enumerate()
+    )
     if running or not isinstance(code, int):
         sys.exit(code)  # type: ignore[arg-type]
     atexit._run_exitfuncs()

@@ -22,7 +22,9 @@ from headtohead.cli.output import echo, echo_text
 @runs_option
 @reports_option
 @plugin_option
-@click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
+@click.option(
+    "--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them."
+)
 @format_option(
     "Print instead of writing the report; json: the answer, as in answer.json; latex: the table of variants.",
     "json",
@@ -36,7 +38,12 @@ from headtohead.cli.output import echo, echo_text
     help="Format of the figures in the report's folder; SVG is always written. Repeatable.",
 )
 def command(
-    experiment: Path, runs: Path, reports: Path | None, allow_partial: bool, form: str, figure_formats: tuple[str, ...]
+    experiment: Path,
+    runs: Path,
+    reports: Path | None,
+    allow_partial: bool,
+    form: str,
+    figure_formats: tuple[str, ...],
 ) -> None:
     """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder

@@ -10,19 +10,30 @@ from typing import Any
 
 import click
 
-from headtohead.cli.options import FiniteRange, load_plugins, logger_option, plan_options, plugin_option, reports_option
+from headtohead.cli.options import (
+    FiniteRange,
+    load_plugins,
+    logger_option,
+    plan_options,
+    plugin_option,
+    reports_option,
+)
 from headtohead.cli.output import echo
 
 RETRAINING = ("fresh", "retry", "repair", "stale")
 
 
-def _launcher_options(context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+def _launcher_options(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Any]:
     """Return the launcher's options by name."""
     options: dict[str, Any] = {}
     for text in texts:
         from headtohead.config.yaml_text import parse_assignment
 
-        name, value = parse_assignment(text, "--launcher-option", "NAME=VALUE, such as partition=gpu")
+        name, value = parse_assignment(
+            text, "--launcher-option", "NAME=VALUE, such as partition=gpu"
+        )
         options[name] = value
     return options
 
@@ -32,9 +43,15 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
 @reports_option
 @plugin_option
 @click.option(
-    "--device", metavar="[auto|cpu|cuda]", default="auto", show_default=True, help="auto: cuda if available, else cpu."
+    "--device",
+    metavar="[auto|cpu|cuda]",
+    default="auto",
+    show_default=True,
+    help="auto: cuda if available, else cpu.",
 )
-@click.option("--workers", type=click.IntRange(1), help="Number of stacks trained at the same time.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Number of stacks trained at the same time."
+)
 @click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")
 @click.option(
     "--launcher",
@@ -50,12 +67,24 @@ def _launcher_options(context: click.Context, parameter: click.Parameter, texts:
     callback=_launcher_options,
     help="Launcher option; `h2h plugins NAME` lists the options of a launcher.",
 )
-@click.option("--timeout", type=FiniteRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
+@click.option(
+    "--timeout",
+    type=FiniteRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Time limit per stack.",
+)
 @click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
 @click.option("--retry", is_flag=True, help="Retrain failed runs.")
-@click.option("--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs.")
+@click.option(
+    "--repair", is_flag=True, help="Verify the files of finished runs and retrain damaged runs."
+)
 @click.option("--stale", is_flag=True, help="Retrain finished runs with changed plugin code.")
-@click.option("--only", multiple=True, metavar="VARIANT", help="Train only this variant of h2h plan; repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="VARIANT",
+    help="Train only this variant of h2h plan; repeatable.",
+)
 @click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
 @click.option("--no-report", is_flag=True, help="Do not write the report; h2h report writes it.")
 @logger_option("Also log to this tracker")
@@ -91,7 +120,11 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any
         **options,
     )
     # Whether a server still has the study is only known by asking it.
-    if result.complete and result.shipped and (no_tracking or default_uri(options["runs"]).startswith("sqlite:")):
+    if (
+        result.complete
+        and result.shipped
+        and (no_tracking or default_uri(options["runs"]).startswith("sqlite:"))
+    ):
         answer.store()
     sys.exit(0 if result.complete else 1)
 
@@ -100,7 +133,9 @@ def recorded_command(experiment: Path, runs: Path) -> str:
     """Return the command line without folders of this machine, and with the experiment's path in the project."""
     from headtohead.config.project import in_project
 
-    words = [in_project(experiment, runs) if word == str(experiment) else word for word in sys.argv[1:]]
+    words = [
+        in_project(experiment, runs) if word == str(experiment) else word for word in sys.argv[1:]
+    ]
     kept = [
         word
         for before, word in pairwise(["h2h", *words])

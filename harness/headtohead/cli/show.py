@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import format_option, load_plugins, plugin_option, run_argument, runs_option
+from headtohead.cli.options import (
+    format_option,
+    load_plugins,
+    plugin_option,
+    run_argument,
+    runs_option,
+)
 from headtohead.cli.output import echo, echo_json, echo_text
 
 
@@ -14,7 +20,11 @@ from headtohead.cli.output import echo, echo_json, echo_text
 @run_argument
 @runs_option
 @plugin_option
-@format_option("json: the run's records; markdown: the model card, as h2h export writes it.", "json", "markdown")
+@format_option(
+    "json: the run's records; markdown: the model card, as h2h export writes it.",
+    "json",
+    "markdown",
+)
 def command(run: str, runs: Path, form: str) -> None:
     """Show RUN, a run's directory or a prefix of its name: state, scores, files, configuration, how to load it.
 
@@ -38,7 +48,11 @@ def command(run: str, runs: Path, form: str) -> None:
     record, results = directory.record, directory.results
     stale = stale_run(directory)
     metrics = dict(results.metrics) if results else {}
-    sizes = {path.name: disk_usage(path)[0] for path in sorted(directory.path.iterdir()) if path.name[0] != "."}
+    sizes = {
+        path.name: disk_usage(path)[0]
+        for path in sorted(directory.path.iterdir())
+        if path.name[0] != "."
+    }
     if form == "json":
         echo_json(
             {
@@ -53,13 +67,19 @@ def command(run: str, runs: Path, form: str) -> None:
         return
     import yaml
 
-    echo(f"{record.title}, seed {record.seed}: {status.state} at step {status.step} of {record.steps}")
+    echo(
+        f"{record.title}, seed {record.seed}: {status.state} at step {status.step} of {record.steps}"
+    )
     if status.reason:
         echo(f"reason: {status.reason}")
     if stale:
         echo(f"STALE: {'; '.join(stale)}")
     echo(
-        f"experiment: {record.experiment}", f"run hash: {record.run_hash}", f"directory: {directory.path}", "", "scores"
+        f"experiment: {record.experiment}",
+        f"run hash: {record.run_hash}",
+        f"directory: {directory.path}",
+        "",
+        "scores",
     )
     for name, value in sorted(metrics.items()):
         echo(f"  {name}: {show(value, name)}")

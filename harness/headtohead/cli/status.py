@@ -44,7 +44,10 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     variants: dict[str, dict[int, RunProgress]] = {}
     for run in progress.runs:
         variants.setdefault(run.variant, {})[run.seed] = run
-    rows = [[slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)] for slug, runs in variants.items()]
+    rows = [
+        [slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)]
+        for slug, runs in variants.items()
+    ]
     echo()
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
     for variant in progress.record.variants:

@@ -48,8 +48,15 @@ class StoredAnswer:
         self.runs = runs.resolve()
         self.own = tuple({f"{os.path.abspath(runs)}{os.sep}", f"{self.runs}{os.sep}"})
         context = click.get_current_context()
-        command = [context.command_path, context.find_root().params, context.params, context.meta.get("plugin_files")]
-        environment = {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)}
+        command = [
+            context.command_path,
+            context.find_root().params,
+            context.params,
+            context.meta.get("plugin_files"),
+        ]
+        environment = {
+            name: value for name, value in os.environ.items() if name.startswith(VARIABLES)
+        }
         terminal = [*shutil.get_terminal_size(), sys.stdout.isatty()]
         key = [command, os.getcwd(), str(self.runs), environment, terminal]
         text = json.dumps(key, sort_keys=True, default=str)
@@ -61,7 +68,10 @@ class StoredAnswer:
         """Print the answer if every file is unchanged; return whether it was printed."""
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
             stored = json.loads((self.folder / self.name).read_bytes())
-            if all(_state(path) == state for path, state in stored["files"].items()) and self._store == stored["store"]:
+            if (
+                all(_state(path) == state for path, state in stored["files"].items())
+                and self._store == stored["store"]
+            ):
                 sys.stdout.write(stored["text"])
                 return True
         return False
@@ -74,24 +84,41 @@ class StoredAnswer:
 
     def store(self) -> None:
         """Store the answer of a command that had nothing to do, unless a file that it read has changed."""
-        code = {file for module in [*sys.modules.values()] if (file := getattr(module, "__dict__", {}).get("__file__"))}
+        code = {
+            file
+            for module in [*sys.modules.values()]
+            if (file := getattr(module, "__dict__", {}).get("__file__"))
+        }
         own, cached = self.own, str(self.folder.absolute())
-        paths = {path for path in {*_opened, *code} if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))}
+        paths = {
+            path
+            for path in {*_opened, *code}
+            if not path.startswith((*UNRELATED, f"{cached}{os.sep}answer-"))
+        }
         # Commands of other experiments write to the store and prepare data.
         paths -= {self._store[0], cached, os.path.join(cached, ownership.MANIFEST)}
         states = {path: _state(path) for path in paths}
-        inputs = {path for path in paths - _written if not path.startswith(own) and os.path.isfile(path)}
-        statuses = {path for path in paths if path.endswith(f"{os.sep}{STATUS}")}  # changed by training
-        if any(max(state[2:]) > self._started for path in inputs | statuses if (state := states[path])):
+        inputs = {
+            path for path in paths - _written if not path.startswith(own) and os.path.isfile(path)
+        }
+        statuses = {
+            path for path in paths if path.endswith(f"{os.sep}{STATUS}")
+        }  # changed by training
+        if any(
+            max(state[2:]) > self._started for path in inputs | statuses if (state := states[path])
+        ):
             return
         # A deleted result changes the folder that held it.
         states |= {
-            folder: _state(folder) for folder in {os.path.dirname(path) for path in paths if path.startswith(own)}
+            folder: _state(folder)
+            for folder in {os.path.dirname(path) for path in paths if path.startswith(own)}
         }
         text = "".join(f"{line}\n" for line in printed if TRANSIENT not in line)
         if not text or _children:
             return
-        with suppress(OSError, ValueError, HeadToHeadError):  # a cache that cannot be written, a name that is no text
+        with suppress(
+            OSError, ValueError, HeadToHeadError
+        ):  # a cache that cannot be written, a name that is no text
             ownership.claim(self.folder, [self.name])
             content = {"text": text, "files": states, "store": self._store}
             files.write_json(self.folder / self.name, content, sync=False)
@@ -124,7 +151,9 @@ def _note_opened_files() -> None:
             if isinstance(path, str | os.PathLike):
                 name = os.path.abspath(os.fspath(path))
                 _opened.add(name)
-                if event == "os.rename" or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+                if event == "os.rename" or (
+                    event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+                ):
                     _written.add(name)
         elif event == CHILD_EVENT:
             _children.add(arguments[0])

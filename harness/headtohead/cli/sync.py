@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import load_plugins, logger_option, plugin_option, reports_option, runs_option
+from headtohead.cli.options import (
+    load_plugins,
+    logger_option,
+    plugin_option,
+    reports_option,
+    runs_option,
+)
 from headtohead.cli.output import echo
 
 
@@ -14,11 +20,18 @@ from headtohead.cli.output import echo
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @runs_option
 @reports_option
-@click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.")
+@click.option(
+    "--uri",
+    help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.",
+)
 @logger_option("Log to this tracker instead of MLflow")
 @plugin_option
 def command(
-    experiments: tuple[str, ...], runs: Path, reports: Path | None, uri: str | None, loggers: tuple[str, ...]
+    experiments: tuple[str, ...],
+    runs: Path,
+    reports: Path | None,
+    uri: str | None,
+    loggers: tuple[str, ...],
 ) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 

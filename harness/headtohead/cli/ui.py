@@ -16,7 +16,13 @@ from headtohead.cli.output import echo
 
 @click.command()
 @runs_option
-@click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True, help="Port of the server.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=5000,
+    show_default=True,
+    help="Port of the server.",
+)
 @click.option("--no-browser", is_flag=True, help="Print the links without opening a browser.")
 def command(runs: Path, port: int, no_browser: bool) -> None:
     """Start an MLflow server on the project's store; Ctrl-C stops it.
@@ -35,7 +41,9 @@ def command(runs: Path, port: int, no_browser: bool) -> None:
         # Without a desktop, a browser in the terminal would cover the links.
         desktop = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         if not no_browser and (desktop or sys.platform in {"darwin", "win32"}):
-            webbrowser.open(next(iter(links.values())))  # in a new session, so that Ctrl-C does not close it
+            webbrowser.open(
+                next(iter(links.values()))
+            )  # in a new session, so that Ctrl-C does not close it
         if process is not None:
             echo("Ctrl-C stops the server")
             process.wait()

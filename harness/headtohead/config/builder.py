@@ -61,7 +61,11 @@ _EXCLUSIVE = (
 )
 """Fields that replace each other."""
 
-_FIRST = {"dataset", "data.dataset", *(name for path in SHORTHANDS for name in (path[-1], ".".join(path)))}
+_FIRST = {
+    "dataset",
+    "data.dataset",
+    *(name for path in SHORTHANDS for name in (path[-1], ".".join(path))),
+}
 
 
 def resolve(raw: Mapping[str, Any], registry: Registry) -> RunConfig:
@@ -100,7 +104,9 @@ class ConfigBuilder:
             section, shorthand = values.get(path[0]), ".".join(path)
             beside = [name for name in names if isinstance(section, Mapping) and name in section]
             if beside and shorthand in values:
-                raise location.error(f"{shorthand} would override {path[0]}.{beside[0]}; write both below {path[0]}")
+                raise location.error(
+                    f"{shorthand} would override {path[0]}.{beside[0]}; write both below {path[0]}"
+                )
         for key in sorted(values, key=assignment_order):
             if key != "recipe":
                 self.assign(tuple(key.split(".")), values[key], location.child(key))
@@ -154,7 +160,11 @@ class ConfigBuilder:
         for length in range(len(path), 0, -1):
             if path[:length] in self.values:
                 return self.values[path[:length]][1].child(*path[length:])
-        inside = (at for other, (_, at) in self.values.items() if len(path) > 1 and other[: len(path)] == path)
+        inside = (
+            at
+            for other, (_, at) in self.values.items()
+            if len(path) > 1 and other[: len(path)] == path
+        )
         return next(inside, None) or self.root.child(*path)
 
     def _set(self, path: FieldPath, value: Any, location: SourceLocation) -> None:
@@ -172,7 +182,9 @@ class ConfigBuilder:
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
 
-    def _assign_entry(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
+    def _assign_entry(
+        self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation
+    ) -> None:
         """Set the name of an entry, options or both, in one role or in all."""
         every = ROLES_OF[family]
         roles, rest = ((rest[0],), rest[1:]) if rest[:1] and rest[0] in every else (every, rest)
@@ -183,10 +195,17 @@ class ConfigBuilder:
             self._assign_option(family, roles, rest[0], value, location)
         elif is_options and (roles != every or set(value) <= {*every}):
             for key, setting in value.items():
-                self._assign_entry(family, (key,) if roles == every else (*roles, key), setting, location.child(key))
+                self._assign_entry(
+                    family,
+                    (key,) if roles == every else (*roles, key),
+                    setting,
+                    location.child(key),
+                )
         elif isinstance(value, list) and (len(roles) > 1 or rest or not value):
             layers = f"; for a pattern of layers, type {family}: {{decoder: [...]}}" * bool(value)
-            raise location.error(f"expected one entry, got {shown(value)}{suggest_lists(value, family)}{layers}")
+            raise location.error(
+                f"expected one entry, got {shown(value)}{suggest_lists(value, family)}{layers}"
+            )
         elif isinstance(value, list):
             self._set((family, roles[0]), {}, location)
             for layer, item in enumerate(value):
@@ -211,11 +230,17 @@ class ConfigBuilder:
     ) -> None:
         """Set an option of one role, or in each role where the entry has it."""
         known = {
-            role: self._entry(family, self.value(family, role, "name"), location).Options.model_fields for role in roles
+            role: self._entry(
+                family, self.value(family, role, "name"), location
+            ).Options.model_fields
+            for role in roles
         }
         chosen = roles if len(roles) == 1 else [role for role in roles if name in known[role]]
         if not chosen:
-            names = {*ROLES_OF[family], *(option for options in known.values() for option in options)}
+            names = {
+                *ROLES_OF[family],
+                *(option for options in known.values() for option in options),
+            }
             hint = self._owners(family, name) or nearest(name, names)
             raise location.error(
                 f"{family} '{self.value(family, roles[0], 'name')}' has no role or option '{name}'{hint}"
@@ -226,14 +251,18 @@ class ConfigBuilder:
     def _owners(self, family: str, option: str) -> str:
         """Return which entries have an option, as a suffix of a message, or an empty text if none has it."""
         entries = self.registry.entries[family]
-        owners = [name for name in sorted(entries) if option in entries[name].entry.Options.model_fields]
+        owners = [
+            name for name in sorted(entries) if option in entries[name].entry.Options.model_fields
+        ]
         return f"; {', '.join(owners)} {'has' if len(owners) == 1 else 'have'} it" if owners else ""
 
     def _assign_field(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field of a section, or merge a mapping into a section; `build` validates the values."""
         if path in SHORTHANDS:
             if isinstance(value, list):
-                raise location.error(f"expected a number, got {shown(value)}{suggest_lists(value, '.'.join(path))}")
+                raise location.error(
+                    f"expected a number, got {shown(value)}{suggest_lists(value, '.'.join(path))}"
+                )
             for name in SHORTHANDS[path]:
                 self._set((path[0], name), value, location)
             return
@@ -242,7 +271,11 @@ class ConfigBuilder:
         if path == ("data", "options") and not isinstance(value, Mapping):
             raise location.error(f"expected a mapping, got {shown(value)}")
         is_option = path[:2] == ("data", "options") and len(path) > 2
-        if isinstance(value, Mapping) and not is_option and (value or len(path) == 1 or self.nested(*path)):
+        if (
+            isinstance(value, Mapping)
+            and not is_option
+            and (value or len(path) == 1 or self.nested(*path))
+        ):
             refuse_both(value, location, path)
             for key in sorted(value, key=assignment_order):
                 self._assign_field((*path, *key.split(".")), value[key], location.child(key))
@@ -251,11 +284,15 @@ class ConfigBuilder:
             if not isinstance(value, str):
                 raise location.error(f"expected the name of a dataset, got {shown(value)}")
             if Path(value).suffix in (".csv", ".tsv", ".txt", ".json", ".jsonl"):
-                raise location.error(f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}")
+                raise location.error(
+                    f"'{value}' is a file, not a dataset; type dataset: pairs with file: {value}"
+                )
             self._entry("dataset", value, location)
             if value != self.dataset:
                 self._check_option_names()
-                self.values = {path: kept for path, kept in self.values.items() if not is_dataset_option(path)}
+                self.values = {
+                    path: kept for path, kept in self.values.items() if not is_dataset_option(path)
+                }
         for pair in _EXCLUSIVE if value is not None else ():
             for other in pair if path in pair else ():
                 self.values.pop(other, None)
@@ -288,12 +325,18 @@ class ConfigBuilder:
         if decoder_only and isinstance(words, Mapping):
             raw["data"]["vocabulary"] = {"shared": True, **words}
         if "d_ff" in raw["model"]:
-            raw["model"]["d_ff"] = times_width(raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model))
-        sections: dict[str, Any] = {name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()}
+            raw["model"]["d_ff"] = times_width(
+                raw["model"]["d_ff"], raw["model"].get("d_model", ModelConfig().d_model)
+            )
+        sections: dict[str, Any] = {
+            name: self._checked(model, raw[name], name) for name, model in SECTIONS.items()
+        }
         given = sections["model"].model_dump(exclude_unset=True)
         sections["model"] = ModelConfig(**{"final_norm": sections["model"].norm != "post"} | given)
         if decoder_only:  # there is no source embedding to share
-            tied = {"all": "output", "embeddings": "none"}.get(tied := sections["model"].tie_embeddings, tied)
+            tied = {"all": "output", "embeddings": "none"}.get(
+                tied := sections["model"].tie_embeddings, tied
+            )
             sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
@@ -307,7 +350,9 @@ class ConfigBuilder:
             if decoder_only and "cross" not in roles:
                 roles["encoder"] = roles["decoder"]  # a default that is not in the hash
             sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
-        return RunConfig(**sections, init_from=None if run is None else InitFrom(run=run, weights=run))
+        return RunConfig(
+            **sections, init_from=None if run is None else InitFrom(run=run, weights=run)
+        )
 
     def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
         model = self.registry.find(above[0], chosen["name"]).entry.Options
@@ -315,7 +360,11 @@ class ConfigBuilder:
         layers = chosen.get("next_layers", {}).items()
         later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
         first = EntryConfig(name=chosen["name"], options=options)
-        return first if all(entry == first for entry in later) else first.model_copy(update={"next_layers": later})
+        return (
+            first
+            if all(entry == first for entry in later)
+            else first.model_copy(update={"next_layers": later})
+        )
 
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""
@@ -330,7 +379,9 @@ class ConfigBuilder:
         known = self.registry.dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
             if name not in known:
-                hint = self._owners("dataset", name) or suggest_field(name, [*known, *DataConfig.model_fields], "data")
+                hint = self._owners("dataset", name) or suggest_field(
+                    name, [*known, *DataConfig.model_fields], "data"
+                )
                 message = f"unknown field '{name}' of dataset '{self.dataset}'{hint}"
                 raise self.location(("data", "options", name)).error(message)
 
@@ -365,7 +416,9 @@ def refuse_both(values: Mapping[str, Any], location: SourceLocation, above: Fiel
     if twice and twice[0][1] > 1:
         raise location.error(f"{twice[0][0]} is given twice; keep one of them")
     given = {(*above, *key.split(".")): key for key, value in values.items() if value is not None}
-    replaced = [(path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()]
+    replaced = [
+        (path, tuple((path[0], name) for name in names)) for path, names in SHORTHANDS.items()
+    ]
     for path, others in (
         *replaced,
         *((one, (other,)) for group in _EXCLUSIVE for one, other in combinations(group, 2)),
@@ -388,12 +441,18 @@ def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, di
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get(key), str):
         return value[key], {field: setting for field, setting in value.items() if field != key}
-    raise location.error(f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}")
+    raise location.error(
+        f"expected a name, or a mapping with '{key}' and fields, got {shown(value)}"
+    )
 
 
 def times_width(d_ff: Any, d_model: Any) -> Any:
     """Return the width that a text such as ``4x`` stands for; other values are unchanged."""
-    if isinstance(d_ff, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff) and isinstance(d_model, int):
+    if (
+        isinstance(d_ff, str)
+        and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?x", d_ff)
+        and isinstance(d_model, int)
+    ):
         return round(float(d_ff.removesuffix("x")) * d_model)
     return d_ff
 
@@ -427,9 +486,16 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
         if getattr(section, last) != default:
             return ("data", *name.split(".")), f"dataset '{data.dataset}' does not use it; {advice}"
     if data.vocabulary.file is None and data.vocabulary.special_tokens != SpecialTokens():
-        return ("data", "vocabulary", "special_tokens"), "requires data.vocabulary.file; set it, or leave this out"
+        return (
+            "data",
+            "vocabulary",
+            "special_tokens",
+        ), "requires data.vocabulary.file; set it, or leave this out"
     for name, field in type(data.options).model_fields.items():
-        if getattr(data.options, name) != field.default and dataset.of_split.get(name, data.split) != data.split:
+        if (
+            getattr(data.options, name) != field.default
+            and dataset.of_split.get(name, data.split) != data.split
+        ):
             reason = f"{name} has no effect with split: {data.split}; set data.split: {dataset.of_split[name]}"
             return ("data", "options", name), reason
     splits = (*dataset.splits, NOTHING_HELD_OUT)

@@ -37,7 +37,10 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
         used.setdefault((family, chosen.name), []).append(chosen.options)
         for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
             used.setdefault((family, name), []).append(registry.find(family, name).entry.Options())
-    return [_with_reads(registry.find(family, name), options) for (family, name), options in used.items()]
+    return [
+        _with_reads(registry.find(family, name), options)
+        for (family, name), options in used.items()
+    ]
 
 
 def _with_reads(registered: Registered, options: Sequence[Options]) -> Registered:
@@ -66,7 +69,9 @@ def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterato
         HeadToHeadError: If an entry replaces a function, changes a setting of torch, samples from a global generator,
             or reads a file or a variable that it does not declare.
     """
-    entries = {entry.label: entry for config in configs for entry in outside_entries(config, registry)}
+    entries = {
+        entry.label: entry for config in configs for entry in outside_entries(config, registry)
+    }
     if not entries:
         yield
         return
@@ -85,7 +90,9 @@ def unchanged_by_entries(configs: Iterable[RunConfig], registry: Registry) -> It
     Raises:
         HeadToHeadError: If they replace a function, change a setting of torch or sample from a global generator.
     """
-    entries = {entry.label: entry for config in configs for entry in outside_entries(config, registry)}
+    entries = {
+        entry.label: entry for config in configs for entry in outside_entries(config, registry)
+    }
     if not entries:
         yield
         return
@@ -111,7 +118,9 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
             )
         subject = f"the record of run '{run}' is damaged: {family} '{name}'"
         try:
-            return parse_options(registry.find(family, name).entry.Options, options.model_dump(mode="json"), subject)
+            return parse_options(
+                registry.find(family, name).entry.Options, options.model_dump(mode="json"), subject
+            )
         except HeadToHeadError as error:
             raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error
 

@@ -28,7 +28,9 @@ def run_identity(config: RunConfig, data_hash: str) -> dict[str, Any]:
     """
     fields, unused = identity_fields(config), {*ROLES} - {*config.roles}
     for family in fields.keys() & FAMILIES:
-        fields[family] = {role: entry for role, entry in fields[family].items() if role not in unused}
+        fields[family] = {
+            role: entry for role, entry in fields[family].items() if role not in unused
+        }
     if "encoder" in unused:
         del fields["model"]["encoder_layers"]
     train = fields["train"]
@@ -47,16 +49,22 @@ def run_hash(config: RunConfig, seed: int, data_hash: str) -> str:
 def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
     """Return the hash of an identity with each seed, which is the last name of the sorted JSON."""
     assert all(name < "seed" for name in identity), sorted(identity)
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return [hashlib.sha256(f'{text[:-1]},"seed":{seed}}}'.encode()).hexdigest() for seed in seeds]
 
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:
     """Return the hashed fields of a section, nested sections and parsed options included."""
-    assert not section.model_extra, "the class of the entry, which parses recorded options, decides what is hashed"
+    assert not section.model_extra, (
+        "the class of the entry, which parses recorded options, decides what is hashed"
+    )
     fields = type(section).model_fields
     return {
-        name: identity_fields(value) if isinstance(value := getattr(section, name), BaseModel) else plain
+        name: identity_fields(value)
+        if isinstance(value := getattr(section, name), BaseModel)
+        else plain
         for name, plain in section.model_dump(mode="json").items()
         if not any(isinstance(marker, NotHashed) for marker in fields[name].metadata)
     }

@@ -38,7 +38,10 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     if head == "data" and rest and rest[0] not in value:
         rest = ["options", *rest]
     if head in FAMILIES and rest and rest[0] not in ROLES:
-        rest = [next((role for role in value if rest[0] in value[role]["options"]), next(iter(value))), *rest]
+        rest = [
+            next((role for role in value if rest[0] in value[role]["options"]), next(iter(value))),
+            *rest,
+        ]
     if head in FAMILIES and rest[1:] and rest[1] != "name":
         rest = [rest[0], "options", *rest[1:]]
     if len(rest) == 1 and rest[0] not in value and rest[0] in type(section).model_fields:
@@ -77,7 +80,9 @@ def _family_label(family: str, roles: PerSide, registry: Registry) -> str:
         name = roles.role(role).name
         defaults = registry.find(family, name).entry.role_defaults
         own = [other for other in labels if defaults.get(other, name) == name]
-        if own and labels == {other: labels[own[0]] if other in own else defaults[other] for other in labels}:
+        if own and labels == {
+            other: labels[own[0]] if other in own else defaults[other] for other in labels
+        }:
             return labels[own[0]]
     return "/".join(labels.values())
 
@@ -117,7 +122,11 @@ def title_of(axes: Mapping[str, Scalar]) -> str:
 
 def title_part(axis: str, value: Scalar) -> str:
     """Return an axis value for display; a value that is no name has its field."""
-    return str(value) if axis in NAMED_AXES and value != "none" else f"{axis.removeprefix('model.')} {text(value)}"
+    return (
+        str(value)
+        if axis in NAMED_AXES and value != "none"
+        else f"{axis.removeprefix('model.')} {text(value)}"
+    )
 
 
 def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str]) -> list[str]:
@@ -134,19 +143,32 @@ def titles_of(variants: Sequence[Mapping[str, Scalar]], groups: Collection[str])
     def part(axis: str, value: Scalar) -> str:
         family, _, field = axis.partition(".")
         is_option = family in FAMILIES and field and field.split(".")[0] not in ROLES
-        return value if is_option and isinstance(value, str) and value != "none" else title_part(axis, value)
+        return (
+            value
+            if is_option and isinstance(value, str) and value != "none"
+            else title_part(axis, value)
+        )
 
     def title(axes: Mapping[str, Scalar]) -> str:
         own = {axis: value for axis, value in axes.items() if axis not in groups}
-        changed = " + ".join(part(axis, value) for axis, value in own.items() if value != baseline[axis])
+        changed = " + ".join(
+            part(axis, value) for axis, value in own.items() if value != baseline[axis]
+        )
         ends = [title_part(axis, axes[axis]) for axis in axes if axis in groups]
-        values = ["baseline"] if axes != baseline else dict.fromkeys(part(axis, value) for axis, value in own.items())
+        values = (
+            ["baseline"]
+            if axes != baseline
+            else dict.fromkeys(part(axis, value) for axis, value in own.items())
+        )
         starts = [changed] if changed else [*values]
         return " · ".join([*starts, *ends]) or "baseline"
 
     baseline = variants[0]
     titles = [title(axes) for axes in variants]
-    return [name if titles.count(name) == 1 else title_of(axes) for name, axes in zip(titles, variants, strict=True)]
+    return [
+        name if titles.count(name) == 1 else title_of(axes)
+        for name, axes in zip(titles, variants, strict=True)
+    ]
 
 
 def axis_value(axis: Sequence[str], labels: Mapping[str, Scalar]) -> Scalar:

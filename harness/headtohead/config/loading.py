@@ -128,7 +128,11 @@ def load_text(
     options = {} if seeds is None else {"seeds": seeds if isinstance(seeds, int) else list(seeds)}
 
     def locate(path: FieldPath) -> SourceLocation:
-        return SourceLocation(Source(f"--seeds {seeds}")) if path[:1] == ("seeds",) and options else root.child(*path)
+        return (
+            SourceLocation(Source(f"--seeds {seeds}"))
+            if path[:1] == ("seeds",) and options
+            else root.child(*path)
+        )
 
     file = checked(ExperimentFile, value | options, locate)
     for name in ("tune_seeds", "tune_epochs") if file.tune is None else ():
@@ -137,7 +141,9 @@ def load_text(
     replicates = file.seeds.at_most if isinstance(file.seeds, SequentialSeeds) else file.seeds
     number = replicates if isinstance(replicates, int) else len(replicates)
     if isinstance(overrides, str):
-        raise HeadToHeadError(f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}")
+        raise HeadToHeadError(
+            f"overrides takes a list of texts such as model.d_model=64, got the text {overrides!r}"
+        )
     refuse_many_runs(path, file, count_combinations(file), number, max_runs)
     return LoadedExperiment(
         name=labelled(experiment_name(path), label),
@@ -157,23 +163,35 @@ def count_combinations(file: ExperimentFile) -> int:
     """Return the number of combinations of axis values without expanding them; a path has 1."""
 
     def size(values: Sequence[Any] | Mapping[str, Sequence[Any]]) -> int:
-        return max(map(len, values.values()), default=0) if isinstance(values, Mapping) else len(values)
+        return (
+            max(map(len, values.values()), default=0)
+            if isinstance(values, Mapping)
+            else len(values)
+        )
 
     combinations = 0
     for block in file.design:
-        combinations += math.prod(map(size, block.product.values())) if block.product is not None else 0
+        combinations += (
+            math.prod(map(size, block.product.values())) if block.product is not None else 0
+        )
         combinations += sum(map(size, (block.one_at_a_time or {}).values())) + size(block.zip or ())
     return max(1, combinations) * max(1, len(file.sizes or ()))
 
 
-def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
+def refuse_many_runs(
+    path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int
+) -> None:
     """Raise if an experiment has more runs than the limit, tuning runs included."""
-    settings = math.prod(len(AUTO_FACTORS if values == "auto" else values) for values in (file.tune or {}).values())
+    settings = math.prod(
+        len(AUTO_FACTORS if values == "auto" else values) for values in (file.tune or {}).values()
+    )
     runs = variants * (seeds + (settings * file.tune_seeds if file.tune else 0))
     if runs <= max_runs:
         return
     if runs > 10**15:  # Python refuses to print thousands of digits
-        raise HeadToHeadError(f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values")
+        raise HeadToHeadError(
+            f"{path}: more than 10^15 runs, above the limit of {max_runs:,}; vary fewer values"
+        )
     text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
     if file.tune:
         text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds and without"
@@ -208,7 +226,9 @@ def labelled(name: str, label: str | None) -> str:
             "digits, and . _ - between them"
         )
     if label == SWEEP_LABEL or label.endswith(f"-{SWEEP_LABEL}"):
-        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of tuning runs; use another label")
+        raise HeadToHeadError(
+            f"--name {label}: '{name}-{label}' is the name of tuning runs; use another label"
+        )
     return f"{name}-{label}"
 
 
@@ -223,7 +243,9 @@ def _read(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         byte = f"byte 0x{data[error.start]:02x}"
-        raise HeadToHeadError(f"{path}:{line}: not UTF-8 text ({byte}); save the file as UTF-8") from error
+        raise HeadToHeadError(
+            f"{path}:{line}: not UTF-8 text ({byte}); save the file as UTF-8"
+        ) from error
 
 
 def read_override(text: str) -> Override:

@@ -28,7 +28,9 @@ def project_root(experiment: Path | str | None = None) -> Path:
     is_file = named is not None and named.suffix in (".yaml", ".yml")
     start = (named.parent if named is not None and is_file else Path()).resolve()
     for folder in (start, *start.parents):
-        has_runs = (folder / RUNS).is_dir() and not (folder / RUNS / "__init__.py").exists()  # no Python package
+        has_runs = (folder / RUNS).is_dir() and not (
+            folder / RUNS / "__init__.py"
+        ).exists()  # no Python package
         if has_runs or any((folder / mark).exists() for mark in MARKS):
             return folder
     return start

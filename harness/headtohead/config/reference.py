@@ -53,6 +53,8 @@ def option_rows(options: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]
     """Yield name, type, default as JSON, and meaning of the options of a plugin entry."""
     for name, info in options.model_fields.items():
         default = (
-            "required" if info.is_required() else json.dumps(info.get_default(call_default_factory=True), default=str)
+            "required"
+            if info.is_required()
+            else json.dumps(info.get_default(call_default_factory=True), default=str)
         )
         yield name, type_words(info), default, info.description or ""

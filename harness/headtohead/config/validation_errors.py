@@ -20,7 +20,9 @@ from headtohead.synonyms import hint, synonyms
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]) -> Model:
+def checked(
+    model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]
+) -> Model:
     """Validate without type conversion; errors start with the location that ``locate`` returns."""
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -47,7 +49,11 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
             return f"; did you mean '{last}'?"
         if wanted in configuration_fields():
             of_base = "" if head else ", a field of base"
-            return f"; did you mean 'base.{wanted}'?" if section == "file" else f"; did you mean '{wanted}'{of_base}?"
+            return (
+                f"; did you mean 'base.{wanted}'?"
+                if section == "file"
+                else f"; did you mean '{wanted}'{of_base}?"
+            )
         if wanted == "base":
             return "; leave it out: the fields here are those of base"
         if wanted in ExperimentFile.model_fields:
@@ -57,7 +63,9 @@ def suggest_field(name: str, known: Iterable[str], section: str | None = None) -
 
 def _candidates(name: str, section: str | None = None) -> list[str]:
     """Return the synonyms of a field, those of its section first, and the fields of this name in sections."""
-    elsewhere = [f"{section}.{name}" for section, model in SECTIONS.items() if name in model.model_fields]
+    elsewhere = [
+        f"{section}.{name}" for section, model in SECTIONS.items() if name in model.model_fields
+    ]
     return [*synonyms(f"{section}.{name}"), *synonyms(name), *elsewhere]
 
 
@@ -73,13 +81,18 @@ def configuration_fields() -> frozenset[str]:
                 yield from inside(inner, f"{above}.{name}") if inner else ()
 
     return frozenset(
-        [*RunConfig.model_fields, *(path for name, model in SECTIONS.items() for path in inside(model, name))]
+        [
+            *RunConfig.model_fields,
+            *(path for name, model in SECTIONS.items() for path in inside(model, name)),
+        ]
     )
 
 
 def find_field(name: str) -> str | None:
     """Return the path of the field or of the plugin family that a name stands for, or None."""
-    return next((wanted for wanted in (name, *_candidates(name)) if wanted in configuration_fields()), None)
+    return next(
+        (wanted for wanted in (name, *_candidates(name)) if wanted in configuration_fields()), None
+    )
 
 
 def suggest_lists(value: Any, field: str) -> str:
@@ -92,7 +105,9 @@ def suggest_lists(value: Any, field: str) -> str:
     return f"; to compare values, type design: [{{product: {{{field}: [...]}}}}]{tune}"
 
 
-def format_validation_error(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[FieldPath, str]:
+def format_validation_error(
+    error: ValidationError, model: type[BaseModel], value: Any
+) -> tuple[FieldPath, str]:
     """Return the path of the first error inside ``value`` and its message.
 
     For a union, the message is that of the alternative that matched most of the value,
@@ -100,14 +115,19 @@ def format_validation_error(error: ValidationError, model: type[BaseModel], valu
     """
 
     def rank(detail: ErrorDetails) -> tuple[int, bool]:
-        is_misspelt = detail["type"] == "literal_error" and bool(_close(detail["input"], detail["ctx"]))
+        is_misspelt = detail["type"] == "literal_error" and bool(
+            _close(detail["input"], detail["ctx"])
+        )
         return len(_inside(detail["loc"], value)), detail["type"].startswith(
             ("less", "greater", "missing", "value")
         ) or is_misspelt
 
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
-    detail = max((other for other in details if _inside(other["loc"], value)[: len(first)] == first), key=rank)
+    detail = max(
+        (other for other in details if _inside(other["loc"], value)[: len(first)] == first),
+        key=rank,
+    )
     return _inside(detail["loc"], value), _message(detail, model)
 
 
@@ -120,7 +140,9 @@ def parse_options(model: type[Model], given: Mapping[str, Any], subject: str) ->
 
     def locate(path: FieldPath) -> SourceLocation:
         """Return the option; the message names an unknown one."""
-        return SourceLocation(Source(subject), path if path and path[0] in model.model_fields else ())
+        return SourceLocation(
+            Source(subject), path if path and path[0] in model.model_fields else ()
+        )
 
     return checked(model, given, locate)
 
@@ -138,7 +160,12 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
 
 
 def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
-    kind, given, context, location = detail["type"], detail["input"], detail.get("ctx", {}), detail["loc"]
+    kind, given, context, location = (
+        detail["type"],
+        detail["input"],
+        detail.get("ctx", {}),
+        detail["loc"],
+    )
     if kind == "extra_forbidden":
         *above, name = map(str, location)
         if above[:1] == ["design"] and name.partition(".")[0] in RunConfig.model_fields:
@@ -146,7 +173,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         section = next((section for section, other in SECTIONS.items() if other is model), None)
         if model is ExperimentFile:
             if above and name in ExperimentFile.model_fields:
-                return f"unknown field '{name}'; did you mean '{name}' at the top level of the file?"
+                return (
+                    f"unknown field '{name}'; did you mean '{name}' at the top level of the file?"
+                )
             section = None if above else "file"
         return f"unknown field '{name}'{suggest_field(name, _fields(model, above), section)}"
     if kind == "missing":
@@ -155,22 +184,40 @@ def _message(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return str(context["error"])
     remedy = ""
     if isinstance(given, list):
-        section = next((f"{section}.{location[0]}" for section, other in SECTIONS.items() if other is model), "")
+        section = next(
+            (f"{section}.{location[0]}" for section, other in SECTIONS.items() if other is model),
+            "",
+        )
         remedy = suggest_lists(given, section) if len(location) == 1 else ""
     elif kind == "literal_error":
         remedy = _close(given, context)
     elif given in ("none", "None") and (field := model.model_fields.get(str(location[0]))):
         remedy = "; type null" * (type(None) in get_args(field.annotation))
-    elif kind in ("int_type", "float_type") and isinstance(given, str) and re.fullmatch(r"[\d_.e-]+", given):
+    elif (
+        kind in ("int_type", "float_type")
+        and isinstance(given, str)
+        and re.fullmatch(r"[\d_.e-]+", given)
+    ):
         remedy = f"; type {given.replace('_', '')}"
     if not remedy and kind.endswith(("_type", "too_short")):
-        remedy = next((f"; for example, {part}: {_EXAMPLES[part]}" for part in location[::-1] if part in _EXAMPLES), "")
+        remedy = next(
+            (
+                f"; for example, {part}: {_EXAMPLES[part]}"
+                for part in location[::-1]
+                if part in _EXAMPLES
+            ),
+            "",
+        )
     words = re.sub(
-        "an object|a valid dictionary( or instance of .*)?", "a mapping", detail["msg"].partition(", unable")[0]
+        "an object|a valid dictionary( or instance of .*)?",
+        "a mapping",
+        detail["msg"].partition(", unable")[0],
     )
     words = re.sub("a valid (array|list|tuple)", "a list", words)
     words = re.sub(r"\w+ should have at least (\d+ items?) after.*", r"expected at least \1", words)
-    words = re.sub("Input should be (?=greater|less)", "must be ", words).replace("Input should be", "expected")
+    words = re.sub("Input should be (?=greater|less)", "must be ", words).replace(
+        "Input should be", "expected"
+    )
     return f"{words}, got {shown(given)}{remedy}"
 
 

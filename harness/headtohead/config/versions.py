@@ -35,7 +35,9 @@ def versions(file: Path | None = None) -> dict[str, str | None]:
 def _processor() -> str:
     """Return the processor, on which the rounding of products depends."""
     with suppress(OSError):
-        if found := re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8")):
+        if found := re.search(
+            r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        ):
             return found[1]
     return platform.processor() or platform.machine()
 
@@ -58,7 +60,9 @@ def drift(
 def changed_plugins(sources: Mapping[str, str], used: Sequence[Registered]) -> tuple[str, ...]:
     """Return the changes of plugin entries, and of what they read, since a run; arguments as for `drift`."""
     now = [(label, sha256) for entry in used for label, sha256 in entry.hashes.items()]
-    return tuple(f"{label} has changed" for label, sha256 in now if sources.get(label, sha256) != sha256)
+    return tuple(
+        f"{label} has changed" for label, sha256 in now if sources.get(label, sha256) != sha256
+    )
 
 
 def _commit(file: Path) -> str | None:

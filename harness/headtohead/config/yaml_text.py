@@ -59,7 +59,9 @@ def dump(value: Mapping[str, Any]) -> str:
         text: str = yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     except yaml.YAMLError as error:
         reason = " ".join(str(part) for part in error.args)
-        raise HeadToHeadError(f"an experiment holds numbers, texts, lists and mappings only: {reason}") from error
+        raise HeadToHeadError(
+            f"an experiment holds numbers, texts, lists and mappings only: {reason}"
+        ) from error
     return text
 
 
@@ -75,19 +77,30 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
     lines: dict[FieldPath, int] = {}
     try:
         depth = 0
-        for count, event in enumerate(yaml.parse(text, Loader=_Loader)):  # libyaml's composer crashes on deep nesting
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        for count, event in enumerate(
+            yaml.parse(text, Loader=_Loader)
+        ):  # libyaml's composer crashes on deep nesting
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             tag = getattr(event, "tag", None)
             if tag is not None or depth > MAX_DEPTH or count > 2 * MAX_NODES:
                 line = event.start_mark.line + 1 if event.start_mark else 1
                 problem = (
-                    _TOO_DEEP if depth > MAX_DEPTH else _TOO_MANY if tag is None else f"tag {shown(tag)} is not allowed"
+                    _TOO_DEEP
+                    if depth > MAX_DEPTH
+                    else _TOO_MANY
+                    if tag is None
+                    else f"tag {shown(tag)} is not allowed"
                 )
                 raise HeadToHeadError(f"{label}:{line}: {problem}")
         root = yaml.compose(text, Loader=_Loader)
         return None if root is None else _Nodes(label, lines).value(root, ()), lines
     except yaml.MarkedYAMLError as error:
-        mark, problem = error.problem_mark or error.context_mark, " ".join(str(error.problem or error.context).split())
+        mark, problem = (
+            error.problem_mark or error.context_mark,
+            " ".join(str(error.problem or error.context).split()),
+        )
         if problem == "could not find expected ':'":  # the scanner notices this on the next line
             mark = error.context_mark or mark
         rest = text.splitlines()[mark.line :] if mark else []
@@ -97,12 +110,16 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
             problem = "references such as ${model.d_model} do not exist; type the value"
         elif problem.startswith("mapping values"):
             problem = "a colon in a text without quotes, or no colon in the line above"
-        raise HeadToHeadError(f"{label}:{mark.line + 1 if mark else 1}: not valid YAML: {problem}") from error
+        raise HeadToHeadError(
+            f"{label}:{mark.line + 1 if mark else 1}: not valid YAML: {problem}"
+        ) from error
     except (yaml.reader.ReaderError, UnicodeEncodeError) as error:
         is_encoding = isinstance(error, UnicodeEncodeError)
         before = text[: error.start].encode() if is_encoding else text.encode()[: error.position]  # type: ignore[union-attr]
         line = len(before.split(b"\n"))
-        raise HeadToHeadError(f"{label}:{line}: not valid YAML: a character that is not allowed") from error
+        raise HeadToHeadError(
+            f"{label}:{line}: not valid YAML: a character that is not allowed"
+        ) from error
 
 
 def parse_assignment(text: str, option: str, example: str) -> tuple[str, Any]:
@@ -118,7 +135,9 @@ def parse_assignment(text: str, option: str, example: str) -> tuple[str, Any]:
     try:
         parsed, _ = parse(value, label)
     except HeadToHeadError as error:  # an option has no line numbers
-        raise HeadToHeadError(label + re.sub(r"^:\d+", "", str(error).removeprefix(label))) from error
+        raise HeadToHeadError(
+            label + re.sub(r"^:\d+", "", str(error).removeprefix(label))
+        ) from error
     return name.strip(), parsed
 
 
@@ -153,7 +172,9 @@ class _Nodes:
             key, line = key_node.value, key_node.start_mark.line + 1
             if key_node.tag != _TAG + "str" or len(key) > 200 or not key.isprintable():
                 given = shown(key) if isinstance(key, str) else "a list or a mapping"
-                raise self.error(path, f"keys are text of at most 200 printable characters, got {given}", line)
+                raise self.error(
+                    path, f"keys are text of at most 200 printable characters, got {given}", line
+                )
             if key in result:
                 first = self.lines[(*path, key)]
                 raise self.error(path, f"duplicate key '{key}', first on line {first}", line)
@@ -170,12 +191,18 @@ class _Nodes:
         if kind in ("null", "bool"):
             return None if kind == "null" else text.lower() == "true"
         if len(text) <= 400:
-            number = int(text) if kind == "int" else float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            number = (
+                int(text)
+                if kind == "int"
+                else float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            )
             if math.isfinite(number) if kind == "float" else abs(number) < 2**63:
                 return number
         expected = "a whole number below 2^63" if kind == "int" else "a finite number"
         raise self.error(path, f"expected {expected}, got {shown(text)}")
 
     def error(self, path: FieldPath, message: str, line: int | None = None) -> HeadToHeadError:
-        location = SourceLocation(Source(self.source.label, {(): line}) if line else self.source, path)
+        location = SourceLocation(
+            Source(self.source.label, {(): line}) if line else self.source, path
+        )
         return location.error(message)

@@ -6,7 +6,14 @@ from headtohead.config.project import cache_root
 from headtohead.data.byte_alphabet import BYTES, NUMBER, text_tokens, tokenizers_package, written
 from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
-from headtohead.data.generated import ComputedDataset, Example, LabelledDataset, LengthOptions, SizeOptions, Task
+from headtohead.data.generated import (
+    ComputedDataset,
+    Example,
+    LabelledDataset,
+    LengthOptions,
+    SizeOptions,
+    Task,
+)
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus

@@ -39,7 +39,9 @@ class Batches:
     lengths: tuple[np.ndarray, np.ndarray]
     steps_per_epoch: int
 
-    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch.
 
         Args:
@@ -94,7 +96,11 @@ class BatchPlan(Batches):
         groups = _merge_small(groups, longer, batch_tokens)
         if exact:
             surplus = source_lengths - target_lengths
-            groups = [part for rows in groups for part in _split_by_surplus(rows, surplus, longer, batch_tokens)]
+            groups = [
+                part
+                for rows in groups
+                for part in _split_by_surplus(rows, surplus, longer, batch_tokens)
+            ]
         self.buckets = []
         for rows in groups:
             source_time, target_time = (int(side[rows].max()) for side in self.lengths)
@@ -104,16 +110,22 @@ class BatchPlan(Batches):
             self.buckets.append(Bucket(np.sort(rows), source_time, max(1, target_time), sizes))
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
-    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``); their order does not depend on the seed."""
         slots = [
             (index, first, size)
             for index, bucket in enumerate(self.buckets)
-            for first, size in zip(np.cumsum([0, *bucket.sizes[:-1]]).tolist(), bucket.sizes, strict=True)
+            for first, size in zip(
+                np.cumsum([0, *bucket.sizes[:-1]]).tolist(), bucket.sizes, strict=True
+            )
         ]
         generators = [np.random.default_rng([0x68326801, seed, epoch]) for seed in seeds]
         permuted = [
-            torch.from_numpy(np.stack([generator.permutation(bucket.rows) for generator in generators]))
+            torch.from_numpy(
+                np.stack([generator.permutation(bucket.rows) for generator in generators])
+            )
             for bucket in self.buckets
         ]
         order = np.random.default_rng([0x68326800, epoch]).permutation(len(slots))
@@ -149,10 +161,14 @@ class SentenceBatches(Batches):
         self.lengths = source_lengths + target_lengths * joined, target_lengths
         self.size, self.times = size, times
         self.steps_per_epoch = -(-len(source_lengths) // size)
-        _, self._kinds = np.unique(np.stack([source_lengths, target_lengths]), axis=1, return_inverse=True)
+        _, self._kinds = np.unique(
+            np.stack([source_lengths, target_lengths]), axis=1, return_inverse=True
+        )
         self._kinds = self._kinds.reshape(-1)
 
-    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``)."""
         shared = np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
@@ -172,7 +188,9 @@ class SentenceBatches(Batches):
         return order
 
 
-def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+def _merge_small(
+    groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int
+) -> list[np.ndarray]:
     """Merge a group that does not fill half a batch with the next longer group."""
     merged: list[np.ndarray] = []
     waiting = np.empty(0, dtype=np.int64)
@@ -184,7 +202,9 @@ def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens:
     return [*merged, waiting] if len(waiting) else merged
 
 
-def _split_by_surplus(rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+def _split_by_surplus(
+    rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray, batch_tokens: int
+) -> list[np.ndarray]:
     """Split pairs by source length minus target length into groups that fill at least half a batch."""
     groups = [rows[surplus[rows] == difference] for difference in np.unique(surplus[rows])]
     parts = _merge_small(groups, longer, batch_tokens)
@@ -198,7 +218,10 @@ def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool
 
 
 def make_batches(
-    config: RunConfig, source_lengths: np.ndarray, target_lengths: np.ndarray, longest: Mapping[str, int]
+    config: RunConfig,
+    source_lengths: np.ndarray,
+    target_lengths: np.ndarray,
+    longest: Mapping[str, int],
 ) -> Batches:
     """Return the training batches of a configuration.
 
@@ -208,7 +231,11 @@ def make_batches(
         target_lengths: Tokens that the decoder reads for each target.
         longest: Tokens of the longest sentence of the corpus, by side.
     """
-    train, joined, lengths = config.train, "encoder" not in config.roles, (source_lengths, target_lengths)
+    train, joined, lengths = (
+        config.train,
+        "encoder" not in config.roles,
+        (source_lengths, target_lengths),
+    )
     if train.batch_size is None:
         return BatchPlan(*lengths, train.batch_tokens, train.length_buckets == "exact", joined)
     padded = padded_length(config, longest)

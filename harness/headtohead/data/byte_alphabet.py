@@ -18,7 +18,9 @@ from headtohead.plugins.dataset import TextUnit
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
-ALPHABET = {byte: chr(byte) for byte in PRINTABLE} | {byte: chr(256 + n) for n, byte in enumerate(OTHERS)}
+ALPHABET = {byte: chr(byte) for byte in PRINTABLE} | {
+    byte: chr(256 + n) for n, byte in enumerate(OTHERS)
+}
 """The character of each byte."""
 BYTES = {character: byte for byte, character in ALPHABET.items()}
 """The byte of each character."""
@@ -59,7 +61,9 @@ def _bytes(text: str, vocabulary: Sequence[str]) -> list[str]:
 def _subwords(text: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the tokens of byte-pair encoding, whose vocabulary is in the order of its merges."""
     ranks = {token: rank for rank, token in enumerate(vocabulary)}
-    pieces = tokenizers_package().pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
+    pieces = (
+        tokenizers_package().pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
+    )
     return [token for piece, _ in pieces for token in _merged(piece, ranks)]
 
 
@@ -123,7 +127,9 @@ def tokenizers_package() -> Any:
 def _merged(text: str, ranks: Mapping[str, int]) -> list[str]:
     """Return the tokens of a text in the alphabet: of two neighbours that are a token, those of lowest rank first."""
     tokens = list(text)
-    while pairs := [(ranks[pair], n) for n, pair in enumerate(map("".join, pairwise(tokens))) if pair in ranks]:
+    while pairs := [
+        (ranks[pair], n) for n, pair in enumerate(map("".join, pairwise(tokens))) if pair in ranks
+    ]:
         _, first = min(pairs)
         tokens[first : first + 2] = ["".join(tokens[first : first + 2])]
     return tokens

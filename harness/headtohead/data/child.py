@@ -27,7 +27,9 @@ MEMORY_FACTOR = 8
 """Bytes of memory added for each byte of the largest data file."""
 
 
-def call_in_child(subject: str, function: str, *arguments: Any, seconds: float | None = None) -> Any:
+def call_in_child(
+    subject: str, function: str, *arguments: Any, seconds: float | None = None
+) -> Any:
     """Return the result of a function, called in a child process.
 
     Args:
@@ -43,14 +45,20 @@ def call_in_child(subject: str, function: str, *arguments: Any, seconds: float |
     seconds, memory = seconds or SECONDS, MEMORY_BYTES + MEMORY_FACTOR * max_data_bytes()
     code = f"from {__name__} import main; main({function!r}, {seconds!r}, {memory!r})"
     try:
-        done = children.run_program([sys.executable, "-c", code], input=json.dumps(arguments), timeout=seconds)
+        done = children.run_program(
+            [sys.executable, "-c", code], input=json.dumps(arguments), timeout=seconds
+        )
     except subprocess.TimeoutExpired as error:
-        raise HeadToHeadError(f"{subject} cannot be read: the reader took more than {seconds:g} s") from error
+        raise HeadToHeadError(
+            f"{subject} cannot be read: the reader took more than {seconds:g} s"
+        ) from error
     if done.returncode:
         ending = f"exit code {done.returncode}"
         if done.returncode < 0:
             name = signal.Signals(-done.returncode).name
-            ending = f"{name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"
+            ending = (
+                f"{name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"
+            )
         raise HeadToHeadError(f"{subject} cannot be read: the reader ended with {ending}")
     answer = json.loads(done.stdout)
     if "result" in answer:
@@ -75,9 +83,15 @@ def main(function: str, seconds: float, memory: int) -> None:
     os.dup2(2, 1)  # libraries print to standard output
     try:
         module, name = function.split(":")
-        text = json.dumps({"result": getattr(importlib.import_module(module), name)(*json.load(sys.stdin))})
+        text = json.dumps(
+            {"result": getattr(importlib.import_module(module), name)(*json.load(sys.stdin))}
+        )
         if len(text) > max_data_bytes():
-            text = json.dumps({"error": f"more than {max_data_bytes():,} bytes; if you trust it, set {MAX_DATA_BYTES}"})
+            text = json.dumps(
+                {
+                    "error": f"more than {max_data_bytes():,} bytes; if you trust it, set {MAX_DATA_BYTES}"
+                }
+            )
     except HeadToHeadError as error:
         text = json.dumps({"error": str(error), "type": type(error).__name__})
     except BaseException as error:  # a panic of a Rust library is no Exception

@@ -32,7 +32,9 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
         HeadToHeadError: If the file cannot be downloaded or written, is damaged or too large, or has another sha256.
     """
     if not re.fullmatch("https?://[!-~]{1,2000}", url):
-        raise HeadToHeadError(f"malformed URL {url[:200]!a}; expected http://host/file or https://host/file")
+        raise HeadToHeadError(
+            f"malformed URL {url[:200]!a}; expected http://host/file or https://host/file"
+        )
     file = _local(url, folder)
     with files.writing(folder, SET_CACHE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,10 @@ def fetched_sha256(url: str, folder: Path) -> str | None:
 
 def _local(url: str, folder: Path) -> Path:
     # Only these characters, so that the name is valid on every file system and in every message.
-    name = re.sub("[^A-Za-z0-9._-]", "_", url.partition("?")[0].rpartition("/")[2])[-100:] or "download"
+    name = (
+        re.sub("[^A-Za-z0-9._-]", "_", url.partition("?")[0].rpartition("/")[2])[-100:]
+        or "download"
+    )
     return folder / f"{hashlib.sha256(url.encode()).hexdigest()[:12]}-{name}"
 
 
@@ -68,7 +73,9 @@ def _download(url: str, file: Path) -> None:
             content.seek(0)
             start = content.read(1000).lstrip().lower()
         if not start or start.startswith((b"<!doctype html", b"<html")):
-            raise HeadToHeadError("it is empty or an HTML page; check the URL, and whether the network needs a login")
+            raise HeadToHeadError(
+                "it is empty or an HTML page; check the URL, and whether the network needs a login"
+            )
         for _ in unpack(part):
             pass
         part.replace(file)
@@ -83,8 +90,12 @@ def _download(url: str, file: Path) -> None:
 def _blocks(url: str) -> Iterator[bytes]:
     received, limit = 0, max_data_bytes()
     try:
-        request = urllib.request.Request(url, headers={"User-Agent": "headtohead", "Accept-Encoding": "identity"})
-        with urllib.request.build_opener(_Redirects).open(request, timeout=TIMEOUT_SECONDS) as response:
+        request = urllib.request.Request(
+            url, headers={"User-Agent": "headtohead", "Accept-Encoding": "identity"}
+        )
+        with urllib.request.build_opener(_Redirects).open(
+            request, timeout=TIMEOUT_SECONDS
+        ) as response:
             stated = response.length or 0
             while max(received, stated) <= limit and (block := response.read1(1 << 16)):
                 received += len(block)
@@ -93,7 +104,9 @@ def _blocks(url: str) -> Iterator[bytes]:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise HeadToHeadError(f"{reason}; without a network, set data.file to a file of your own") from error
+        raise HeadToHeadError(
+            f"{reason}; without a network, set data.file to a file of your own"
+        ) from error
     if max(received, stated) > limit:
         raise HeadToHeadError(f"it has more than {limit / 1e6:,g} MB; {RAISE_LIMIT}")
     if received < stated:
@@ -103,7 +116,9 @@ def _blocks(url: str) -> Iterator[bytes]:
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follow redirects to http and https, but not from https to http."""
 
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Any:
         fp.close()  # The base class reads the body, which may have no end.
         if newurl.partition(":")[0] not in (req.type, "https"):
             raise urllib.error.URLError(f"redirection to {newurl} is not allowed")

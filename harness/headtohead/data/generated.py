@@ -35,9 +35,21 @@ MIN_EXAMPLES = 20
 class SizeOptions(OmittingSection, Options):
     """Number of the generated pairs; subclasses have options for their lengths."""
 
-    size: int = Field(6000, ge=50, le=200_000, description="distinct pairs; the test part of split length is extra")
-    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
-    test_each: int = Field(50, ge=1, le=10_000, description="split length: test pairs of each length")
+    size: int = Field(
+        6000,
+        ge=50,
+        le=200_000,
+        description="distinct pairs; the test part of split length is extra",
+    )
+    seed: int = Field(
+        1,
+        ge=1,
+        le=2**32 - 1,
+        description="seed of the generator; data.seed is the seed of the split",
+    )
+    test_each: int = Field(
+        50, ge=1, le=10_000, description="split length: test pairs of each length"
+    )
 
     def lengths(self, part: str = "train") -> Sequence[Any]:
         """Return the lengths of the training examples, or with ``"test"`` of the test part of split length."""
@@ -57,7 +69,8 @@ class LengthOptions(SizeOptions):
     shortest: int = Field(1, ge=1, le=100, description="length of the shortest example")
     longest: int = Field(10, ge=1, le=100, description="length of the longest example, L")
     test_lengths: Annotated[tuple[Length, Length] | None, OmittedAtDefault()] = Field(
-        None, description="split length: lengths of the shortest and the longest test example; default: shortest, 2 · L"
+        None,
+        description="split length: lengths of the shortest and the longest test example; default: shortest, 2 · L",
     )
 
     def lengths(self, part: str = "train") -> Sequence[int]:
@@ -70,7 +83,11 @@ class LengthOptions(SizeOptions):
         """Return which lengths contradict each other or the split, or None."""
         if self.shortest > self.longest:
             return f"shortest is {self.shortest} and longest {self.longest}; lower shortest or raise longest"
-        return None if self.lengths("test") else "test_lengths has the longest test example first; exchange the two"
+        return (
+            None
+            if self.lengths("test")
+            else "test_lengths has the longest test example first; exchange the two"
+        )
 
     def longest_of(self, split: str) -> int:
         """Return the length of the longest example of a split."""
@@ -174,7 +191,9 @@ def _counts(name: str, task: Task, options: SizeOptions, used: Mapping[Any, int]
             "lower size, or allow more lengths or symbols"
         )
     counts, remaining = {}, options.size
-    for left, length in zip(range(len(lengths), 0, -1), sorted(lengths, key=pairs_of.__getitem__), strict=True):
+    for left, length in zip(
+        range(len(lengths), 0, -1), sorted(lengths, key=pairs_of.__getitem__), strict=True
+    ):
         counts[length] = min(free[length], remaining // left // task.each(length))
         remaining -= counts[length] * task.each(length)
     if sum(counts.values()) < MIN_EXAMPLES:
@@ -190,7 +209,9 @@ class ComputedDataset(Dataset):
 
     Options: ClassVar[type[BaseOptions]] = LengthOptions
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
-    of_split: ClassVar[Mapping[str, str]] = dict.fromkeys(("test_each", "test_lengths", "test_levels"), "length")
+    of_split: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("test_each", "test_lengths", "test_levels"), "length"
+    )
     normalise: ClassVar[str] = "none"
 
     @classmethod

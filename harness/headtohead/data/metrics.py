@@ -24,7 +24,9 @@ Counts = NDArray[np.int64]
 
 
 def _exact(hypotheses: Sequence[str], references: References) -> Counts:
-    hits = [hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)]
+    hits = [
+        hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)
+    ]
     return np.array([[hit, 1] for hit in hits], dtype=np.int64).reshape(-1, 2)
 
 
@@ -49,19 +51,32 @@ def _from_sacrebleu(label: str) -> Metric:
         return np.array(statistics, dtype=np.int64)
 
     def pool(counts: Sequence[float]) -> float:
-        score = _sacrebleu(name, (("",),))._compute_score_from_stats([int(count) for count in counts]).score
+        score = (
+            _sacrebleu(name, (("",),))
+            ._compute_score_from_stats([int(count) for count in counts])
+            .score
+        )
         return float(score)
 
     def signature(references: References) -> str:
         return str(_sacrebleu(name, references).get_signature())
 
     return Metric(
-        label.lower(), label, (0.0, 100.0), decimals=1, per_example=per_example, pool=pool, signature=signature
+        label.lower(),
+        label,
+        (0.0, 100.0),
+        decimals=1,
+        per_example=per_example,
+        pool=pool,
+        signature=signature,
     )
 
 
 EXACT_MATCH = Metric(
-    "exact_match", range=(0.0, 1.0), per_example=_exact, pool=lambda counts: float(counts[0]) / float(counts[1])
+    "exact_match",
+    range=(0.0, 1.0),
+    per_example=_exact,
+    pool=lambda counts: float(counts[0]) / float(counts[1]),
 )
 BLEU, CHRF = _from_sacrebleu("BLEU"), _from_sacrebleu("chrF")
 
@@ -121,8 +136,12 @@ def find_metric(name: str) -> Metric | None:
         return KNOWN[wanted]  # without the registry, which imports torch
     found: dict[int, tuple[str, Metric]] = {}
     for name in current().entries["dataset"]:
-        found |= {id(metric): (name, metric) for metric in task_metrics(name) if metric.name == wanted}
+        found |= {
+            id(metric): (name, metric) for metric in task_metrics(name) if metric.name == wanted
+        }
     if len(found) > 1:
         datasets = " and ".join(name for name, _ in found.values())
-        raise HeadToHeadError(f"the datasets {datasets} declare different metrics '{wanted}'; rename one of them")
+        raise HeadToHeadError(
+            f"the datasets {datasets} declare different metrics '{wanted}'; rename one of them"
+        )
     return next((metric for _, metric in found.values()), None)

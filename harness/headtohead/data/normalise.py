@@ -37,7 +37,11 @@ def ascii_fold(text: str) -> str:
     return _OUTSIDE_A_Z.sub(" ", folded).strip()
 
 
-NORMALISERS: dict[str, Normaliser] = {"none": keep, "unicode": unicode_words, "ascii-fold": ascii_fold}
+NORMALISERS: dict[str, Normaliser] = {
+    "none": keep,
+    "unicode": unicode_words,
+    "ascii-fold": ascii_fold,
+}
 """The normalisations by the name in ``data.normalise``."""
 
 

@@ -88,7 +88,9 @@ class PreparedData:
     def train_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Number of tokens of every training source and target, boundary tokens included."""
         train = self.splits["train"]
-        return np.array([len(ids) for ids in train.source]), np.array([len(ids) for ids in train.target])
+        return np.array([len(ids) for ids in train.source]), np.array(
+            [len(ids) for ids in train.target]
+        )
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
@@ -103,7 +105,9 @@ class PreparedData:
         return self.tokenisers[side].vocabulary
 
 
-def data_hash(splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser], reads: str = "") -> str:
+def data_hash(
+    splits: Mapping[str, Split], tokenisers: Mapping[Side, Tokeniser], reads: str = ""
+) -> str:
     """Return the sha256 of everything a result can depend on: vocabularies, ids and texts.
 
     ``reads`` stands for the declared files and variables of the dataset: its metrics may depend on them.

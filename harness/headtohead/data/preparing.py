@@ -23,7 +23,16 @@ from headtohead.data.reference_points import (
     losses_without_model,
     vocabulary_bound_translations,
 )
-from headtohead.data.splits import LEAKY_SHARE, PARTS, Labels, components, divide, leak, shuffled, text_leak
+from headtohead.data.splits import (
+    LEAKY_SHARE,
+    PARTS,
+    Labels,
+    components,
+    divide,
+    leak,
+    shuffled,
+    text_leak,
+)
 from headtohead.data.store import PreparedStore, data_identity
 from headtohead.data.tokeniser import SIDES, Side, tokenisers_of, units_of
 from headtohead.data.vocabularies import file_name, read_tokenizer, tokenizer_key, vocabularies_of
@@ -74,10 +83,14 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
         return data
     log.info("loading dataset %s, split %s", config.dataset, split)
     corpus = load_corpus(dataset, options, split, downloads)
-    others = {name: value for name, value in vars(corpus).items() if name != "pairs"}  # for which data_hash stands
+    others = {
+        name: value for name, value in vars(corpus).items() if name != "pairs"
+    }  # for which data_hash stands
     key = dataset.cache_key(options, split, downloads) or str(others)
     if early_key not in (None, key) or reads_hash(dataset, options) != reads:
-        raise HeadToHeadError(f"a file of dataset '{config.dataset}' changed while it was read; run the command again")
+        raise HeadToHeadError(
+            f"a file of dataset '{config.dataset}' changed while it was read; run the command again"
+        )
     data = store.load(key) if key != early_key else None
     if data is not None:
         return data
@@ -90,7 +103,9 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     call_in_child(name := file_name(config), f"{__name__}:prepare_and_save", *arguments)
     data = store.load(key)
     if data is None:
-        raise HeadToHeadError(f"{name} cannot be read: its prepared data are damaged; run the command again")
+        raise HeadToHeadError(
+            f"{name} cannot be read: its prepared data are damaged; run the command again"
+        )
     return data
 
 
@@ -110,7 +125,12 @@ def prepare_recorded(config: DataConfig, cache: Path, recorded: str) -> Prepared
 
 
 def prepare_and_save(
-    corpus: Mapping[str, Any], config: Mapping[str, Any], folder: str, identity: list[Any], key: str, reads: str
+    corpus: Mapping[str, Any],
+    config: Mapping[str, Any],
+    folder: str,
+    identity: list[Any],
+    key: str,
+    reads: str,
 ) -> None:
     """Prepare a corpus and write it to the cache; ``prepare`` calls this in a child process with JSON values.
 
@@ -134,7 +154,9 @@ def prepare_and_save(
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
     """Return the raw corpus of a configuration; download it first if necessary."""
     dataset = (registry or current()).dataset(config.dataset)
-    return load_corpus(dataset, config.options, loaded_split(dataset, config.split), cache / "downloads")
+    return load_corpus(
+        dataset, config.options, loaded_split(dataset, config.split), cache / "downloads"
+    )
 
 
 def load_corpus(dataset: type[Dataset], options: Options, split: str, downloads: Path) -> Corpus:
@@ -199,7 +221,9 @@ class _Preparation:
         if config.split in ("row", NOTHING_HELD_OUT):
             self.labels: Labels = np.arange(len(groups), dtype=np.int64)
         else:
-            sides = [self.text["source"]] * corpus.has_sources + [self.text["target"]] * corpus.targets_join
+            sides = [self.text["source"]] * corpus.has_sources + [
+                self.text["target"]
+            ] * corpus.targets_join
             self.labels = components(*sides, groups)
         self.asked = list(zip(self.text["source"], self.labelled or repeat(()), strict=False))
         """What each pair asks: its source, and the labelled words of a sequence."""
@@ -219,7 +243,10 @@ class _Preparation:
             learned = self._learn(parts["train"])
         units = units_of(config, learned, corpus.unit)
         words = {
-            part: {side: [units[side].split(self.text[side][row]) for row in rows.tolist()] for side in SIDES}
+            part: {
+                side: [units[side].split(self.text[side][row]) for row in rows.tolist()]
+                for side in SIDES
+            }
             for part, rows in parts.items()
         }
         if given is not None:
@@ -229,8 +256,13 @@ class _Preparation:
             vocabularies = dict.fromkeys(SIDES, Vocabulary([*SPECIALS, *plain]))
         else:
             parts_known = words.values() if corpus.is_closed else ()
-            known = {side: {word for own in parts_known for text in own[side] for word in text} for side in SIDES}
-            vocabularies = vocabularies_of(words["train"], units, config, corpus.vocabularies, known)
+            known = {
+                side: {word for own in parts_known for text in own[side] for word in text}
+                for side in SIDES
+            }
+            vocabularies = vocabularies_of(
+                words["train"], units, config, corpus.vocabularies, known
+            )
         tokenisers = tokenisers_of(config, units, vocabularies)
         splits = {}
         for part, rows in parts.items():
@@ -238,7 +270,9 @@ class _Preparation:
             if self.labelled:
                 labels = [vocabularies["target"].encode(sentence) for sentence in own["target"]]
                 own = {"source": [[] for _ in rows], "target": own["source"]}
-            ids = {side: [tokenisers[side].ids(sentence) for sentence in own[side]] for side in SIDES}
+            ids = {
+                side: [tokenisers[side].ids(sentence) for sentence in own[side]] for side in SIDES
+            }
             splits[part] = self._split(part, rows, ids, labels)
         data = PreparedData(tokenisers, splits, {}, data_hash(splits, tokenisers, self.reads))
         self._record(data, parts)
@@ -249,7 +283,9 @@ class _Preparation:
 
     def _check_not_empty(self, pairs: int) -> None:
         if not pairs:
-            counts = ", ".join(f"{n} {reason.replace('_', '-')}" for reason, n in self.dropped.items() if n)
+            counts = ", ".join(
+                f"{n} {reason.replace('_', '-')}" for reason, n in self.dropped.items() if n
+            )
             raise HeadToHeadError(
                 f"{self.config.dataset} has no usable pair with data.normalise: {self.config.normalise} "
                 f"(dropped: {counts or 'none'}); check the file and data.max_words; a text is data.dataset: text"
@@ -259,9 +295,13 @@ class _Preparation:
         """Raise an error for pairs without labels, or a setting with which a word is not one decoder input."""
         name, data, words = self.config.dataset, self.config, self.config.vocabulary
         if len(self.labelled) < pairs:
-            raise HeadToHeadError(f"dataset '{name}' has pairs with and without labelled words; use one")
+            raise HeadToHeadError(
+                f"dataset '{name}' has pairs with and without labelled words; use one"
+            )
         if wrong := next(filter(None, (pair.mislabelled for pair in self.corpus.pairs)), None):
-            raise HeadToHeadError(f"dataset '{name}': a pair {wrong}; give ascending indices from 0, one of each label")
+            raise HeadToHeadError(
+                f"dataset '{name}': a pair {wrong}; give ascending indices from 0, one of each label"
+            )
         needed = {
             "normalise: none": data.normalise == "none",
             "tokens: word": data.tokens == "word",
@@ -272,13 +312,17 @@ class _Preparation:
             "truncate_tokens: null": data.truncate_tokens is None,
         }
         for setting in (setting for setting, holds in needed.items() if not holds):
-            raise HeadToHeadError(f"dataset '{name}' has labels of single words of a sequence; set data.{setting}")
+            raise HeadToHeadError(
+                f"dataset '{name}' has labels of single words of a sequence; set data.{setting}"
+            )
 
     def _divide(self) -> dict[str, Labels]:
         """Drop pairs that are too long, keep ``limit`` shuffled pairs beside given test parts, and split into parts."""
         config, seed = self.config, self.config.seed
         if not isinstance(seed, int):
-            raise HeadToHeadError(f"data.seed: {seed} requires the seed of a run; replace it by a number")
+            raise HeadToHeadError(
+                f"data.seed: {seed} requires the seed of a run; replace it by a number"
+            )
         rows = np.arange(len(self.chosen), dtype=np.int64)
         if config.max_words is not None:
             lengths = [[len(text.split()) for text in self.text[side]] for side in SIDES]
@@ -287,16 +331,24 @@ class _Preparation:
             self._check_not_empty(len(rows))
         if config.limit is not None:
             # Parts for validation and test that the dataset chose keep their size.
-            held_out = np.array([self.chosen[row] in ("valid", "test") for row in rows.tolist()], dtype=bool)
+            held_out = np.array(
+                [self.chosen[row] in ("valid", "test") for row in rows.tolist()], dtype=bool
+            )
             others = rows[~held_out]
             if config.limit < len(others):
-                rows = np.sort(np.concatenate([rows[held_out], others[shuffled(len(others), seed)[: config.limit]]]))
+                rows = np.sort(
+                    np.concatenate(
+                        [rows[held_out], others[shuffled(len(others), seed)[: config.limit]]]
+                    )
+                )
         if config.split == NOTHING_HELD_OUT:
             parts = {"train": rows}
             for part, size in (("valid", config.valid), ("test", config.test)):
                 # A fraction is one of all pairs.
                 is_number = 1 <= size < len(rows)
-                parts[part] = np.sort(rows[shuffled(len(rows), seed)[: int(size)]]) if is_number else rows
+                parts[part] = (
+                    np.sort(rows[shuffled(len(rows), seed)[: int(size)]]) if is_number else rows
+                )
             return parts
         chosen = [self.chosen[row] for row in rows]
         divided = divide(self.labels[rows], chosen, valid=config.valid, test=config.test, seed=seed)
@@ -313,22 +365,42 @@ class _Preparation:
         return {side: subwords.learn(texts[side], size, vocabulary.min_count) for side in SIDES}
 
     def _split(
-        self, part: str, rows: Labels, ids: Mapping[Side, list[list[int]]], labels: list[list[int]] | None
+        self,
+        part: str,
+        rows: Labels,
+        ids: Mapping[Side, list[list[int]]],
+        labels: list[list[int]] | None,
     ) -> Split:
-        required: tuple[Side, ...] = SIDES if self.corpus.has_sources and labels is None else ("target",)
-        indices = [index for index in range(len(rows)) if all(ids[side][index] for side in required)]
+        required: tuple[Side, ...] = (
+            SIDES if self.corpus.has_sources and labels is None else ("target",)
+        )
+        indices = [
+            index for index in range(len(rows)) if all(ids[side][index] for side in required)
+        ]
         if len(indices) < len(rows):
-            self.dropped["no_known_word"] = self.dropped.get("no_known_word", 0) + len(rows) - len(indices)
+            self.dropped["no_known_word"] = (
+                self.dropped.get("no_known_word", 0) + len(rows) - len(indices)
+            )
         if not indices:
             raise HeadToHeadError(
                 f"no pair of {part} has a word of the vocabularies ({self.dropped['no_known_word']} pairs dropped); "
                 "use data.vocabulary.unknown: token"
             )
-        arrays = {side: [np.array(ids[side][index], dtype=np.int32) for index in indices] for side in SIDES}
+        arrays = {
+            side: [np.array(ids[side][index], dtype=np.int32) for index in indices]
+            for side in SIDES
+        }
         text = {side: [self.text[side][rows[index]] for index in indices] for side in SIDES}
         asked = [self.asked[rows[index]] for index in indices]
         references = [
-            (own, *(other for other in (self.references[key] if key[0] and part != "train" else ()) if other != own))
+            (
+                own,
+                *(
+                    other
+                    for other in (self.references[key] if key[0] and part != "train" else ())
+                    if other != own
+                ),
+            )
             for key, own in zip(asked, text["target"], strict=True)
         ]
         of_targets = None
@@ -341,7 +413,14 @@ class _Preparation:
                     of_targets[number][front + position] = label
                     words[position] = f"[{words[position]}]"
                 text["source"][number] = " ".join(words)
-        return Split(arrays["source"], arrays["target"], text["source"], text["target"], references, of_targets)
+        return Split(
+            arrays["source"],
+            arrays["target"],
+            text["source"],
+            text["target"],
+            references,
+            of_targets,
+        )
 
     def _record(self, data: PreparedData, parts: Mapping[str, Labels]) -> None:
         """Write the ``data`` block of run records."""
@@ -350,19 +429,27 @@ class _Preparation:
         is_text, texts = not (corpus.has_sources or self.labelled), self._inputs(splits, parts)
         # Blocks overlap by a token.
         streams = {
-            part: np.concatenate([ids[:-1] for ids in split.target]) for part, split in splits.items() if is_text
+            part: np.concatenate([ids[:-1] for ids in split.target])
+            for part, split in splits.items()
+            if is_text
         }
 
         def part_in(other: str, part: str) -> float:
             """Return the fraction of a part that is also in another part."""
-            return text_leak(streams[other], streams[part]) if is_text else leak(texts[other], texts[part])
+            return (
+                text_leak(streams[other], streams[part])
+                if is_text
+                else leak(texts[other], texts[part])
+            )
 
         leaked = part_in("train", "test")
         valid_leaks = {other: part_in(other, "valid") for other in ("train", "test")}
         leaked_shares = {"tokens": leaked}
         if not is_text:
             leaked_shares["tokens"] = leak(texts["train"], texts["test"], _label_counts(test))
-            leaked_shares["examples"] = leak(texts["train"], texts["test"], _first_of_each_source(test))
+            leaked_shares["examples"] = leak(
+                texts["train"], texts["test"], _first_of_each_source(test)
+            )
         data.record.update(
             dataset=config.dataset,
             data_hash=data.data_hash,
@@ -375,7 +462,10 @@ class _Preparation:
             counts={part: len(split) for part, split in splits.items()},
             dropped=dict(self.dropped),
             vocabulary={side: len(data.vocabulary(side)) for side in SIDES},
-            longest={side: max(len(ids) for split in splits.values() for ids in split.ids(side)) for side in SIDES},
+            longest={
+                side: max(len(ids) for split in splits.values() for ids in split.ids(side))
+                for side in SIDES
+            },
             longest_in_train=max(map(data.source_vocabulary.count_words, train.measured)),
             leak=leaked,
             leaky=leaked >= LEAKY_SHARE,
@@ -393,15 +483,25 @@ class _Preparation:
         )
         if is_text:
             size = len(data.target_vocabulary)
-            data.record["losses_without_model"] = losses_without_model(train.target, test.target, size)
+            data.record["losses_without_model"] = losses_without_model(
+                train.target, test.target, size
+            )
         if self.labelled:
-            counts = {part: np.concatenate(split.labels or []) != IGNORE_INDEX for part, split in splits.items()}
+            counts = {
+                part: np.concatenate(split.labels or []) != IGNORE_INDEX
+                for part, split in splits.items()
+            }
             data.record["labels"] = {part: int(is_label.sum()) for part, is_label in counts.items()}
 
-    def _inputs(self, splits: Mapping[str, Split], parts: Mapping[str, Labels]) -> dict[str, list[str]]:
+    def _inputs(
+        self, splits: Mapping[str, Split], parts: Mapping[str, Labels]
+    ) -> dict[str, list[str]]:
         """Return the sources of each part, sequences without their labels; the targets where no source differs."""
         if self.labelled:
-            return {part: [self.text["source"][row] for row in rows.tolist()] for part, rows in parts.items()}
+            return {
+                part: [self.text["source"][row] for row in rows.tolist()]
+                for part, rows in parts.items()
+            }
         sources = {part: split.source_text for part, split in splits.items()}
         if len(set().union(*sources.values())) > 1:
             return sources
@@ -410,8 +510,16 @@ class _Preparation:
     def _notes(self, parts: Mapping[str, Labels]) -> list[str]:
         notes, config = list(self.corpus.notes), self.config
         pairs = [(pair.source, pair.target) for pair in self.corpus.pairs]
-        removed = {letter for letter in set().union(*map("".join, pairs)) if removes(self.normalise, letter)}
-        found = [text for pair in pairs if (text := next((t for t in pair if not removed.isdisjoint(t)), None))]
+        removed = {
+            letter
+            for letter in set().union(*map("".join, pairs))
+            if removes(self.normalise, letter)
+        }
+        found = [
+            text
+            for pair in pairs
+            if (text := next((t for t in pair if not removed.isdisjoint(t)), None))
+        ]
         if found:
             notes.append(
                 f"data.normalise: {config.normalise} removes characters from {len(found):,} of {len(pairs):,} pairs, "
@@ -423,22 +531,42 @@ class _Preparation:
             )
         else:
             given = (part for part in ("valid", "test") if part in self.chosen)
-            unused = (part for part in given if getattr(config, part) != DataConfig.model_fields[part].default)
-            notes += [f"data.{part} has no effect: the dataset has its own pairs for {part}" for part in unused]
-        notes += [f"{n} {reason.replace('_', '-')} pairs were dropped" for reason, n in self.dropped.items() if n]
-        largest, total = int(np.bincount(self.labels[parts["train"]]).max()), sum(map(len, parts.values()))
-        if largest >= LARGE_GROUP * total and largest > max(len(parts["valid"]), len(parts["test"])):
+            unused = (
+                part
+                for part in given
+                if getattr(config, part) != DataConfig.model_fields[part].default
+            )
+            notes += [
+                f"data.{part} has no effect: the dataset has its own pairs for {part}"
+                for part in unused
+            ]
+        notes += [
+            f"{n} {reason.replace('_', '-')} pairs were dropped"
+            for reason, n in self.dropped.items()
+            if n
+        ]
+        largest, total = (
+            int(np.bincount(self.labels[parts["train"]]).max()),
+            sum(map(len, parts.values())),
+        )
+        if largest >= LARGE_GROUP * total and largest > max(
+            len(parts["valid"]), len(parts["test"])
+        ):
             notes.append(
                 f"the largest group of connected sentences holds {100 * largest / total:.1f} % of the pairs; "
                 "it is too large for valid and test and is in train"
             )
         return notes
 
-    def _note_dropped_words(self, data: PreparedData, words: Mapping[Side, list[list[str]]]) -> None:
+    def _note_dropped_words(
+        self, data: PreparedData, words: Mapping[Side, list[list[str]]]
+    ) -> None:
         """Note how many training words were removed from their sentences, with the most frequent of them."""
         for side in SIDES:
             known = data.vocabulary(side)
-            if dropped := Counter(word for sentence in words[side] for word in sentence if word not in known):
+            if dropped := Counter(
+                word for sentence in words[side] for word in sentence if word not in known
+            ):
                 data.record["notes"].append(
                     f"{dropped.total()} of {sum(map(len, words[side]))} {side} words in train were dropped silently, "
                     f"because the vocabulary lacks them, most often '{dropped.most_common(1)[0][0]}'"
@@ -449,8 +577,15 @@ class _Preparation:
 
         A tokenizer file can also change references, for example their case; then every difference is noted.
         """
-        test, record, has_file = data.splits["test"], data.record, self.config.vocabulary.file is not None
-        whole, most = replace(data.tokenisers["target"], max_tokens=None), self.config.truncate_tokens
+        test, record, has_file = (
+            data.splits["test"],
+            data.record,
+            self.config.vocabulary.file is not None,
+        )
+        whole, most = (
+            replace(data.tokenisers["target"], max_tokens=None),
+            self.config.truncate_tokens,
+        )
         lengths = [len(whole.ids(whole.unit.split(text))) for text in test.target_text if most]
         if cut := sum(length > (most or 0) for length in lengths):
             record["notes"].append(
@@ -459,7 +594,11 @@ class _Preparation:
             )
         rows = list({text or row: row for row, text in enumerate(test.source_text)}.values())
         translations = vocabulary_bound_translations(data, rows)
-        lost = [row for row, text in zip(rows, translations, strict=True) if text not in test.references[row]]
+        lost = [
+            row
+            for row, text in zip(rows, translations, strict=True)
+            if text not in test.references[row]
+        ]
         bound = record["vocabulary_upper_bound"] = 1 - len(lost) / len(rows)
         unknown = record["unk_rate"]["test"]
         if not (max(1 - bound, *unknown.values()) > MAX_UNKNOWN or (has_file and lost)):
@@ -470,7 +609,11 @@ class _Preparation:
             )
             return
         example = f", for example '{test.target_text[lost[0]]}'" if lost else ""
-        advice = "set data.normalise as the tokenizer normalises" if has_file else "use data.tokens: subword"
+        advice = (
+            "set data.normalise as the tokenizer normalises"
+            if has_file
+            else "use data.tokens: subword"
+        )
         record["notes"].append(
             f"the vocabulary cannot reproduce the references of {len(lost)} of {len(rows)} test sentences{example}, so "
             f"exact match cannot exceed {bound:.3f}; {100 * unknown['target']:.1f} % of the target tokens and "
@@ -501,6 +644,13 @@ def _unk_rate(sequences: Sequence[Any], vocabulary: Vocabulary) -> float:
         return 0.0
     ids = np.concatenate(sequences)
     words = ids[
-        ~np.isin(ids, [token for token in (vocabulary.pad, vocabulary.sos, vocabulary.eos) if token is not None])
+        ~np.isin(
+            ids,
+            [
+                token
+                for token in (vocabulary.pad, vocabulary.sos, vocabulary.eos)
+                if token is not None
+            ],
+        )
     ]
     return float((words == vocabulary.unk).mean()) if len(words) else 0.0

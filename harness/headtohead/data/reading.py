@@ -39,7 +39,16 @@ BLOCK_BYTES = 1 << 20
 BYTE_ORDER_MARK = "\ufeff"
 
 RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
-_DAMAGE = (OSError, EOFError, ValueError, OverflowError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    ValueError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -50,7 +59,9 @@ def read_lines(path: Path) -> list[str]:
     """
     text = read_text(path)
     if "\r" in text and "\n" not in text:
-        raise HeadToHeadError(f"file '{path}' has line ends of CR only; convert it with: tr '\\r' '\\n'")
+        raise HeadToHeadError(
+            f"file '{path}' has line ends of CR only; convert it with: tr '\\r' '\\n'"
+        )
     lines = text.removesuffix("\n").split("\n")
     return [line.removeprefix(BYTE_ORDER_MARK).removesuffix("\r") for line in lines]
 
@@ -85,15 +96,26 @@ def read_text(path: Path) -> str:
     content = bytearray()
     for block in unpack(path):
         content += block
-    for number, marks in {32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), 16: (b"\xff\xfe", b"\xfe\xff")}.items():
+    for number, marks in {
+        32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
+        16: (b"\xff\xfe", b"\xfe\xff"),
+    }.items():
         if content.startswith(marks):
-            raise HeadToHeadError(f"file '{path}' is UTF-{number}; convert it with: iconv -f utf-{number} -t utf-8")
+            raise HeadToHeadError(
+                f"file '{path}' is UTF-{number}; convert it with: iconv -f utf-{number} -t utf-8"
+            )
     if inner := packing(content):
         raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
     if (position := content.find(b"\0")) >= 0:
         number = content.count(b"\n", 0, position) + 1
-        fix = "convert a pickle that you trust to JSON" if path.suffix == ".pkl" else "use a UTF-8 file"
-        raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; {fix}")
+        fix = (
+            "convert a pickle that you trust to JSON"
+            if path.suffix == ".pkl"
+            else "use a UTF-8 file"
+        )
+        raise HeadToHeadError(
+            f"file '{path}' is not a text file: line {number} has a NUL byte; {fix}"
+        )
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -124,7 +146,9 @@ def unpack(path: Path) -> Iterator[bytes]:
                 f"file '{path}' does not begin like a {suffix} file; download it again, or correct the end of its name"
             )
         if kind and kind not in _UNPACKERS:
-            raise HeadToHeadError(f"file '{path}' is packed as {kind}; unpack it, or repack it as zip, gz, bz2 or xz")
+            raise HeadToHeadError(
+                f"file '{path}' is packed as {kind}; unpack it, or repack it as zip, gz, bz2 or xz"
+            )
         limit, unpacked = max_data_bytes(), 0
         try:
             for block in _UNPACKERS[kind](file, path) if kind else _blocks(file):
@@ -138,9 +162,15 @@ def unpack(path: Path) -> Iterator[bytes]:
             if kind is None:
                 raise _unreadable(path, error) from error
             reason = " ".join(str(error).split()).rstrip(".")
-            raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again") from error
-        except RuntimeError as error:  # zipfile's error for encryption and for compression methods that it lacks
-            raise HeadToHeadError(f"file '{path}' cannot be unpacked: {error}; use another program for it") from error
+            raise HeadToHeadError(
+                f"file '{path}' is damaged: {reason}; download it again"
+            ) from error
+        except (
+            RuntimeError
+        ) as error:  # zipfile's error for encryption and for compression methods that it lacks
+            raise HeadToHeadError(
+                f"file '{path}' cannot be unpacked: {error}; use another program for it"
+            ) from error
 
 
 def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
@@ -194,7 +224,9 @@ def max_data_bytes() -> int:
     """
     text = os.environ.get(MAX_DATA_BYTES, str(DEFAULT_MAX_BYTES))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
-        raise HeadToHeadError(f"{MAX_DATA_BYTES} is '{text[:40]}'; expected a number of bytes such as 2000000000")
+        raise HeadToHeadError(
+            f"{MAX_DATA_BYTES} is '{text[:40]}'; expected a number of bytes such as 2000000000"
+        )
     return int(text)
 
 
@@ -249,7 +281,9 @@ def _unzip(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _unreadable(path: Path, error: Exception) -> HeadToHeadError:
-    return HeadToHeadError(f"file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}")
+    return HeadToHeadError(
+        f"file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}"
+    )
 
 
 def _megabytes(size: int) -> str:

@@ -76,7 +76,10 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
         except UndefinedError:
             return False
 
-    return [next(filter(is_exact, test.references[row]), None) or reproduced(test.target_text[row]) for row in rows]
+    return [
+        next(filter(is_exact, test.references[row]), None) or reproduced(test.target_text[row])
+        for row in rows
+    ]
 
 
 def majority_target(data: PreparedData) -> str | None:
@@ -99,7 +102,10 @@ def losses_without_model(
         size: The number of tokens of the vocabulary.
     """
     (first, second), (before, after) = (
-        [np.concatenate([ids[part] for ids in split]).astype(np.int64) for part in (np.s_[:-1], np.s_[1:])]
+        [
+            np.concatenate([ids[part] for ids in split]).astype(np.int64)
+            for part in (np.s_[:-1], np.s_[1:])
+        ]
         for split in (train, test)
     )
     unigram = (np.bincount(second, minlength=size) + 1) / (len(second) + size)
@@ -107,10 +113,15 @@ def losses_without_model(
     index = np.searchsorted(pairs, wanted := before * size + after).clip(max=len(pairs) - 1)
     count = np.where(pairs[index] == wanted, counts[index], 0)
     bigram = (count + unigram[after]) / (np.bincount(first, minlength=size)[before] + 1)
-    return {"unigram": -float(np.log(unigram[after]).mean()), "bigram": -float(np.log(bigram).mean())}
+    return {
+        "unigram": -float(np.log(unigram[after]).mean()),
+        "bigram": -float(np.log(bigram).mean()),
+    }
 
 
-def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
+def bag_of_words_upper_bound(
+    sources: Sequence[str], references: Sequence[Sequence[str]]
+) -> float | None:
     """Return the highest exact match that a model can reach if it ignores the order of the source words.
 
     Such a model has one output per bag of words. The bound is the sum over bags of the largest
@@ -124,7 +135,11 @@ def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequen
     accepted: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for source, translations in distinct.items():
         accepted[tuple(sorted(source.split()))].update(set(translations))
-    return sum(max(counts.values()) for counts in accepted.values()) / len(distinct) if distinct else None
+    return (
+        sum(max(counts.values()) for counts in accepted.values()) / len(distinct)
+        if distinct
+        else None
+    )
 
 
 def _counts(sentences: Sequence[str], columns: dict[str, int]) -> Any:

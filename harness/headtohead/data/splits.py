@@ -49,7 +49,9 @@ def components(*keys: Sequence[str]) -> Labels:
     return labels
 
 
-def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: float, seed: int) -> dict[str, Labels]:
+def divide(
+    labels: Labels, chosen: Sequence[str | None], *, valid: float, test: float, seed: int
+) -> dict[str, Labels]:
     """Return the rows of each part, in ascending order.
 
     Rows with a part chosen by the dataset stay in that part, and no other rows are added to valid or
@@ -85,7 +87,9 @@ def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: 
     for part in PARTS:
         if not parts[part]:
             if not len(free):
-                raise HeadToHeadError(f"every pair has a part, and none is for {part}; add pairs for {part}")
+                raise HeadToHeadError(
+                    f"every pair has a part, and none is for {part}; add pairs for {part}"
+                )
             largest = int(np.bincount(labels).max()) if len(labels) else 0
             raise HeadToHeadError(
                 f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "
@@ -130,7 +134,9 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     return float(is_leaked.mean())
 
 
-def leak(train: Iterable[str], test: Sequence[str], weights: Sequence[float] | None = None) -> float:
+def leak(
+    train: Iterable[str], test: Sequence[str], weights: Sequence[float] | None = None
+) -> float:
     """Return the fraction of test sentences that are also in train, by default with equal weights."""
     seen = set(train)
     weights = [1.0] * len(test) if weights is None else weights

@@ -39,14 +39,25 @@ log = logging.getLogger(__name__)
 DIGEST_BYTES = 32
 SIZE_FACTOR = 4
 """Maximum size of a file of prepared data, in sizes of the largest data file."""
-_DAMAGE = (HeadToHeadError, OSError, ValueError, LookupError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile)
+_DAMAGE = (
+    HeadToHeadError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    EOFError,
+    RuntimeError,
+    zipfile.BadZipFile,
+)
 
 Array = NDArray[Any]
 
 
 def data_identity(config: DataConfig, source_sha256: str) -> list[Any]:
     """Return what prepared data depend on besides the corpus, as JSON values."""
-    options = config.options.model_dump(mode="json")  # also those outside the hash: which file is which, checksums
+    options = config.options.model_dump(
+        mode="json"
+    )  # also those outside the hash: which file is which, checksums
     return [FORMAT, identity_fields(config) | {"options": options}, source_sha256]
 
 
@@ -102,7 +113,9 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
         "record": data.record,
         "data_hash": data.data_hash,
         "tokenisers": {side: asdict(data.tokenisers[side]) for side in SIDES},
-        "texts": {part: [split.source_text, split.target_text] for part, split in data.splits.items()},
+        "texts": {
+            part: [split.source_text, split.target_text] for part, split in data.splits.items()
+        },
         "further_references": {
             part: [list(accepted[1:]) for accepted in split.references]
             for part, split in data.splits.items()
@@ -110,7 +123,9 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
         },
     }
     text = json.dumps(document, ensure_ascii=False)
-    arrays: dict[str, Array] = {"document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)}
+    arrays: dict[str, Array] = {
+        "document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+    }
     for part, split in data.splits.items():
         for side in SIDES:
             arrays[f"{part}.{side}.ids"] = np.concatenate(split.ids(side))
@@ -135,10 +150,15 @@ def _unpack(path: Path, max_bytes: int) -> PreparedData:
                 further = document["further_references"].get(part, [()] * len(texts[1]))
                 references = [(own, *others) for own, others in zip(texts[1], further, strict=True)]
                 source, target = (
-                    _sentences(arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.ends"]) for side in SIDES
+                    _sentences(arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.ends"])
+                    for side in SIDES
                 )
                 of_targets = arrays.get(f"{part}.labels")
-                labels = None if of_targets is None else _sentences(of_targets, arrays[f"{part}.target.ends"])
+                labels = (
+                    None
+                    if of_targets is None
+                    else _sentences(of_targets, arrays[f"{part}.target.ends"])
+                )
                 splits[part] = Split(source, target, texts[0], texts[1], references, labels)
     tokenisers = {side: _tokeniser(document["tokenisers"][side]) for side in SIDES}
     return PreparedData(tokenisers, splits, document["record"], document["data_hash"])

@@ -28,7 +28,9 @@ def learn(texts: Sequence[str], size: int, min_count: int) -> str:
     """
     tokenizers = _library()
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(
+        replacement=WORD_START, prepend_scheme="always"
+    )
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=size, special_tokens=[UNKNOWN], min_frequency=min_count, show_progress=False
     )
@@ -79,5 +81,9 @@ def _growth(step: Any) -> float:
         return 1.0
     if step.get("type") == "Replace":
         pattern = step["pattern"].get("String", "")  # a regular expression can match the empty text
-        return max(1.0, len(step["content"]) / len(pattern) if pattern else 1 + len(step["content"]))
-    return math.prod(_growth(inner) for name in ("normalizers", "decoders") for inner in step.get(name, ()))
+        return max(
+            1.0, len(step["content"]) / len(pattern) if pattern else 1 + len(step["content"])
+        )
+    return math.prod(
+        _growth(inner) for name in ("normalizers", "decoders") for inner in step.get(name, ())
+    )

@@ -104,7 +104,11 @@ def _jsonl(path: Path, lines: Sequence[str]) -> list[Row]:
     return rows
 
 
-PARSERS: dict[Format, Callable[[Path, Sequence[str]], list[Row]]] = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}
+PARSERS: dict[Format, Callable[[Path, Sequence[str]], list[Row]]] = {
+    "tsv": _tsv,
+    "csv": _csv,
+    "jsonl": _jsonl,
+}
 
 
 def _with_usual_width(rows: Sequence[Row]) -> list[Row]:
@@ -148,7 +152,12 @@ def _refuse_other_separators(path: Path, form: Format, lines: Sequence[str]) -> 
 
 def _refuse_quotes_of_csv(path: Path, lines: Sequence[str]) -> None:
     """Raise an error if every quotation mark is one of CSV, which are no part of a text."""
-    fields = [(number, field) for number, line in enumerate(lines, 1) for field in line.split("\t") if field]
+    fields = [
+        (number, field)
+        for number, line in enumerate(lines, 1)
+        for field in line.split("\t")
+        if field
+    ]
     marked = [(number, field) for number, field in fields if '"' in field]
     doubled = [(number, field) for number, field in marked if '""' in field[1:-1]]
     are_all_marked = len(marked) == len(fields) > 2

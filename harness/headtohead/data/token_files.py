@@ -77,7 +77,9 @@ def read_token_ids(path: Path) -> Ids:
         if problem:
             raise HeadToHeadError(f"file '{path}' {problem}")
     if len(content) % 2:
-        raise HeadToHeadError(f"file '{path}' has an odd number of bytes; expected ids of 16 bits each")
+        raise HeadToHeadError(
+            f"file '{path}' has an odd number of bytes; expected ids of 16 bits each"
+        )
     return np.frombuffer(content, "<u2")
 
 
@@ -171,7 +173,13 @@ def bytes_of_one_kind(content: bytes) -> str | None:
     return None
 
 
-RULES: tuple[Callable[[bytes], str | None], ...] = (packed, text, floating_point, wide_integers, bytes_of_one_kind)
+RULES: tuple[Callable[[bytes], str | None], ...] = (
+    packed,
+    text,
+    floating_point,
+    wide_integers,
+    bytes_of_one_kind,
+)
 """Each returns what a file without a header is, and what to do, if it has other data than ids."""
 
 

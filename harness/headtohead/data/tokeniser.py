@@ -52,7 +52,9 @@ class Unit:
         if self.name == "character":
             return list(prepared.replace(" ", subwords.WORD_START))
         if self.subwords is not None:
-            encoding = subwords.load_tokenizer(self.subwords).encode(prepared, add_special_tokens=False)
+            encoding = subwords.load_tokenizer(self.subwords).encode(
+                prepared, add_special_tokens=False
+            )
             tokens: list[str] = encoding.tokens
             return tokens
         return prepared.split()
@@ -100,7 +102,9 @@ class Tokeniser:
         """Return the text of ids without <pad>, <sos>, <eos> and ids without a word."""
         kept = self.vocabulary.without_boundaries(ids, until_eos)
         if self.unit.name == "file":
-            text = subwords.load_tokenizer(str(self.unit.subwords)).decode(kept, skip_special_tokens=False)
+            text = subwords.load_tokenizer(str(self.unit.subwords)).decode(
+                kept, skip_special_tokens=False
+            )
             return " ".join(text.split())
         return self.unit.join([self.vocabulary.words[index] for index in kept])
 
@@ -108,7 +112,10 @@ class Tokeniser:
         """Return the prepared text of ids, to compare with the texts of a split."""
         if not self.unit.is_text:
             return self.decode(ids, until_eos)
-        return " ".join(self.vocabulary.words[index] for index in self.vocabulary.without_boundaries(ids, until_eos))
+        return " ".join(
+            self.vocabulary.words[index]
+            for index in self.vocabulary.without_boundaries(ids, until_eos)
+        )
 
     def unknown(self, text: str) -> list[str]:
         """Return the different tokens of a raw text that the vocabulary lacks, as people read them."""
@@ -129,7 +136,9 @@ class Tokeniser:
 
 
 def units_of(
-    config: DataConfig, subwords_of: Mapping[Side, str] | None = None, text_unit: TextUnit | None = None
+    config: DataConfig,
+    subwords_of: Mapping[Side, str] | None = None,
+    text_unit: TextUnit | None = None,
 ) -> dict[Side, Unit]:
     """Return the unit of each side.
 
@@ -157,5 +166,6 @@ def tokenisers_of(
     """Return the tokeniser of each side."""
     boundaries = boundaries_of(config)
     return {
-        side: Tokeniser(units[side], vocabularies[side], boundaries[side], config.truncate_tokens) for side in SIDES
+        side: Tokeniser(units[side], vocabularies[side], boundaries[side], config.truncate_tokens)
+        for side in SIDES
     }

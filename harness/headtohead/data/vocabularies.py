@@ -14,7 +14,15 @@ from typing import Any
 from headtohead.data import subwords
 from headtohead.data.reading import parse_json, read_text
 from headtohead.data.tokeniser import SIDES, Side, Unit, boundaries_of
-from headtohead.data.vocabulary import BOUNDARIES, EOS_WORD, PAD_WORD, SOS_WORD, SPECIALS, UNK_WORD, Vocabulary
+from headtohead.data.vocabulary import (
+    BOUNDARIES,
+    EOS_WORD,
+    PAD_WORD,
+    SOS_WORD,
+    SPECIALS,
+    UNK_WORD,
+    Vocabulary,
+)
 from headtohead.errors import HeadToHeadError, UndefinedError, shown_path, similar
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 
@@ -36,7 +44,11 @@ Tables = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 def vocabularies_of(
-    train: Sentences, units: Mapping[Side, Unit], config: DataConfig, printed: Tables | None, known: Words
+    train: Sentences,
+    units: Mapping[Side, Unit],
+    config: DataConfig,
+    printed: Tables | None,
+    known: Words,
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; a shared vocabulary is the same object twice.
 
@@ -58,7 +70,9 @@ def vocabularies_of(
             raise UndefinedError(
                 f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
-        return {side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)}
+        return {
+            side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)
+        }
     if vocabulary.ids == "frequency":
         sentences = {}
         for side in SIDES:
@@ -78,7 +92,10 @@ def vocabularies_of(
 
 
 def count_words(
-    sentences: Iterable[Sequence[str]], config: VocabularyConfig, known: Iterable[str] = (), pieces: bool = False
+    sentences: Iterable[Sequence[str]],
+    config: VocabularyConfig,
+    known: Iterable[str] = (),
+    pieces: bool = False,
 ) -> Vocabulary:
     """Return the vocabulary of the words of the training sentences, the most frequent first.
 
@@ -93,10 +110,16 @@ def count_words(
         known: Words that are included even if no sentence contains them, after all others.
         pieces: Whether these are subwords, which are included without limits.
     """
-    standard, limits, least = config.ids == "standard", not pieces, 0 if pieces else config.min_count
+    standard, limits, least = (
+        config.ids == "standard",
+        not pieces,
+        0 if pieces else config.min_count,
+    )
     counts = Counter(word for sentence in sentences for word in sentence)
     counts.update(dict.fromkeys(known if pieces else sorted(known), 0))
-    front = list(SPECIALS if standard else SPECIALS[:2] if config.unknown == "token" else SPECIALS[:1])
+    front = list(
+        SPECIALS if standard else SPECIALS[:2] if config.unknown == "token" else SPECIALS[:1]
+    )
     boundaries = [] if standard else [word for word in (SOS_WORD, EOS_WORD) if counts[word]]
     ordered = sorted(counts, key=lambda word: (-counts[word], word if standard else ""))
     plain = [word for word in ordered if word not in SPECIALS and max(counts[word], 1) >= least]
@@ -109,9 +132,13 @@ def count_words(
 def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
     words = sorted(table, key=table.__getitem__)
     if [table[word] for word in words] != list(range(len(words))):
-        raise UndefinedError(f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset")
+        raise UndefinedError(
+            f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset"
+        )
     if config.unknown == "token" and UNK_WORD not in table:
-        raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
+        raise UndefinedError(
+            "the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse"
+        )
     return Vocabulary(words, unknown=config.unknown)
 
 
@@ -145,9 +172,13 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
         raise HeadToHeadError(f"{name}: {error}") from error
     except Exception as error:  # the package raises plain exceptions
         reason = " ".join(str(error).split())
-        raise HeadToHeadError(f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({reason})") from error
+        raise HeadToHeadError(
+            f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({reason})"
+        ) from error
     if parts["model"].get("dropout"):
-        raise HeadToHeadError(f"{name} splits words at random (model.dropout); set it to null in the file")
+        raise HeadToHeadError(
+            f"{name} splits words at random (model.dropout); set it to null in the file"
+        )
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
     size = max(ids.values(), default=-1) + 1
     if size > len(ids) + MAX_UNUSED_IDS:
@@ -156,7 +187,9 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
     words = [*unused]
     for word, index in sorted(ids.items()):
         if words[index] != unused[index]:
-            raise HeadToHeadError(f"{name} has two tokens for the id {index}, '{words[index]}' and '{word}'; keep one")
+            raise HeadToHeadError(
+                f"{name} has two tokens for the id {index}, '{words[index]}' and '{word}'; keep one"
+            )
         words[index] = word
     for kind, token in _special_tokens(ids, vocabulary, name).items():
         words[ids[token]] = OWN_NAMES[kind]
@@ -174,7 +207,9 @@ def _parsed(text: str, name: str) -> Any:
     try:
         return parse_json(text)
     except (ValueError, RecursionError) as error:
-        raise HeadToHeadError(f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({error})") from error
+        raise HeadToHeadError(
+            f"{name} is not a tokenizer.json of Hugging Face's tokenizers ({error})"
+        ) from error
 
 
 def tokenizer_key(config: DataConfig) -> str:
@@ -209,11 +244,15 @@ def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, name: str
         if token is not None:
             found[kind] = token
         elif kind != "unk" or vocabulary.unknown == "token":
-            remedy = ", or set data.vocabulary.unknown: refuse if it has a token for every text" * (kind == "unk")
+            remedy = ", or set data.vocabulary.unknown: refuse if it has a token for every text" * (
+                kind == "unk"
+            )
             raise HeadToHeadError(
                 f"{name} has none of the tokens {', '.join(usual)}; name its token in {field}{remedy}"
             )
     if len(set(found.values())) < len(found):
         listed = ", ".join(f"{kind}: {token}" for kind, token in found.items())
-        raise HeadToHeadError(f"data.vocabulary.special_tokens: each needs its own token, but found {listed}")
+        raise HeadToHeadError(
+            f"data.vocabulary.special_tokens: each needs its own token, but found {listed}"
+        )
     return found

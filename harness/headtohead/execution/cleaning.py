@@ -95,8 +95,13 @@ def remove(leftovers: Sequence[Leftover]) -> None:
                 runs = [leftover.path for leftover in found if leftover.path.parent == experiment]
                 stack.enter_context(layout_lock(experiment))
                 stack.enter_context(Lease(*runs))
-                current = {(other.kind, other.path) for other in find_leftovers(experiment.parent, experiment)}
-                found = [leftover for leftover in found if (leftover.kind, leftover.path) in current]
+                current = {
+                    (other.kind, other.path)
+                    for other in find_leftovers(experiment.parent, experiment)
+                }
+                found = [
+                    leftover for leftover in found if (leftover.kind, leftover.path) in current
+                ]
             for leftover in found:
                 if leftover.kind == "cache":
                     ownership.remove(leftover.path, ownership.owned(leftover.path))
@@ -113,7 +118,9 @@ def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
     experiments = []
     for folder in sorted(runs_root.glob("[!.]*")):
         if folder.is_symlink() and not folder.exists():  # on a disk that is not mounted
-            raise HeadToHeadError(unreadable(folder, "the target of the link does not exist", NEEDED))
+            raise HeadToHeadError(
+                unreadable(folder, "the target of the link does not exist", NEEDED)
+            )
         if not folder.is_dir() or not is_experiment(folder):
             continue
         _require(folder / EXPERIMENT)
@@ -128,7 +135,9 @@ def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
 
 def _needed_runs(runs_root: Path, experiments: Sequence[ExperimentDirectory]) -> set[Path]:
     """Return the directories of all runs that experiments plan, reuse or start from."""
-    needed = {run.path(experiment.path) for experiment in experiments for run in experiment.record.runs}
+    needed = {
+        run.path(experiment.path) for experiment in experiments for run in experiment.record.runs
+    }
     for experiment in experiments:
         for variant in experiment.record.variants:
             if variant.config.init_from:
@@ -146,5 +155,7 @@ def _hidden(kind: Kind, experiment: Path, name: str, reason: str) -> Iterator[Le
     """Yield the folders in a hidden folder that contain files of runs and no active run."""
     for path in sorted((experiment / name).glob("*")):
         checked = inside(experiment, name, path.name)
-        if run_files(checked) and not any(observe(run).state in states.ACTIVE for run in run_directories(checked)):
+        if run_files(checked) and not any(
+            observe(run).state in states.ACTIVE for run in run_directories(checked)
+        ):
             yield Leftover(kind, checked, reason, experiment)

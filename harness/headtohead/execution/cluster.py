@@ -45,12 +45,16 @@ class ClusterLauncher(Launcher):
         Raises:
             HeadToHeadError: If a machine refuses to train a stack.
         """
-        calls = {job: self.run(job, workers) for job in jobs}  # a generator starts at its first step
+        calls = {
+            job: self.run(job, workers) for job in jobs
+        }  # a generator starts at its first step
         try:
             while calls:
                 with without_working_directory():
                     ends = [
-                        (job, end) for job, call in islice(calls.items(), workers) if (end := next(call)) is not None
+                        (job, end)
+                        for job, call in islice(calls.items(), workers)
+                        if (end := next(call)) is not None
                     ]
                 for job, end in ends:
                     calls.pop(job).close()
@@ -81,14 +85,18 @@ class ClusterLauncher(Launcher):
         host = socket.gethostname()
         if code_version() != code:
             return f"'{host}' has headtohead {code_version()}, this machine {code}; install the same version on both"
-        if files.last_line(job.stack / FOLDER_TOKEN) != token:  # the same path may be another folder here
+        if (
+            files.last_line(job.stack / FOLDER_TOKEN) != token
+        ):  # the same path may be another folder here
             return (
                 f"'{host}' has no access to this machine's folder '{job.stack.parents[2]}'; "
                 "choose a folder that all machines share with --runs"
             )
         try:
             # A separate process frees its memory at its end, and ends when this process is killed.
-            return next(end.code for end in LocalLauncher().launch([job], workers=1) if end is not None)
+            return next(
+                end.code for end in LocalLauncher().launch([job], workers=1) if end is not None
+            )
         except HeadToHeadError as error:
             return str(error)
 
@@ -103,8 +111,10 @@ class ClusterLauncher(Launcher):
 @cache
 def code_version() -> str:
     """Return the version and a hash of the installed code, which must be equal on both machines."""
-    packages = [importlib.import_module(name) for name in ("headtohead", BUILT_IN[0].partition(".")[0])]
-    sources = [path for package in packages for path in sorted(Path(package.__path__[0]).rglob("*.py"))]
-    return (
-        f"{versions()['headtohead']} (code {sha256(b''.join(path.read_bytes() for path in sources)).hexdigest()[:8]})"
-    )
+    packages = [
+        importlib.import_module(name) for name in ("headtohead", BUILT_IN[0].partition(".")[0])
+    ]
+    sources = [
+        path for package in packages for path in sorted(Path(package.__path__[0]).rglob("*.py"))
+    ]
+    return f"{versions()['headtohead']} (code {sha256(b''.join(path.read_bytes() for path in sources)).hexdigest()[:8]})"

@@ -26,7 +26,12 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage.record import Record, Sha256, read_record, required_record
 from headtohead.storage.run import RunRecord
 
-WEIGHTS, CONFIG, VOCABULARIES, CARD = "model.safetensors", "config.json", "vocabulary.json", "README.md"
+WEIGHTS, CONFIG, VOCABULARIES, CARD = (
+    "model.safetensors",
+    "config.json",
+    "vocabulary.json",
+    "README.md",
+)
 LOADED = (WEIGHTS, CONFIG, VOCABULARIES)
 """The files that `load` reads; an imported checkpoint may have no vocabularies."""
 
@@ -70,12 +75,18 @@ def check_target(folder: Path, *, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise HeadToHeadError(f"'{folder}' is a file; choose a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
-        raise HeadToHeadError(f"folder '{folder}' is not empty; choose another, or --force to replace the model in it")
+        raise HeadToHeadError(
+            f"folder '{folder}' is not empty; choose another, or --force to replace the model in it"
+        )
     ownership.refuse_foreign(folder, FILES, MOVE_AWAY)
 
 
 def write_exported(
-    folder: Path, record: RunRecord, weights: Mapping[str, Tensor], words: PreparedData | None, card: str
+    folder: Path,
+    record: RunRecord,
+    weights: Mapping[str, Tensor],
+    words: PreparedData | None,
+    card: str,
 ) -> list[Path]:
     """Write a model to a folder and return its files; other files in the folder stay.
 
@@ -93,8 +104,12 @@ def write_exported(
     texts = {CONFIG: _json(ExportRecord(run=portable)), CARD: card}
     if words is not None:
         tokenisers = words.tokenisers
-        texts[VOCABULARIES] = _json(ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"]))
-        texts |= {TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)}
+        texts[VOCABULARIES] = _json(
+            ExportedVocabularies(source=tokenisers["source"], target=tokenisers["target"])
+        )
+        texts |= {
+            TOKENIZERS[side]: text for side in SIDES if (text := tokenisers[side].unit.subwords)
+        }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     # The largest file is written first: a full disk leaves the earlier model.
     contents = {WEIGHTS: save(tensors, {"format": "pt"})}
@@ -124,7 +139,9 @@ def read_exported(folder: Path) -> tuple[RunRecord, PreparedData | None]:
         if not path.is_file():
             raise HeadToHeadError(f"'{path}' is missing; {AGAIN}")
         if files.sha256(path) != hashes[name]:
-            raise HeadToHeadError(f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; {AGAIN}")
+            raise HeadToHeadError(
+                f"'{path}' is damaged: its sha256 is not that in {MANIFEST}; {AGAIN}"
+            )
     run = required_record(ExportRecord, folder / CONFIG, AGAIN).run
     sides = read_record(ExportedVocabularies, folder / VOCABULARIES, files.LARGE_BYTES)
     if sides is None:

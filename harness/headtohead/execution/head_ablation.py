@@ -64,13 +64,25 @@ def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dic
         probes = read_probes(path)
         for head in heads:
             try:
-                maps = [probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes]
+                maps = [
+                    probe["heads"][head["role"]][head["layer"]][head["head"]] for probe in probes
+                ]
             except (IndexError, KeyError) as error:
-                raise HeadToHeadError(f"the attention maps of run '{path.name}' lack a head of its model") from error
+                raise HeadToHeadError(
+                    f"the attention maps of run '{path.name}' lack a head of its model"
+                ) from error
             for name in ("entropy", "distance"):
-                values = [value for statistics in maps if (value := statistics.get(name)) is not None]
+                values = [
+                    value for statistics in maps if (value := statistics.get(name)) is not None
+                ]
                 head |= {name: sum(values) / len(values)} if values else {}
-        record = {"format": 1, "split": "test", "whole": whole, "heads": heads, "metrics": head_metrics(heads)}
+        record = {
+            "format": 1,
+            "split": "test",
+            "whole": whole,
+            "heads": heads,
+            "metrics": head_metrics(heads),
+        }
         run_writer.add_result(HEADS, record)
     return record
 
@@ -101,17 +113,28 @@ def head_effects(
 
     def scores(masks: Sequence[Masks]) -> list[dict[str, float]]:
         scored = score(masked(model, data, masks), tensors, rows, translate)
-        found = [{LOSS.name: scored.forced.metrics(member)[LOSS.name]} for member in range(len(masks))]
+        found = [
+            {LOSS.name: scored.forced.metrics(member)[LOSS.name]} for member in range(len(masks))
+        ]
         for values, translations in zip(found, scored.translations or (), strict=False):
-            values |= collect(data, split, rows, translations).scores(task_metrics(config.data.dataset))
+            values |= collect(data, split, rows, translations).scores(
+                task_metrics(config.data.dataset)
+            )
         return found
 
     (whole,) = scores([(0, ())])
     contexts = [attention.context for attention in model.attentions]
-    heads = [(number, head) for number, own in enumerate(contexts) for head in range(own.geometry.output_heads)]
+    heads = [
+        (number, head)
+        for number, own in enumerate(contexts)
+        for head in range(own.geometry.output_heads)
+    ]
     masks: list[Masks] = []
     for number, head in heads:
-        masks += [(number, [head]), (number, [other for own, other in heads if own == number and other != head])]
+        masks += [
+            (number, [head]),
+            (number, [other for own, other in heads if own == number and other != head]),
+        ]
     changes = iter(
         {name: values[name] - whole[name] for name in whole}
         for start in range(0, len(masks), TOGETHER)
@@ -138,11 +161,16 @@ def head_metrics(heads: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for role in dict.fromkeys(head["role"] for head in heads):
         own = [head for head in heads if head["role"] == role]
-        layers = [[head for head in own if head["layer"] == layer] for layer in sorted({h["layer"] for h in own})]
+        layers = [
+            [head for head in own if head["layer"] == layer]
+            for layer in sorted({h["layer"] for h in own})
+        ]
         best = [min(layer, key=lambda head: head["only-one"][LOSS.name]) for layer in layers]
         for effect, chosen in (("without-one", own), ("only-one", best)):
             for name in own[0][effect]:
-                metrics[f"heads/{role}/{effect}/{name}"] = sum(head[effect][name] for head in chosen) / len(chosen)
+                metrics[f"heads/{role}/{effect}/{name}"] = sum(
+                    head[effect][name] for head in chosen
+                ) / len(chosen)
     return metrics
 
 

@@ -73,7 +73,12 @@ class Tokenizer:
     def special_ids(self, side: Side = "source") -> dict[str, int | None]:
         """Return the ids of "pad", "unk", "sos" and "eos"; None for a token that the vocabulary lacks."""
         vocabulary = self.data.vocabulary(side)
-        return {"pad": vocabulary.pad, "unk": vocabulary.unk, "sos": vocabulary.sos, "eos": vocabulary.eos}
+        return {
+            "pad": vocabulary.pad,
+            "unk": vocabulary.unk,
+            "sos": vocabulary.sos,
+            "eos": vocabulary.eos,
+        }
 
     def __repr__(self) -> str:
         return f"Tokenizer(source={self.vocab_size('source')} tokens, target={self.vocab_size('target')} tokens)"
@@ -99,7 +104,9 @@ class LoadedRun:
     record: RunRecord
 
     @classmethod
-    def read_words(cls, run: RunDirectory, record: RunRecord, config: RunConfig) -> PreparedData | None:
+    def read_words(
+        cls, run: RunDirectory, record: RunRecord, config: RunConfig
+    ) -> PreparedData | None:
         """Return the vocabularies of a run directory.
 
         Raises:
@@ -152,7 +159,9 @@ class LoadedRun:
         """
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
         with torch.no_grad(), matmul_precision(self.model):
-            logits: Tensor = self.model(source, self.lengths(source), target, self.lengths(target))[0]
+            logits: Tensor = self.model(source, self.lengths(source), target, self.lengths(target))[
+                0
+            ]
         return logits
 
     def translate(self, sentences: Sequence[str], beam: BeamConfig | None = None) -> list[str]:
@@ -173,7 +182,9 @@ class LoadedRun:
             return [self.data.decode(ids) for ids in self.decode(encoded, beam)]
 
     @torch.no_grad()
-    def continue_text(self, prompt: str, tokens: int, temperature: float = 1.0, seed: int = 1) -> str:
+    def continue_text(
+        self, prompt: str, tokens: int, temperature: float = 1.0, seed: int = 1
+    ) -> str:
         """Return a prompt with a continuation, of a run whose data have no sources.
 
         Each token is sampled from the distribution after at most as many tokens as a training block has.
@@ -188,21 +199,31 @@ class LoadedRun:
             HeadToHeadError: If the data of the run have sources, or the vocabulary has no token of the prompt.
         """
         if self.data.has_sources:
-            raise HeadToHeadError(f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed")
+            raise HeadToHeadError(
+                f"run '{self.path.name}' translates; leave out --tokens, --temperature and --seed"
+            )
         tokeniser = self.data.tokenisers["target"]
         words, longest = tokeniser.vocabulary, self.record.data["longest"]["target"]
         ids = words.encode(tokeniser.tokens(prompt))
         if not ids:
-            raise HeadToHeadError("the prompt is empty; type at least one character that occurs in the training text")
+            raise HeadToHeadError(
+                "the prompt is empty; type at least one character that occurs in the training text"
+            )
         generator = torch.Generator().manual_seed(seed)
         with matmul_precision(self.model):
             for _ in range(tokens):
                 context = torch.tensor([[ids[1 - longest :]]])
-                logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))
+                logits = self.model(
+                    context[..., :0], self.lengths(context) * 0, context, self.lengths(context)
+                )
                 last = logits[0, 0, -1].float()
-                last[[words.words.index(word) for word in SPECIALS if word in words.words]] = -torch.inf
+                last[
+                    [words.words.index(word) for word in SPECIALS if word in words.words]
+                ] = -torch.inf
                 if temperature:
-                    chosen = torch.multinomial((last / temperature).softmax(-1), 1, generator=generator)
+                    chosen = torch.multinomial(
+                        (last / temperature).softmax(-1), 1, generator=generator
+                    )
                 ids.append(int(chosen if temperature else last.argmax()))
         return tokeniser.decode(ids)
 
@@ -215,11 +236,15 @@ class LoadedRun:
         """
         words = sequence.split()
         plain = [re.sub(r"^\[(.+)\]$", r"\1", word) for word in words]
-        chosen = [index for index, word in enumerate(words) if word != plain[index]] or [len(words) - 1]
+        chosen = [index for index, word in enumerate(words) if word != plain[index]] or [
+            len(words) - 1
+        ]
         ids = self.data.tokenise(" ".join(plain), "target")[:-1]  # without <eos>
         context = torch.tensor([[ids]])
         with matmul_precision(self.model):
-            logits = self.model(context[..., :0], self.lengths(context) * 0, context, self.lengths(context))[0, 0]
+            logits = self.model(
+                context[..., :0], self.lengths(context) * 0, context, self.lengths(context)
+            )[0, 0]
         labels = logits[len(ids) - len(words) :].argmax(-1)
         return self.data.decode(labels[chosen].tolist(), until_eos=False)
 
@@ -246,7 +271,9 @@ class LoadedRun:
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the different tokens of a sentence or a prompt that the run's vocabulary lacks, in order."""
-        if examples_of(self.record.data) == "sequences":  # brackets mark the words that are labelled
+        if (
+            examples_of(self.record.data) == "sequences"
+        ):  # brackets mark the words that are labelled
             sentence = sentence.replace("[", "").replace("]", "")
         return self.data.tokenisers["source"].unknown(sentence)
 
@@ -286,7 +313,11 @@ class LoadedRun:
 
     def lengths(self, ids: Tensor) -> Tensor:
         """Return the number of tokens without padding, ``[member, batch]``."""
-        return torch.full(ids.shape[:-1], ids.shape[-1]) if self.pad is None else (ids != self.pad).sum(-1)
+        return (
+            torch.full(ids.shape[:-1], ids.shape[-1])
+            if self.pad is None
+            else (ids != self.pad).sum(-1)
+        )
 
     def _refuse_undefined(self) -> None:
         reason = NO_TRANSLATION.get(self.config.evaluate.decode)
@@ -297,7 +328,9 @@ class LoadedRun:
         return f"{type(self).__name__}({str(self.path)!r})"
 
 
-def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
+def load(
+    run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype | None = None
+) -> LoadedRun:
     """Load a finished run, an imported checkpoint, or an exported model.
 
     Args:
@@ -318,7 +351,10 @@ def load(run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype 
         record = directory.record
     config = parsed_options(record.config, current(), path.name)
     # A plugin may have a class for a run.
-    kind = next((found for found in current().manager.hook.on_load(run=path, record=record) if found), LoadedRun)
+    kind = next(
+        (found for found in current().manager.hook.on_load(run=path, record=record) if found),
+        LoadedRun,
+    )
     if not exported:
         words = kind.read_words(directory, record, config)
     weights = path / WEIGHTS if exported else directory.verified(CHECKPOINT)

@@ -65,7 +65,13 @@ class LocalLauncher(Launcher):
             while waiting or running:
                 while waiting and free:
                     job, slot = waiting.popleft(), free.pop(0)
-                    arguments = job.stack, job.device, job.plugins, _environment(job.device, slot), _lifetime()[0]
+                    arguments = (
+                        job.stack,
+                        job.device,
+                        job.plugins,
+                        _environment(job.device, slot),
+                        _lifetime()[0],
+                    )
                     process = _start(context, arguments)
                     # multiprocessing has no public name for the process of the server.
                     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
@@ -98,7 +104,9 @@ class InlineLauncher(Launcher):
 
     in_process = True
 
-    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
         """Return one stack at a time with all cores."""
         return super().share(device, 1, 1, threads)
 
@@ -107,7 +115,10 @@ class InlineLauncher(Launcher):
         from headtohead.execution.worker import work
 
         for job in jobs:
-            with (job.stack / "worker.log").open("a", encoding="utf-8") as log, redirect_stderr(_Both(sys.stderr, log)):
+            with (
+                (job.stack / "worker.log").open("a", encoding="utf-8") as log,
+                redirect_stderr(_Both(sys.stderr, log)),
+            ):
                 code = work(job.stack, job.device, WorkerPlugins())
             yield Exit(job, code)
 
@@ -179,7 +190,9 @@ def _environment(device: str, slot: int) -> dict[str, str]:
     return environment
 
 
-def _main(stack: Path, device: str, plugins: WorkerPlugins, environment: dict[str, str], alive: Connection) -> None:
+def _main(
+    stack: Path, device: str, plugins: WorkerPlugins, environment: dict[str, str], alive: Connection
+) -> None:
     """Entry point of the worker process.
 
     The worker takes over its parent's environment, because the server's may be outdated, for example

@@ -59,7 +59,9 @@ class Watcher:
 
     def tick(self) -> None:
         """Show the current steps; called a few times per second."""
-        existing = [folder for folder in self.folders if folder.exists]  # a halved stack has no folder
+        existing = [
+            folder for folder in self.folders if folder.exists
+        ]  # a halved stack has no folder
         training = [folder for folder in existing if folder.path.name not in self.finished]
         now = time.monotonic()
         if self.bar is not None:
@@ -68,14 +70,18 @@ class Watcher:
                 if progress := folder.read_progress():
                     done += 0.98 * min(1.0, progress["step"] / max(1, progress["steps"]))
             description = f"{_size(existing)}{_losses(training)}"
-            self.bar.update(self.task, completed=done, total=len(self.folders), description=description)
+            self.bar.update(
+                self.task, completed=done, total=len(self.folders), description=description
+            )
         elif now - self.printed >= LINE_SECONDS:
             self.printed = now
             for folder in training:
                 progress = folder.read_progress()
                 if progress and progress["step"] < progress["steps"]:
                     steps = f"step {progress['step']:,} of {progress['steps']:,}"
-                    self.print(f"{folder.record.title}: {steps}{_losses([folder])} ({now - self.started:.0f} s)")
+                    self.print(
+                        f"{folder.record.title}: {steps}{_losses([folder])} ({now - self.started:.0f} s)"
+                    )
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print a line about the end of the process of a stack."""
@@ -84,7 +90,9 @@ class Watcher:
         if code not in {exits.BUSY, exits.OOM}:
             self.finished.add(folder.path.name)
         number = f"[{min(len(self.finished), self.total)}/{self.total}]"
-        self.print(f"{number} {_describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)")
+        self.print(
+            f"{number} {_describe_end(folder, code)} ({time.monotonic() - self.started:.0f} s)"
+        )
         self.tick()
 
     def close(self) -> None:
@@ -106,7 +114,9 @@ def _describe_end(folder: StackFolder, code: int) -> str:
     if code == exits.OOM and (left := len(folder.open_runs())):
         parts = f"retrying with {record.num_microbatches} microbatches"
         return f"{record.title}: out of memory; {parts if left == 1 else f'its {left} runs start again in two stacks'}"
-    others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
+    others = sorted(
+        {f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE}
+    )
     return f"{record.title}: {'; '.join([runs, *others])}"
 
 
@@ -135,9 +145,18 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
     for name in directories:
         status = RunDirectory(experiment / name).status
         if status.state in states.FAILURES:
-            failed.setdefault(f"{status.state}: {status.reason or 'no reason was recorded'}", []).append(name)
+            failed.setdefault(
+                f"{status.state}: {status.reason or 'no reason was recorded'}", []
+            ).append(name)
     for reason, names in failed.items():
-        shown = next((f"; log with the traceback: {shown_path(logs[name])}" for name in names if name in logs), "")
+        shown = next(
+            (
+                f"; log with the traceback: {shown_path(logs[name])}"
+                for name in names
+                if name in logs
+            ),
+            "",
+        )
         yield f"{len(names)} {reason}{shown}"
 
 
@@ -145,4 +164,6 @@ def next_step(counts: Mapping[str, int], command: str = "the same command") -> s
     """Return advice how to continue with a command, from the runs by state; empty if all runs have results."""
     found = {state for state, count in counts.items() if count}
     steps = [f"{command} resumes"] if found - states.FINAL else []
-    return ", and ".join(steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.FAILURES))
+    return ", and ".join(
+        steps + [f"{command} with --retry retrains the failed runs"] * bool(found & states.FAILURES)
+    )

@@ -53,20 +53,27 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
         return plan
     if changed:
         changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
-        log(f"from step 0, with all runs of their stacks: {counted(len(changed), 'incomplete run')} ({changes})")
+        log(
+            f"from step 0, with all runs of their stacks: {counted(len(changed), 'incomplete run')} ({changes})"
+        )
     paths = [inside(plan.directory, run.directory, tree=True) for run in reset]
     with layout_lock(plan.directory):
         stacks = stacks_of(plan.directory, {run.run_hash for run in reset})
         members = {*paths, *(run.path for folder in stacks for run in folder.open_runs())}
         with Lease(*members) as lease:
-            for folder in stacks:  # first: a kill between these writes must not resume without the histories
+            for (
+                folder
+            ) in stacks:  # first: a kill between these writes must not resume without the histories
                 folder.resume_points.clear()
             for path in members:
                 RunWriter(path, lease).archive_metrics()
             for path in paths:
                 RunWriter(path, lease).set_state(states.PLANNED)
                 (path / RUN).unlink()
-    runs = (run.model_copy(update={"state": states.PLANNED}) if run in reset else run for run in plan.runs)
+    runs = (
+        run.model_copy(update={"state": states.PLANNED}) if run in reset else run
+        for run in plan.runs
+    )
     return replace(plan, runs=tuple(runs))
 
 
@@ -95,7 +102,9 @@ def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str
         if damage == HEADS:
             with leased(run.path) as writer:
                 writer.remove_result(HEADS)
-            log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
+            log(
+                f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew"
+            )
         elif damage is not None and is_finished:
             damaged[name] = damage
         elif damage is not None:

@@ -44,16 +44,22 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
     original = RunDirectory(path)
     original.require_done()
     if original.record.imported:
-        raise HeadToHeadError(f"run '{path.name}' was imported, not trained; it cannot be reproduced")
+        raise HeadToHeadError(
+            f"run '{path.name}' was imported, not trained; it cannot be reproduced"
+        )
     for name in (CHECKPOINT, RESULTS):
         original.verified(name)
     stacks = stacks_of(path.parent, {original.record.run_hash})
     if not stacks:
-        raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
+        raise HeadToHeadError(
+            f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced"
+        )
     for config in stacks[0].record.configs.values():
         parsed_options(config, current(), path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
-    own = nullcontext(inside(path.parent, ".reproduced")) if os.access(path.parent, os.W_OK) else None
+    own = (
+        nullcontext(inside(path.parent, ".reproduced")) if os.access(path.parent, os.W_OK) else None
+    )
     with own or tempfile.TemporaryDirectory(prefix="h2h-") as workspace:
         folder = _copy(stacks[0], inside(Path(workspace), path.name))
         machine = Machine(LocalLauncher(), folder.record.device, workers=1)
@@ -81,7 +87,9 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     new_weights = checkpoint.load_weights(new.verified(CHECKPOINT))
     old_weights = checkpoint.load_weights(original.verified(CHECKPOINT), new_weights)
-    distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
+    distance = max(
+        float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights
+    )
     equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
     before, after = (run.results.metrics if run.results else {} for run in (original, new))
     different = [

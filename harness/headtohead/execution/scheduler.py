@@ -34,7 +34,14 @@ from headtohead.storage.paths import inside
 from headtohead.storage.run import RUN
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.run_files import delete_run_files
-from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
+from headtohead.storage.stack import (
+    RECORD,
+    STACKS,
+    StackFolder,
+    StackMember,
+    StackRecord,
+    stack_folders,
+)
 
 MAX_DEATHS = 3
 """After this many deaths of its process, a stack is not started again until the command is repeated."""
@@ -66,7 +73,9 @@ class Machine:
         """Return the number of concurrent processes and the number of threads per process."""
         return self.launcher.share(self.device, stacks, self.workers, self.threads)
 
-    def stacks(self, plan: Plan, runs: Sequence[PlannedRun], existing: int = 0) -> list[list[PlannedRun]]:
+    def stacks(
+        self, plan: Plan, runs: Sequence[PlannedRun], existing: int = 0
+    ) -> list[list[PlannedRun]]:
         """Return the runs of each stack in which this machine would train runs, besides a number of existing stacks."""
         workers, _ = self.share(existing + len(runs))
         return arrange(plan, runs, workers, self.device, self.launcher.memory(self.device, workers))
@@ -115,7 +124,9 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
             files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
             try:
                 folders = _lay_out_study(plan, machine, cache)
-            except LeaseLost:  # released while this process was suspended; the lock still keeps others out
+            except (
+                LeaseLost
+            ):  # released while this process was suspended; the lock still keeps others out
                 folders = _lay_out_study(plan, machine, cache)
     outcome = Outcome()
     if folders:
@@ -142,17 +153,25 @@ def _is_recorded(plan: Plan) -> bool:
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, experiment: Path) -> str | None:
     """Train stacks; return the reason if the execution stopped early, else None."""
     with closing(Watcher(folders, has_bar=not machine.launcher.in_process)) as watcher:
-        return _Execution(machine, watcher, experiment).run({run for folder in folders for run in folder.record.hashes})
+        return _Execution(machine, watcher, experiment).run(
+            {run for folder in folders for run in folder.record.hashes}
+        )
 
 
 def final_states(plan: Plan, runs: Sequence[PlannedRun] | None = None) -> Counter[str]:
     """Count the current states of a plan's runs, or of some of them."""
-    return Counter(observe(run.path(plan.directory)).state for run in (plan.runs if runs is None else runs))
+    return Counter(
+        observe(run.path(plan.directory)).state for run in (plan.runs if runs is None else runs)
+    )
 
 
 def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
     """Return the stacks of an experiment that contain any of these runs."""
-    return [folder for folder in stack_folders(experiment) if not run_hashes.isdisjoint(folder.record.hashes)]
+    return [
+        folder
+        for folder in stack_folders(experiment)
+        if not run_hashes.isdisjoint(folder.record.hashes)
+    ]
 
 
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolder]:
@@ -163,37 +182,54 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     """
     paths = {run.run_hash: inside(plan.directory, run.directory) for run in pending(plan)}
     # Another process may have finished runs since planning.
-    runs = [run for run in pending(plan) if RunDirectory(paths[run.run_hash]).state not in states.FINAL]
+    runs = [
+        run for run in pending(plan) if RunDirectory(paths[run.run_hash]).state not in states.FINAL
+    ]
     remaining = {run.run_hash: run.directory for run in runs}
     folders = stacks_of(plan.directory, remaining.keys())
     for folder in folders:
         # The name of an archived run's new directory has all axes of the current design.
         members = tuple(
-            member.model_copy(update={"directory": remaining.pop(member.run_hash, member.directory)})
+            member.model_copy(
+                update={"directory": remaining.pop(member.run_hash, member.directory)}
+            )
             for member in folder.record.members
         )
-        folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members)
+        folder.change(
+            cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0, members=members
+        )
     unassigned = [run for run in runs if run.run_hash in remaining]
     missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
     new_stacks = machine.stacks(plan, unassigned, len(folders))
     _, threads = machine.share(len(folders) + len(new_stacks))
     with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         for run in missing:
-            RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
+            RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(
+                plan.run_record(run)
+            )
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
-        return folders + [new_stack(plan, members, machine, cache, threads, lease) for members in new_stacks]
+        return folders + [
+            new_stack(plan, members, machine, cache, threads, lease) for members in new_stacks
+        ]
 
 
 def new_stack(
-    plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int, lease: Lease
+    plan: Plan,
+    runs: Sequence[PlannedRun],
+    machine: Machine,
+    cache: Path,
+    threads: int,
+    lease: Lease,
 ) -> StackFolder:
     """Lay out a stack of planned runs with existing directories."""
     config = plan.variant_of(runs[0]).config
     record = StackRecord(
         configs={run.variant: plan.variant_of(run).config for run in runs},
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
-        probes=tuple(record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))),
+        probes=tuple(
+            record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))
+        ),
         threads=threads,
         device=machine.device,
         num_microbatches=config.train.num_microbatches,
@@ -201,10 +237,17 @@ def new_stack(
         timeout_seconds=machine.timeout_seconds,
     )
     init_from = config.init_from
-    return lay_out(plan.directory, record, lease, plan.initial_weights[init_from.weights] if init_from else None)
+    return lay_out(
+        plan.directory,
+        record,
+        lease,
+        plan.initial_weights[init_from.weights] if init_from else None,
+    )
 
 
-def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None) -> StackFolder:
+def lay_out(
+    experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None
+) -> StackFolder:
     """Write a stack's folder, and the execution settings into the records of its runs.
 
     The initial ``weights`` are copied into the folder, so that a resumed stack does not depend on another run.
@@ -215,7 +258,9 @@ def lay_out(experiment: Path, record: StackRecord, lease: Lease, weights: Path |
         files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
     # A finished run keeps the settings that it was trained with.
-    folder.record_execution(lease, {run.path for run in folder.runs() if run.state not in states.RESULTS})
+    folder.record_execution(
+        lease, {run.path for run in folder.runs() if run.state not in states.RESULTS}
+    )
     return folder
 
 
@@ -260,11 +305,16 @@ class _Execution:
         self.left = run_hashes
         while self.left:
             with layout_lock(self.experiment):
-                records = {folder.path: folder.record for folder in stacks_of(self.experiment, self.left)}
+                records = {
+                    folder.path: folder.record for folder in stacks_of(self.experiment, self.left)
+                }
             self.left = set()
             workers, _ = self.machine.share(len(records))
             plugins = worker_plugins()
-            jobs = [Job(path, self.machine.device, record.threads, plugins) for path, record in records.items()]
+            jobs = [
+                Job(path, self.machine.device, record.threads, plugins)
+                for path, record in records.items()
+            ]
             log.info("training %d stacks, %d at a time", len(jobs), workers)
             ends = self.machine.launcher.launch(jobs, workers)
             try:
@@ -274,7 +324,9 @@ class _Execution:
                         continue
                     log.info("stack %s ended with exit code %d", end.job.stack.name, end.code)
                     with layout_lock(self.experiment):
-                        stopped = self._ended(StackFolder(end.job.stack), records[end.job.stack], end.code)
+                        stopped = self._ended(
+                            StackFolder(end.job.stack), records[end.job.stack], end.code
+                        )
                     if stopped:
                         return stopped
             finally:
@@ -302,7 +354,9 @@ class _Execution:
             for signature in {str(status.signature) for status in statuses}:
                 self.failures[signature].add(folder.path.name)
                 if len(self.failures[signature]) >= EQUAL_FAILURES:
-                    return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
+                    return (
+                        f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
+                    )
         return None
 
     def _handle(self, folder: StackFolder, record: StackRecord, code: int) -> None:
@@ -323,7 +377,9 @@ class _Execution:
             if len(record.configs) == 1:
                 self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
-                variants = groupby(sorted(record.members, key=lambda run: run.variant), lambda run: run.variant)
+                variants = groupby(
+                    sorted(record.members, key=lambda run: run.variant), lambda run: run.variant
+                )
                 self._split(folder, record, [record.part(members) for _, members in variants])
         elif code != exits.OK:
             # After an error of the GPU, a new process has a new context.
@@ -340,7 +396,9 @@ class _Execution:
         """
         left, num_microbatches = len(folder.open_runs()), record.num_microbatches * 2
         if left == 1 and num_microbatches > MAX_NUM_MICROBATCHES:
-            self._set_states(folder, states.OOM, "out of memory with the maximum number of microbatches")
+            self._set_states(
+                folder, states.OOM, "out of memory with the maximum number of microbatches"
+            )
         elif left:
             self._set_states(folder, states.KILLED, f"out of memory in a stack of {left}")
             if left == 1:
@@ -349,9 +407,15 @@ class _Execution:
             else:
                 self.watcher.ended(folder, exits.OOM)
                 middle = len(record.members) // 2
-                self._split(folder, record, map(record.part, (record.members[:middle], record.members[middle:])))
+                self._split(
+                    folder,
+                    record,
+                    map(record.part, (record.members[:middle], record.members[middle:])),
+                )
 
-    def _split(self, folder: StackFolder, record: StackRecord, parts: Iterable[StackRecord]) -> None:
+    def _split(
+        self, folder: StackFolder, record: StackRecord, parts: Iterable[StackRecord]
+    ) -> None:
         """Replace a stack by parts that are trained from the first step, unless another process trains it.
 
         A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two
@@ -368,7 +432,9 @@ class _Execution:
                 lay_out(folder.experiment, part, lease, weights)
             delete_run_files(folder.path)
 
-    def _set_states(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
+    def _set_states(
+        self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0
+    ) -> None:
         """Write the state of runs without a final state; wait for the leases of a dying process.
 
         Runs that another process trains are left for the next round.

@@ -113,7 +113,11 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
 
     Sources cannot differ: the parent sends those of the plan.
     """
-    recorded = {(plugin.family, plugin.name, read.name): read for plugin in record.plugins for read in plugin.reads}
+    recorded = {
+        (plugin.family, plugin.name, read.name): read
+        for plugin in record.plugins
+        for read in plugin.reads
+    }
     for entry in plugins_of(config, current()):
         for read in entry.reads:
             before = recorded.get((entry.family, entry.name, read.name))
@@ -127,7 +131,9 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
 class Worker:
     """An attempt to train a stack; the process holds the leases of its runs."""
 
-    def __init__(self, folder: StackFolder, device: str, plugins: WorkerPlugins, lease: Lease) -> None:
+    def __init__(
+        self, folder: StackFolder, device: str, plugins: WorkerPlugins, lease: Lease
+    ) -> None:
         self.folder = folder
         self.record = folder.record
         self.lease = lease
@@ -143,7 +149,10 @@ class Worker:
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         members, name = self.record.members, self.runs[0].path.name
-        configs = {slug: parsed_options(config, current(), name) for slug, config in self.record.configs.items()}
+        configs = {
+            slug: parsed_options(config, current(), name)
+            for slug, config in self.record.configs.items()
+        }
         self.config = configs[members[0].variant]
         for run in self.runs:
             _require_unchanged_reads(run.record, configs[run.record.variant])
@@ -169,7 +178,11 @@ class Worker:
         if (init_from := self.config.init_from) is not None:
             path = folder.initial_weights
             if not path.is_file() or files.sha256(path) != init_from.weights:
-                state = "is missing" if not path.exists() else "has changed: its sha256 is not that of the plan"
+                state = (
+                    "is missing"
+                    if not path.exists()
+                    else "has changed: its sha256 is not that of the plan"
+                )
                 raise HeadToHeadError(
                     f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
                     f"'{folder.path}' and run the same command again"
@@ -190,12 +203,22 @@ class Worker:
         # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
         choice, members = self.training.choice, len(self.runs)
-        log.info("%s: training %d runs on %s with %s", self.record.title, members, self.device, choice.name)
+        log.info(
+            "%s: training %d runs on %s with %s",
+            self.record.title,
+            members,
+            self.device,
+            choice.name,
+        )
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
         self._write_progress()
-        log.info("%s: trained %d steps, scoring the test part", self.record.title, self.training.progress.step)
+        log.info(
+            "%s: trained %d steps, scoring the test part",
+            self.record.title,
+            self.training.progress.step,
+        )
         self._finish()
         log.info("%s: results written", self.record.title)
         with self._writing():
@@ -214,7 +237,11 @@ class Worker:
         try:
             yield
         except Exception as error:
-            ends_stack = is_disk_error(error, of_plugin=True) or is_out_of_memory(error) or is_device_error(error)
+            ends_stack = (
+                is_disk_error(error, of_plugin=True)
+                or is_out_of_memory(error)
+                or is_device_error(error)
+            )
             if ends_stack or isinstance(error, LeaseLost):
                 raise
             log.info("%s raised an error", self.runs[index].path.name, exc_info=True)
@@ -222,7 +249,10 @@ class Worker:
             self.training.retire(index, "raised")
             reason = current().describe(error)
             self.runs[index].set_state(
-                states.FAILED, reason=reason, signature=reason[:200], step=self.training.progress.step
+                states.FAILED,
+                reason=reason,
+                signature=reason[:200],
+                step=self.training.progress.step,
             )
             self._announce_end(index, states.FAILED)
 
@@ -236,7 +266,9 @@ class Worker:
     def _announce_end(self, index: int, state: str) -> None:
         try:
             self.hooks.on_run_end(run=self.runs[index].path, state=state)
-        except Exception as error:  # the state is already written; an error in a plugin must not change it
+        except (
+            Exception
+        ) as error:  # the state is already written; an error in a plugin must not change it
             _log("".join(traceback.format_exception(error)))
 
     def _on_progress(self, step: int, steps: int) -> None:
@@ -260,7 +292,9 @@ class Worker:
         index, run = evaluation.member, self.runs[evaluation.member]
         with self._isolated(index):
             finite = {
-                name: value for name, value in evaluation.metrics.items() if value == value and abs(value) < 1e300
+                name: value
+                for name, value in evaluation.metrics.items()
+                if value == value and abs(value) < 1e300
             }
             if evaluation.step != self.load_step:  # a sample per evaluation, for all members
                 self.load_step, self.load = evaluation.step, machine_load(self.device)
@@ -283,31 +317,51 @@ class Worker:
     def _finish(self) -> None:
         members = enumerate(self.training.progress.members)
         with_result = {None, "stopped early"}
-        finished = [i for i, member in members if member.ended in with_result and self.runs[i].state != states.DONE]
+        finished = [
+            i
+            for i, member in members
+            if member.ended in with_result and self.runs[i].state != states.DONE
+        ]
         if not finished:
             return
         results = score_test_split(self.training, self.data, self.decoding_limit)
         maps = [
             probe_maps(
-                self.training.model, self.data, probe.source, probe.target, self.decoding_limit, probe.target_from or ""
+                self.training.model,
+                self.data,
+                probe.source,
+                probe.target,
+                self.decoding_limit,
+                probe.target_from or "",
             )
             for probe in self.record.probes
         ]
         for index in finished:
             with self._isolated(index):
                 with self.runs[index].writing() as directory:
-                    self._finish_member(directory, index, results(index), [of_members[index] for of_members in maps])
+                    self._finish_member(
+                        directory, index, results(index), [of_members[index] for of_members in maps]
+                    )
                 self._announce_end(index, states.DONE)
 
-    def _finish_member(self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]) -> None:
+    def _finish_member(
+        self, directory: Path, index: int, test: Member, maps: Sequence[SentenceMaps]
+    ) -> None:
         record, translations = test
         run, member = self.runs[index], self.training.progress.members[index]
-        weights, run_hash = self.training.model.member_state(index), self.record.members[index].run_hash
+        weights, run_hash = (
+            self.training.model.member_state(index),
+            self.record.members[index].run_hash,
+        )
         if maps:
             write_maps(directory / "attention", maps)
         checkpoint.save(directory / CHECKPOINT, weights, {"run_hash": run_hash})
         run.write_json(
-            VOCABULARY, {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words}
+            VOCABULARY,
+            {
+                "source": self.data.source_vocabulary.words,
+                "target": self.data.target_vocabulary.words,
+            },
         )
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
         step = member.best_step or member.ended_step or self.training.progress.step
@@ -335,6 +389,8 @@ class Worker:
         for line in self.runs[index].history():
             if line is not None and best_step in {None, line.step}:
                 metrics |= {
-                    name: value for name, value in line.values.items() if not name.startswith(("test/", "system/"))
+                    name: value
+                    for name, value in line.values.items()
+                    if not name.startswith(("test/", "system/"))
                 }
         return metrics

@@ -23,7 +23,9 @@ BLUE, ORANGE = to_rgba(PALETTE[0]), to_rgba(PALETTE[1])
 _NO_BLUE, _NO_ORANGE = to_rgba(PALETTE[0], 0), to_rgba(PALETTE[1], 0)
 # Transparent at 0, so that figures suit light and dark pages.
 POSITIVE = LinearSegmentedColormap.from_list("positive", [_NO_BLUE, BLUE]).with_extremes(bad=HIDDEN)
-NEGATIVE = LinearSegmentedColormap.from_list("negative", [ORANGE, _NO_ORANGE]).with_extremes(bad=HIDDEN)
+NEGATIVE = LinearSegmentedColormap.from_list("negative", [ORANGE, _NO_ORANGE]).with_extremes(
+    bad=HIDDEN
+)
 SIGNED = LinearSegmentedColormap.from_list(
     "signed", [(0, ORANGE), (0.5, _NO_ORANGE), (0.5, _NO_BLUE), (1, BLUE)], N=257
 ).with_extremes(bad=HIDDEN)
@@ -54,7 +56,9 @@ class ColourRange:
         return SIGNED if self.high > 0 else NEGATIVE
 
 
-def heat_map(axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequence[str], scale: ColourRange) -> None:
+def heat_map(
+    axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequence[str], scale: ColourRange
+) -> None:
     """Draw ``matrix`` ``[row, column]`` with its row and column labels.
 
     Args:
@@ -79,7 +83,10 @@ def heat_map(axes: Axes, matrix: ArrayLike, rows: Sequence[str], columns: Sequen
     height, width = values.shape
     # All lines between cells are one path, with NaN between them.
     columns_at, rows_at = (np.repeat(np.arange(1, size) - 0.5, 3) for size in (width, height))
-    down, right = (np.tile([-0.5, size - 0.5, np.nan], other - 1) for size, other in ((height, width), (width, height)))
+    down, right = (
+        np.tile([-0.5, size - 0.5, np.nan], other - 1)
+        for size, other in ((height, width), (width, height))
+    )
     x, y = np.concatenate([columns_at, right]), np.concatenate([down, rows_at])
     axes.plot(x, y, color=PAPER, linewidth=0.9, scalex=False, scaley=False)
     axes.set_xticks(*_ticks(columns), rotation=90 if _is_rotated(columns) else 0)
@@ -115,7 +122,9 @@ def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
     titles = [textwrap.wrap(heat.title, TITLE_CHARACTERS, break_on_hyphens=False) for heat in maps]
     left = 10.0 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
     above = 10 + 14 * max(map(len, titles), default=0)
-    rotated = [len(label(name)) for heat in maps for name in heat.columns if _is_rotated(heat.columns)]
+    rotated = [
+        len(label(name)) for heat in maps for name in heat.columns if _is_rotated(heat.columns)
+    ]
     below = 14 + 6.6 * max(rotated, default=0)
     wide = max((left + CELL_PIXELS * len(heat.columns) + 8 for heat in maps), default=0)
     wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
@@ -128,7 +137,9 @@ def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
             x, y = (index % across) * wide, (index // across) * high
             map_width, map_height = CELL_PIXELS * len(heat.columns), CELL_PIXELS * len(heat.rows)
             bottom = height - y - above - map_height
-            axes = figure.add_axes(((x + left) / width, bottom / height, map_width / width, map_height / height))
+            axes = figure.add_axes(
+                ((x + left) / width, bottom / height, map_width / width, map_height / height)
+            )
             heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-1.0, 1.0))
             axes.tick_params(labelsize=7.9, pad=3)
             for line, text in enumerate(title):

@@ -64,7 +64,9 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
     limits = magnified_range(rows)
     figure, panels = row_figure(rows, label, panels=2 if limits else 1)
     with style.drawing():
-        for axes, title in zip(panels, ("full range", "magnified") if limits else ("",), strict=True):
+        for axes, title in zip(
+            panels, ("full range", "magnified") if limits else ("",), strict=True
+        ):
             axes.set_title(title)
             axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
     if limits:
@@ -76,7 +78,15 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
         for number, row in enumerate(rows):
             if not low <= row.mean <= high:
                 x, marker = (0.012, "<") if row.mean < low else (0.988, ">")
-                panels[1].plot(x, number, marker, color=row.drawn_colour, markersize=7, transform=across, zorder=5)
+                panels[1].plot(
+                    x,
+                    number,
+                    marker,
+                    color=row.drawn_colour,
+                    markersize=7,
+                    transform=across,
+                    zorder=5,
+                )
     return figure
 
 
@@ -91,7 +101,9 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 0.85 + 0.46 * len(rows)), layout="constrained")
         ratios = (1, 2)[:panels]
-        grid: list[Axes] = list(figure.subplots(1, panels, sharey=True, squeeze=False, width_ratios=ratios).ravel())
+        grid: list[Axes] = list(
+            figure.subplots(1, panels, sharey=True, squeeze=False, width_ratios=ratios).ravel()
+        )
         for axes in grid:
             style.bare_left(axes)
             for number, row in enumerate(rows):
@@ -102,12 +114,22 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
         grid[0].set_ylim(len(rows) - 0.6, -0.9)
         grid[0].set_yticks([])
         for number, row in enumerate(rows):
-            name, weight = style.shortened([row.name], 64 - len(row.note))[0], "bold" if row.is_baseline else "normal"
+            name, weight = (
+                style.shortened([row.name], 64 - len(row.note))[0],
+                "bold" if row.is_baseline else "normal",
+            )
             place: dict[str, Any] = {"y": number - 0.3, "va": "bottom"}
             place["bbox"] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.5}
             grid[0].text(0, s=name, weight=weight, transform=grid[0].get_yaxis_transform(), **place)
             colour = style.INK if row.is_strong else style.MUTED
-            grid[-1].text(1, s=row.note, color=colour, ha="right", transform=grid[-1].get_yaxis_transform(), **place)
+            grid[-1].text(
+                1,
+                s=row.note,
+                color=colour,
+                ha="right",
+                transform=grid[-1].get_yaxis_transform(),
+                **place,
+            )
         figure.supxlabel(label, fontsize=9)
     return figure, grid
 
@@ -132,10 +154,21 @@ def _draw(figure: Figure, axes: Axes, row: Row, number: int) -> None:
     colour = row.drawn_colour
     for index, (value, tooltip) in enumerate(row.points):
         offset = (index - (len(row.points) - 1) / 2) * 0.28 / max(len(row.points) - 1, 1)
-        (point,) = axes.plot(value, number + offset, "o", color=colour, markersize=4.6, alpha=0.7, zorder=3)
+        (point,) = axes.plot(
+            value, number + offset, "o", color=colour, markersize=4.6, alpha=0.7, zorder=3
+        )
         point.set_markerfacecolor("none" if row.is_hollow else colour)
         style.tip(figure, point, tooltip)
     if math.isfinite(row.low):
-        axes.plot([row.low, row.high], [number, number], color=colour, linewidth=2.3, solid_capstyle="butt", zorder=2)
+        axes.plot(
+            [row.low, row.high],
+            [number, number],
+            color=colour,
+            linewidth=2.3,
+            solid_capstyle="butt",
+            zorder=2,
+        )
     if math.isfinite(row.mean):
-        axes.plot(row.mean, number, "|", color=style.INK, markersize=13.5, markeredgewidth=1.8, zorder=4)
+        axes.plot(
+            row.mean, number, "|", color=style.INK, markersize=13.5, markeredgewidth=1.8, zorder=4
+        )

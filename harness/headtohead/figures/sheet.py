@@ -20,7 +20,9 @@ CELL = 13
 GAP = 10
 
 
-def tiles(maps: NDArray[Any], rows: Sequence[str], columns: Sequence[str], *, cell: int = CELL) -> list[Image.Image]:
+def tiles(
+    maps: NDArray[Any], rows: Sequence[str], columns: Sequence[str], *, cell: int = CELL
+) -> list[Image.Image]:
     """Draw the maps of heads, a tile each, layer by layer.
 
     Args:
@@ -37,10 +39,15 @@ def tiles(maps: NDArray[Any], rows: Sequence[str], columns: Sequence[str], *, ce
     if cell >= CELL:
         left, below = _labels(tuple(rows)), _labels(tuple(columns)).rotate(90, expand=True)
         x, y = left.width, CELL + 4
-        right, bottom = max(x + width, round(_font().getlength(names[-1]))), y + height + below.height
+        right, bottom = (
+            max(x + width, round(_font().getlength(names[-1]))),
+            y + height + below.height,
+        )
     limit = max(1.0, float(np.abs(np.nan_to_num(maps)).max(initial=0.0)))
     drawn = []
-    colours = cell_colours(maps, ColourRange(-limit, limit)).reshape(layers * heads, *maps.shape[2:], 3)
+    colours = cell_colours(maps, ColourRange(-limit, limit)).reshape(
+        layers * heads, *maps.shape[2:], 3
+    )
     for name, own in zip(names, colours, strict=True):
         tile = Image.new("RGB", (right + GAP, bottom + GAP), PAPER)
         tile.paste(Image.fromarray(own).resize((width, height), Image.Resampling.NEAREST), (x, y))
@@ -77,4 +84,6 @@ def _labels(names: tuple[str, ...]) -> Image.Image:
 
 @functools.cache
 def _font() -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), CELL - 3)
+    return ImageFont.truetype(
+        Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), CELL - 3
+    )

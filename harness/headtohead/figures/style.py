@@ -89,15 +89,21 @@ def to_svg(figure: Figure, salt: str) -> str:
         FigureCanvasSVG(figure)
         if (layout := figure.get_layout_engine()) is not None:
             layout.execute(figure)
-            figure.set_layout_engine(None)  # else savefig draws the figure once more, for its layout
+            figure.set_layout_engine(
+                None
+            )  # else savefig draws the figure once more, for its layout
         figure.savefig(buffer, format="svg", metadata=FORMATS["svg"])
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text))  # neither draws anything
+    text = re.sub(
+        r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text)
+    )  # neither draws anything
     text = re.sub(r'(\.\d\d)\d{4}(?=[ ",)\n])', r"\1", text)  # hundredths of a point
     text = _GROUP_OF_ONE.sub(r"\1", _GROUP_OF_ONE.sub(r"\1", re.sub(r"\n +", "\n", text)))
-    text = re.sub(r" font-family: [^;\"]+;", "", text).replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
+    text = re.sub(r" font-family: [^;\"]+;", "", text).replace(
+        "<svg ", f'<svg font-family="{FONTS}" ', 1
+    )
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():
         text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)
@@ -145,7 +151,9 @@ def bare_left(axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def legend_names(names: Sequence[str], width: float = WIDTH, most: int = 3) -> tuple[list[str], int]:
+def legend_names(
+    names: Sequence[str], width: float = WIDTH, most: int = 3
+) -> tuple[list[str], int]:
     """Return the names of a legend of ``width`` inches, and its number of columns, at most ``most``.
 
     There are as many columns as the longest name allows. Names that do not fit into one column are shortened. A legend

@@ -43,19 +43,25 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return ``x @ weight + bias`` for ``x [member, row, in]`` and ``weight [member, in, out]``."""
     rows = x.shape[1]
     if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        x = functional.pad(x.to(torch.get_autocast_dtype("cpu")), (0, 0, 0, padded_rows(rows) - rows))
+        x = functional.pad(
+            x.to(torch.get_autocast_dtype("cpu")), (0, 0, 0, padded_rows(rows) - rows)
+        )
     out = torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
     return out[:, :rows]
 
 
-def aligned_empty(like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None) -> Tensor:
+def aligned_empty(
+    like: Tensor, shape: tuple[int, int, int], dtype: torch.dtype | None = None
+) -> Tensor:
     """Return an uninitialised tensor ``[member, row, column]`` with aligned rows where products into it are faster."""
     rows, stride = shape[1:]
     if on_cuda(like):
         stride += -stride % ALIGNED_ON_CUDA
     elif stride >= WIDE and like.device.type == "cpu":
         stride += -stride % ALIGNED
-    return torch.empty_strided(shape, (rows * stride, stride, 1), dtype=dtype or like.dtype, device=like.device)
+    return torch.empty_strided(
+        shape, (rows * stride, stride, 1), dtype=dtype or like.dtype, device=like.device
+    )
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -63,7 +69,9 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if torch.is_grad_enabled() or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return affine(x, weight, bias)
     out = aligned_empty(x, (*x.shape[:2], weight.shape[-1]))
-    return torch.bmm(x, weight, out=out) if bias is None else torch.baddbmm(bias, x, weight, out=out)
+    return (
+        torch.bmm(x, weight, out=out) if bias is None else torch.baddbmm(bias, x, weight, out=out)
+    )
 
 
 def factor(weight: Tensor, dtype: torch.dtype) -> Tensor:

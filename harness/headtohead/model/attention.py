@@ -75,7 +75,9 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         context, mechanisms = style.context, positional.mechanisms
         for encoding in positional.parts:
-            reason = incompatibility(type(encoding), encoding.mechanisms, type(style), context.geometry, context.role)
+            reason = incompatibility(
+                type(encoding), encoding.mechanisms, type(style), context.geometry, context.role
+            )
             if reason:
                 raise UndefinedError(reason)
         self.context = context
@@ -107,7 +109,9 @@ class MultiHeadAttention(nn.Module):
             and not mechanisms & {"bias", "content_bias", "score", "values"}
             and not dropout.rate
         )
-        self._needs_inputs = self_attention and ("mix_tokens" in self._overridden or "content_bias" in mechanisms)
+        self._needs_inputs = self_attention and (
+            "mix_tokens" in self._overridden or "content_bias" in mechanisms
+        )
         needs_weights = (
             not style.projects
             or self._overridden & {"scores", "mix_scores", "normalise", "mix"}
@@ -154,7 +158,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             The shape of ``x``.
         """
-        shape, x, memory = x.shape, x.flatten(1, -2), None if memory is None else memory.flatten(1, -2)
+        shape, x, memory = (
+            x.shape,
+            x.flatten(1, -2),
+            None if memory is None else memory.flatten(1, -2),
+        )
         if not self.style.projects:
             return self._read(x, memory, ctx, record).view(shape)
         inputs = self._inputs(x, ctx, cache) if self._needs_inputs else None
@@ -177,7 +185,9 @@ class MultiHeadAttention(nn.Module):
         if "post_heads" in self._overridden:
             heads = heads.view(*q.shape[:2], *heads.shape[-3:])
             finished = self.style.post_heads(heads, _sentences(x, ctx.query_positions), v)
-            require_like(self.style, "post_heads", finished, heads, "member batch head query value_width")
+            require_like(
+                self.style, "post_heads", finished, heads, "member batch head query value_width"
+            )
             heads = finished
             if record is not None:
                 record("finished", heads)
@@ -186,7 +196,9 @@ class MultiHeadAttention(nn.Module):
             record("joined", joined)
         return self.output(joined).view(shape)  # type: ignore[no-any-return]
 
-    def _read(self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None) -> Tensor:
+    def _read(
+        self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None
+    ) -> Tensor:
         """Return the output of a style without projections."""
         queries = _sentences(x, ctx.query_positions)
         keys = queries if memory is None else _sentences(memory, ctx.key_positions)
@@ -194,7 +206,9 @@ class MultiHeadAttention(nn.Module):
         geometry = self.context.geometry
         lead = {"member": x.shape[0], "batch": queries.shape[1], "head": geometry.output_heads}
         require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=keys.shape[2])
-        require_shape(self.style, "read", values, **lead, key=keys.shape[2], width=geometry.value_width)
+        require_shape(
+            self.style, "read", values, **lead, key=keys.shape[2], width=geometry.value_width
+        )
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
@@ -212,7 +226,12 @@ class MultiHeadAttention(nn.Module):
         return mixed
 
     def _project(
-        self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, cache: Cache | None, record: Record | None = None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        ctx: AttentionContext,
+        cache: Cache | None,
+        record: Record | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
@@ -225,7 +244,11 @@ class MultiHeadAttention(nn.Module):
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.tensors:
                 q, _ = self._transform(_split(q, time, geometry.heads), None)
-                return self._rotate(q, ctx.query_positions, ctx), cache.tensors["keys"], cache.tensors["values"]
+                return (
+                    self._rotate(q, ctx.query_positions, ctx),
+                    cache.tensors["keys"],
+                    cache.tensors["values"],
+                )
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
@@ -241,11 +264,15 @@ class MultiHeadAttention(nn.Module):
             if not (self.context.layer and ctx.first_values):
                 ctx.first_values[:] = [v]
             mixed = self.style.mix_values(v, ctx.first_values[0])
-            require_like(self.style, "mix_values", mixed, v, "member batch kv_head time value_width")
+            require_like(
+                self.style, "mix_values", mixed, v, "member batch kv_head time value_width"
+            )
             v = mixed
         if "embed_values" in self._overridden and ctx.ids is not None:
             mixed = self.style.embed_values(v, ctx.ids)
-            require_like(self.style, "embed_values", mixed, v, "member batch kv_head time value_width")
+            require_like(
+                self.style, "embed_values", mixed, v, "member batch kv_head time value_width"
+            )
             v = mixed
         if cache is not None:
             k, v = cache.append("keys", k), cache.append("values", v)
@@ -257,14 +284,18 @@ class MultiHeadAttention(nn.Module):
             return self.queries_keys_values(x).split(self._widths, dim=-1)  # type: ignore[no-any-return]
         parts = self._tuple("project", self.style.project(x), 3)
         for part, width in zip(parts, self._widths, strict=True):
-            require_shape(self.style, "project", part, member=len(x), tokens=x.shape[1], width=width)
+            require_shape(
+                self.style, "project", part, member=len(x), tokens=x.shape[1], width=width
+            )
         return parts
 
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         if "rotate" not in self._mechanisms:
             return x
         folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
-        rotated = self.positional.rotate(folded, positions, self.context.role, self.context.layer or 0)
+        rotated = self.positional.rotate(
+            folded, positions, self.context.role, self.context.layer or 0
+        )
         require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")
         return rotated.view(x.shape) if ctx.sampled_positions else rotated
 
@@ -296,7 +327,9 @@ class MultiHeadAttention(nn.Module):
         if "content_bias" not in self._mechanisms or inputs is None:
             return bias
         queries = ctx.query_positions.shape[1]
-        added = self.positional.content_bias(inputs, queries, self.context.role, self.context.layer or 0)
+        added = self.positional.content_bias(
+            inputs, queries, self.context.role, self.context.layer or 0
+        )
         if added is None:
             return bias
         require_shape(
@@ -314,7 +347,9 @@ class MultiHeadAttention(nn.Module):
     def _positions_bias(self, ctx: AttentionContext) -> Tensor | None:
         if "bias" not in self._mechanisms:
             return None
-        bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
+        bias = self.positional.bias(
+            ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0
+        )
         if bias is None:
             return None
         require_shape(
@@ -331,7 +366,9 @@ class MultiHeadAttention(nn.Module):
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None) -> Tensor:
+    def _fused(
+        self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None
+    ) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
         members, batch = q.shape[:2]
         level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
@@ -342,31 +379,46 @@ class MultiHeadAttention(nn.Module):
         additive_mask = None
         if bias is not None or ctx.mask is not None:
             additive_mask = ctx.derived(
-                ("mask and bias", dtype), bias, lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level)
+                ("mask and bias", dtype),
+                bias,
+                lambda: self._additive_mask(ctx, bias, (members, batch), dtype, level),
             )
             if on_cuda(q) and not products:
-                additive_mask = ctx.derived("aligned mask", additive_mask, partial(aligned_mask, additive_mask))
+                additive_mask = ctx.derived(
+                    "aligned mask", additive_mask, partial(aligned_mask, additive_mask)
+                )
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         if level is not None:
             q = q.masked_fill(level, 0.0)
         scale = self.context.geometry.scale
         if in_float32:
             with torch.autocast("cpu", enabled=False):
-                return _two_products(q.float(), k.float(), v.float(), additive_mask, self.dropout, scale, ctx)
+                return _two_products(
+                    q.float(), k.float(), v.float(), additive_mask, self.dropout, scale, ctx
+                )
         if products:
             return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=additive_mask, scale=scale
+        )
 
     def _uses_products(self, q: Tensor, k: Tensor, v: Tensor) -> bool:
         """Return whether attention is computed as two batched products instead of the fused kernel."""
         if not on_cuda(q):
             return self.dropout.is_active or is_short(q, k)
         sentences = q.shape[0] * q.shape[1]
-        kernel = attention_kernel(kernel_dtype(q), q.shape[-1], v.shape[-1], sentences, self.dropout.is_active)
+        kernel = attention_kernel(
+            kernel_dtype(q), q.shape[-1], v.shape[-1], sentences, self.dropout.is_active
+        )
         return kernel.name == "math"
 
     def _additive_mask(
-        self, ctx: AttentionContext, bias: Tensor | None, lead: Sequence[int], dtype: torch.dtype, level: Tensor | None
+        self,
+        ctx: AttentionContext,
+        bias: Tensor | None,
+        lead: Sequence[int],
+        dtype: torch.dtype,
+        level: Tensor | None,
     ) -> Tensor:
         """Return the sum of mask and bias, 0 for the queries of ``level``."""
         mask = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
@@ -392,7 +444,13 @@ class MultiHeadAttention(nn.Module):
         return ctx.dead_rows if self.mask_value == "-1e9" else None
 
     def _explicit(
-        self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, bias: Tensor | None, record: Record | None
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        ctx: AttentionContext,
+        bias: Tensor | None,
+        record: Record | None,
     ) -> Tensor:
         positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
@@ -403,7 +461,9 @@ class MultiHeadAttention(nn.Module):
         products = products.to(torch.promote_types(products.dtype, torch.float32))
         added = self.positional.score(q, *positions, layer)
         if added is not None:
-            require_shape(self.positional, "score", added, member=(1, members), batch=(1, batch), **ends)
+            require_shape(
+                self.positional, "score", added, member=(1, members), batch=(1, batch), **ends
+            )
         if bias is not None:
             bias = bias.to(products.dtype)
             added = bias if added is None else added + bias
@@ -419,14 +479,25 @@ class MultiHeadAttention(nn.Module):
             record("scores", scores)
         return self._weigh(apply_mask(scores, ctx.mask, self.mask_value), v, ctx, record)
 
-    def _weigh(self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
+    def _weigh(
+        self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None
+    ) -> Tensor:
         """Return the outputs of the heads for scores that contain the mask value."""
         unmixed = self.style.normalise(filled, ctx.mask)
         require_like(self.style, "normalise", unmixed, filled, "member batch head query key")
         weights = self.style.mix(unmixed)
         members, batch, _, queries, keys = unmixed.shape
         heads = self.context.geometry.output_heads
-        require_shape(self.style, "mix", weights, member=members, batch=batch, head=heads, query=queries, key=keys)
+        require_shape(
+            self.style,
+            "mix",
+            weights,
+            member=members,
+            batch=batch,
+            head=heads,
+            query=queries,
+            key=keys,
+        )
         dropped = self.dropout.transposed(weights)
         if v.dtype == torch.bfloat16:
             dropped = dropped.to(v.dtype)
@@ -434,7 +505,9 @@ class MultiHeadAttention(nn.Module):
         values = self.positional.values(dropped, *positions, self.context.layer or 0)
         out = dropped @ v
         if values is not None:
-            require_like(self.positional, "values", values, out, "member batch head query value_width")
+            require_like(
+                self.positional, "values", values, out, "member batch head query value_width"
+            )
             out = out + values
         if record is not None:
             if ctx.mask is not None:
@@ -479,11 +552,19 @@ def _faster_in_float32(q: Tensor, k: Tensor) -> bool:
     For few positions, a bfloat16 product saves less time than oneDNN takes to generate code for its shape.
     """
     short = q.shape[-2] * k.shape[-2] <= MAX_SHORT_SCORES
-    return short and torch.is_grad_enabled() and not on_cuda(q) and kernel_dtype(q) == torch.bfloat16
+    return (
+        short and torch.is_grad_enabled() and not on_cuda(q) and kernel_dtype(q) == torch.bfloat16
+    )
 
 
 def _two_products(
-    q: Tensor, k: Tensor, v: Tensor, additive_mask: Tensor | None, dropout: Dropout, scale: float, ctx: AttentionContext
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    additive_mask: Tensor | None,
+    dropout: Dropout,
+    scale: float,
+    ctx: AttentionContext,
 ) -> Tensor:
     """Return attention as two batched products, for short sequences and dropout of weights.
 
@@ -508,20 +589,28 @@ def _two_products(
             return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
 
         if ctx.has_dead_rows:
-            rows = ctx.derived("dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True))
+            rows = ctx.derived(
+                "dead rows", mask, lambda: (mask == -torch.inf).all(dim=-1, keepdim=True)
+            )
             if any_or_unknown(rows):
                 dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
         # With a mask of 0, dead rows have finite weights, which are then replaced.
         flat_mask = ctx.derived(
-            "mask of products", mask, lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0))
+            "mask of products",
+            mask,
+            lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0)),
         )
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
     # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/results.md).
-    weights = torch.softmax(scores.to(torch.promote_types(scores.dtype, torch.float32)), dim=1 if keys_first else 2)
+    weights = torch.softmax(
+        scores.to(torch.promote_types(scores.dtype, torch.float32)), dim=1 if keys_first else 2
+    )
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
-    return torch.bmm(weights.transpose(1, 2) if keys_first else weights, flat_v).view(*lead, queries, -1)
+    return torch.bmm(weights.transpose(1, 2) if keys_first else weights, flat_v).view(
+        *lead, queries, -1
+    )
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:

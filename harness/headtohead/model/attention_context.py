@@ -47,14 +47,18 @@ class AttentionContext:
             return None
 
         def additive() -> Tensor:
-            zero, lowest = _numbers(dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9)
+            zero, lowest = _numbers(
+                dtype, mask.device, -torch.inf if mask_value == "-inf" else -1e9
+            )
             if isinstance(mask_value, PerMemberMaskValue):
                 lowest = mask_value.low.along(zero.view(1, 1, 1, 1, 1))
             return torch.where(mask, zero, lowest).flatten(0, 1)
 
         return self.derived(("additive", dtype), None, additive)
 
-    def derived(self, key: Hashable, source: Tensor | None, compute: Callable[[], Tensor]) -> Tensor:
+    def derived(
+        self, key: Hashable, source: Tensor | None, compute: Callable[[], Tensor]
+    ) -> Tensor:
         """Return a tensor that all layers of the role share; it is computed once for a source.
 
         Args:
@@ -108,7 +112,9 @@ class Cache:
     def append(self, name: str, new: Tensor) -> Tensor:
         """Append a tensor of new tokens, and return that of all tokens."""
         earlier = self.tensors.get(name)
-        self.tensors[name] = new.contiguous() if earlier is None else torch.cat([earlier, new], dim=-2)
+        self.tensors[name] = (
+            new.contiguous() if earlier is None else torch.cat([earlier, new], dim=-2)
+        )
         return self.tensors[name]
 
     def select(self, rows: Tensor) -> None:
@@ -119,4 +125,6 @@ class Cache:
 
 @cache
 def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
-    return torch.zeros((), dtype=dtype, device=device), torch.full((), low, dtype=dtype, device=device)
+    return torch.zeros((), dtype=dtype, device=device), torch.full(
+        (), low, dtype=dtype, device=device
+    )

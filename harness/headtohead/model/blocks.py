@@ -54,16 +54,26 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
         own, cross = contexts
-        x = self.attention_branch(x, lambda h: self.attention(h, None, own, caches[0], records[0]), records[0])
+        x = self.attention_branch(
+            x, lambda h: self.attention(h, None, own, caches[0], records[0]), records[0]
+        )
         if self.between is not None:
             x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
         if cross is not None:
-            x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1])
-        return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
+            x = self.cross_branch(
+                x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1]
+            )
+        return _feed_forward(
+            self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0]
+        )
 
 
 def _feed_forward(
-    branch: ResidualBlock, part: nn.Module | SharedModule, x: Tensor, name: str, record: Record | None
+    branch: ResidualBlock,
+    part: nn.Module | SharedModule,
+    x: Tensor,
+    name: str,
+    record: Record | None,
 ) -> Tensor:
     """Apply a feed-forward in its residual block; recorded steps have the prefix ``name``."""
     if record is None:

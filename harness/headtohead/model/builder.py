@@ -11,7 +11,13 @@ from torch import nn
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import Bound, VocabSizes, find_bound, find_geometry
-from headtohead.model.layers import Generators, Init, ResidualBlock, SharedModule, StackedFeedForward
+from headtohead.model.layers import (
+    Generators,
+    Init,
+    ResidualBlock,
+    SharedModule,
+    StackedFeedForward,
+)
 from headtohead.model.members import (
     MaskValue,
     PerLayerMasking,
@@ -64,8 +70,12 @@ class Builder:
         inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
         masked = [model.mask_value for model in models]
-        self.mask_value: MaskValue = masked[0] if len(set(masked)) == 1 else PerMemberMaskValue(masked)
-        self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
+        self.mask_value: MaskValue = (
+            masked[0] if len(set(masked)) == 1 else PerMemberMaskValue(masked)
+        )
+        self.generators: Generators = (
+            [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
+        )
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
         self.dropout_rng = DropoutRNG(keys, self.device)
@@ -75,7 +85,9 @@ class Builder:
         self.shared: dict[str, nn.Module] = {}
         self.registry = current()
 
-    def _context(self, role: str, layer: int | None, members: Sequence[int] | None = None) -> BuildContext:
+    def _context(
+        self, role: str, layer: int | None, members: Sequence[int] | None = None
+    ) -> BuildContext:
         model = self.config.model
         own = range(len(self.generators)) if members is None else members
         return BuildContext(
@@ -93,10 +105,14 @@ class Builder:
         """Return the encoding of a role; members with different encodings are grouped."""
         parts, members = [], []
         for chosen, own in groups(self.configs, "positional", role):
-            built: dict[str, Positional] = {}  # equal entries share their parameters, as all layers do
+            built: dict[
+                str, Positional
+            ] = {}  # equal entries share their parameters, as all layers do
             for each in chosen.pattern:
                 if (key := each.model_dump_json()) not in built:
-                    built[key] = self.registry.positional(each.name)(each.options, self._context(role, None, own))
+                    built[key] = self.registry.positional(each.name)(
+                        each.options, self._context(role, None, own)
+                    )
             layers = [built[each.model_dump_json()] for each in chosen.pattern]
             parts.append(layers[0] if len(layers) == 1 else PerLayerPositional(layers))
             members.append(own)
@@ -138,13 +154,16 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross" or self.config.quirks.cross_attention_memory == "decoder",
+            self_attention=role != "cross"
+            or self.config.quirks.cross_attention_memory == "decoder",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
-            for chosen in (each for found, _ in groups(self.configs, family, role) for each in found.pattern):
+            for chosen in (
+                each for found, _ in groups(self.configs, family, role) for each in found.pattern
+            ):
                 entry = self.registry.find(family, chosen.name).entry
                 assert issubclass(entry, Component)
                 if bound := find_bound(entry, chosen.options, family, role):
@@ -175,4 +194,6 @@ class Builder:
     def branch(self, role: str, layer: int) -> ResidualBlock:
         place = self.config.model.norm
         post_norm = self.norm(role, layer) if place == "sandwich" else None
-        return ResidualBlock(self.norm(role, layer), place != "post", post_norm, self.dropout("residual"))
+        return ResidualBlock(
+            self.norm(role, layer), place != "post", post_norm, self.dropout("residual")
+        )

@@ -34,7 +34,9 @@ MAX_CPU_FLOPS = 2**34
 
 FORMULAS: Mapping[Any, Callable[..., int]] = {
     **flop_registry,
-    torch.ops.aten.linalg_solve_triangular: lambda system, right, **_: right.numel() * system.shape[-1],
+    torch.ops.aten.linalg_solve_triangular: lambda system, right, **_: (
+        right.numel() * system.shape[-1]
+    ),
 }
 """FLOPs of operations: torch's formulas, and forward substitution, which torch has none for."""
 
@@ -54,23 +56,39 @@ def count(
     By default, each target token has a label.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
-    classes = tuple(current().find(family, entry.name).entry for family, entry in entries_of(config))
+    classes = tuple(
+        current().find(family, entry.name).entry for family, entry in entries_of(config)
+    )
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {*FAMILIES, "model", "quirks"}
     shape = config.model_dump_json(include=parts, exclude={"model": ignored})
     lengths = max(source_length, min(1.0, math.ceil(source_length))), max(1.0, target_length)
-    key = (shape, classes, source_words, target_words, *lengths, lengths[1] if labels is None else labels)
+    key = (
+        shape,
+        classes,
+        source_words,
+        target_words,
+        *lengths,
+        lengths[1] if labels is None else labels,
+    )
     if key not in _COUNTED:
         _COUNTED[key] = _count(config, *key[2:])
     return _COUNTED[key]
 
 
 def _count(
-    config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float, labels: float
+    config: RunConfig,
+    source_words: int,
+    target_words: int,
+    source_length: float,
+    target_length: float,
+    labels: float,
 ) -> ModelCounts:
     length = math.ceil(max(source_length, target_length))
-    device_mode = OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
+    device_mode = (
+        OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
+    )
     # The math kernel is the attention kernel that has a FLOP formula in torch.
     with device_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
@@ -85,12 +103,17 @@ def _count(
             require_members(part, attributes=False)  # a hook may have assigned another parameter
     total = sum(parameter.numel() for parameter in model.parameters())
     positions = (part for part in map(model.positional, model.roles) if "embed" in part.mechanisms)
-    values = [part.style for part in model.attentions if overrides(part.style, Attention, "embed_values")]
+    values = [
+        part.style for part in model.attentions if overrides(part.style, Attention, "embed_values")
+    ]
     tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions, *values)
-    geometry = next(part.context.geometry for part in model.attentions if part.context.role == "decoder")
+    geometry = next(
+        part.context.geometry for part in model.attentions if part.context.role == "decoder"
+    )
     return ModelCounts(
         total=total,
-        non_embedding=total - sum(p.numel() for part in tables if part is not None for p in part.parameters()),
+        non_embedding=total
+        - sum(p.numel() for part in tables if part is not None for p in part.parameters()),
         attention=sum(p.numel() for part in model.attentions for p in part.parameters())
         - sum(p.numel() for style in values for p in style.parameters()),
         flops_per_token=flops / target_length,
@@ -109,7 +132,9 @@ def _hidden_flops(model: Transformer, source_length: int, target_length: int) ->
     lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
     batch = model.batch_of(source, lengths, target, lengths)
     found: list[int] = []
-    paths = [None, lambda *_: None] if any(part.has_fast_path for part in model.attentions) else [None]
+    paths = (
+        [None, lambda *_: None] if any(part.has_fast_path for part in model.attentions) else [None]
+    )
     for observe in paths:  # an observed pass is explicit
         with Operations() as operations:
             model.hidden(batch, observe)
@@ -124,7 +149,9 @@ def _neighbours(length: float) -> set[int]:
 def _is_small(config: RunConfig, words: int, length: int) -> bool:
     """Return whether a pass takes less time than torch's compiler takes to load, from a rough number of FLOPs."""
     model = config.model
-    layers = (model.encoder_layers + 2 * model.decoder_layers) * (4 * model.d_model + 2 * model.d_ff + 2 * length)
+    layers = (model.encoder_layers + 2 * model.decoder_layers) * (
+        4 * model.d_model + 2 * model.d_ff + 2 * length
+    )
     return 2 * model.d_model * (words + layers) * length < MAX_CPU_FLOPS
 
 
@@ -141,7 +168,11 @@ class Operations(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Execute an operation and count its FLOPs."""
         named = kwargs or {}

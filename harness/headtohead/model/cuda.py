@@ -49,7 +49,11 @@ class AttentionKernel(NamedTuple):
 
 
 def attention_kernel(
-    dtype: torch.dtype, key_width: int, value_width: int, sentences: int = 1, drops_weights: bool = False
+    dtype: torch.dtype,
+    key_width: int,
+    value_width: int,
+    sentences: int = 1,
+    drops_weights: bool = False,
 ) -> AttentionKernel:
     """Return the kernel of an attention on CUDA, from the conditions of torch's memory-efficient kernel.
 
@@ -72,7 +76,9 @@ def attention_kernel(
     if drops_weights:
         return AttentionKernel("math", "dropout acts on the weights")
     if multiple is None:
-        return AttentionKernel("math", f"the efficient kernel does not support {str(dtype).removeprefix('torch.')}")
+        return AttentionKernel(
+            "math", f"the efficient kernel does not support {str(dtype).removeprefix('torch.')}"
+        )
     for width in (key_width, value_width):
         if width % multiple or not width:
             return AttentionKernel("math", f"head width {width} is not a multiple of {multiple}")
@@ -95,4 +101,8 @@ def aligned_mask(mask: Tensor) -> Tensor:
     if mask.stride(-1) == 1 and not any(stride % ALIGNED for stride in mask.stride()[:-1]):
         return mask
     keys = mask.shape[-1]
-    return functional.pad(mask, (0, -keys % ALIGNED))[..., :keys] if keys % ALIGNED else mask.contiguous()
+    return (
+        functional.pad(mask, (0, -keys % ALIGNED))[..., :keys]
+        if keys % ALIGNED
+        else mask.contiguous()
+    )

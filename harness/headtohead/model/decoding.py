@@ -50,7 +50,11 @@ class Ends(NamedTuple):
         """Return the ids of a vocabulary; None if it has no <sos> or no <eos>."""
         if vocabulary.sos is None or vocabulary.eos is None:
             return None
-        return cls(vocabulary.sos, vocabulary.eos, vocabulary.eos if vocabulary.pad is None else vocabulary.pad)
+        return cls(
+            vocabulary.sos,
+            vocabulary.eos,
+            vocabulary.eos if vocabulary.pad is None else vocabulary.pad,
+        )
 
 
 SPECIAL_ENDS = Ends()
@@ -79,7 +83,9 @@ class DecodingState:
         HeadToHeadError: If the decoder supports a single number of tokens only.
     """
 
-    def __init__(self, model: Transformer, source: Tensor, lengths: Tensor, max_length: int) -> None:
+    def __init__(
+        self, model: Transformer, source: Tensor, lengths: Tensor, max_length: int
+    ) -> None:
         only = only_length(model.config)
         if only is not None:
             raise HeadToHeadError(
@@ -89,7 +95,9 @@ class DecodingState:
         encodes = "encoder" in model.roles
         if not encodes and bool((lengths != source.shape[-1]).any()):
             raise ValueError("a decoder-only model decodes sources of equal length only")
-        bounds = [bound for role in model.roles if role != "encoder" for bound in model.bounds[role]]
+        bounds = [
+            bound for role in model.roles if role != "encoder" for bound in model.bounds[role]
+        ]
         first = 0 if encodes else source.shape[-1]
         most = (bound.most - first for bound in bounds if bound.counts == "positions")
         self.steps = max(0, min([max_length, *most]))
@@ -116,14 +124,18 @@ class DecodingState:
         position = written.shape[-1] - 1
         if self.prompt is not None:
             if self.caches is None or position == 0:
-                written = torch.cat([self.prompt.repeat_interleave(self.beam_size, dim=1), written], dim=-1)
+                written = torch.cat(
+                    [self.prompt.repeat_interleave(self.beam_size, dim=1), written], dim=-1
+                )
             position = 0 if position == 0 else self.prompt.shape[-1] + position
         if self.caches is not None:
             read = written if position == 0 else written[:, :, -1:]
             hidden = self.model.step(read, position, self.memory, self.lengths, self.caches)
         else:
             lengths = self.lengths.new_full(written.shape[:2], written.shape[-1])
-            hidden = self.model.decode(written, lengths, self.memory, self.lengths, beam_size=self.beam_size)
+            hidden = self.model.decode(
+                written, lengths, self.memory, self.lengths, beam_size=self.beam_size
+            )
         return hidden[:, :, -1]
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -139,7 +151,9 @@ class DecodingState:
 
     def select(self, sentences: Tensor) -> None:
         """Keep only the given sentences of each member, ``[member, sentence]``."""
-        self.original_rows, self.lengths = (x.gather(1, sentences) for x in (self.original_rows, self.lengths))
+        self.original_rows, self.lengths = (
+            x.gather(1, sentences) for x in (self.original_rows, self.lengths)
+        )
         if self.memory is not None:
             self.memory = self.memory[self.member_index, sentences]
         if self.prompt is not None:
@@ -162,7 +176,11 @@ class DecodingState:
         changed = beam_size != self.beam_size
         self.beam_size = beam_size
         # On CUDA, the comparison would wait for the device.
-        if not changed and not on_cuda(rows) and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all()):
+        if (
+            not changed
+            and not on_cuda(rows)
+            and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all())
+        ):
             return
         for first, second in self.caches or ():
             first.select(rows)
@@ -191,7 +209,9 @@ def active_indices(done: Tensor, tokens: int, together: bool = False) -> Tensor 
 
 
 @torch.no_grad()
-def greedy(model: Transformer, source: Tensor, lengths: Tensor, max_length: int, ends: Ends = SPECIAL_ENDS) -> Tensor:
+def greedy(
+    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, ends: Ends = SPECIAL_ENDS
+) -> Tensor:
     """Translate by choosing the most probable token at every step; arguments as in `DecodingState`.
 
     Returns:
@@ -293,7 +313,9 @@ class BeamSearch:
                 functional.pad(x, (0, missing), value=value)
                 for x, value in ((active, -torch.inf), (last_tokens, self.ends.fill), (parents, 0))
             )
-        self.log_probs, chosen = (part[..., :size] for part in active.sort(dim=-1, descending=True, stable=True))
+        self.log_probs, chosen = (
+            part[..., :size] for part in active.sort(dim=-1, descending=True, stable=True)
+        )
         last_tokens, parents = last_tokens.gather(-1, chosen), parents.gather(-1, chosen)
         last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.ends.fill)
         self.written = torch.cat([self._parents(parents), last_tokens.unsqueeze(-1)], dim=-1)
@@ -309,7 +331,8 @@ class BeamSearch:
         rows = max(1, LOGITS_AT_ONCE // (len(hidden) * self.state.model.vocab_sizes.target))
         pieces = [self._best_tokens(part) for part in hidden.split(rows, dim=1)]
         more, last_tokens = (
-            torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3]) for parts in zip(*pieces, strict=True)
+            torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3])
+            for parts in zip(*pieces, strict=True)
         )
         log_probs = (more + self.log_probs.unsqueeze(-1)).flatten(2)
         order = log_probs.argsort(dim=-1, descending=True, stable=True)
@@ -357,15 +380,26 @@ class BeamSearch:
         the maximum length. This bounds the score that it can reach.
         """
         member_index = self.state.member_index
-        reachable = self.log_probs.max(dim=-1).values / length_penalty(self.state.steps, self.beam.length_penalty)
-        left = self.state.active(self.best_scores[member_index, self.state.original_rows] >= reachable, tokens)
+        reachable = self.log_probs.max(dim=-1).values / length_penalty(
+            self.state.steps, self.beam.length_penalty
+        )
+        left = self.state.active(
+            self.best_scores[member_index, self.state.original_rows] >= reachable, tokens
+        )
         if left is not None:
-            self.written, self.log_probs = self.written[member_index, left], self.log_probs[member_index, left]
+            self.written, self.log_probs = (
+                self.written[member_index, left],
+                self.log_probs[member_index, left],
+            )
         return left is None or left.shape[1] > 0
 
 
 def translate_each(
-    model: Transformer, sources: Sequence[Sequence[int]], max_length: int, beam: BeamConfig | None, ends: Ends
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    max_length: int,
+    beam: BeamConfig | None,
+    ends: Ends,
 ) -> list[list[int]]:
     """Return the token ids of the translation of each source, which do not depend on the other sources.
 
@@ -380,15 +414,29 @@ def translate_each(
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
     order = sorted(range(len(sources)), key=lengths.__getitem__)
-    roles = [role for role in model.roles if role == "encoder" or (role == "cross" and model.attends_to_source)]
+    roles = [
+        role
+        for role in model.roles
+        if role == "encoder" or (role == "cross" and model.attends_to_source)
+    ]
     declared = [model.maskings[role].role_properties(role) or () for role in roles]
-    hides_padding = "encoder" in model.roles and all("hides-padding" in properties for properties in declared)
+    hides_padding = "encoder" in model.roles and all(
+        "hides-padding" in properties for properties in declared
+    )
     # Sentences of different lengths share a batch only if an encoder reads them and padding is hidden.
-    parts = [order] if hides_padding else [list(same) for _, same in groupby(order, lengths.__getitem__)]
+    parts = (
+        [order]
+        if hides_padding
+        else [list(same) for _, same in groupby(order, lengths.__getitem__)]
+    )
     size = 1 if model.position_is_row else TOGETHER
-    for indices in (part[start : start + size] for part in parts for start in range(0, len(part), size)):
+    for indices in (
+        part[start : start + size] for part in parts for start in range(0, len(part), size)
+    ):
         own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
-        source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)
+        source = torch.zeros(
+            1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device
+        )
         for row, index in enumerate(indices):
             source[0, row, : lengths[index]] = torch.tensor(sources[index], device=device)
         ids = translate(model, source, own_lengths, max_length, beam, ends._replace(fill=ends.eos))

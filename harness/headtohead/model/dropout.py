@@ -63,7 +63,11 @@ def _launch(*arguments: Any) -> Tensor:
 def kernel_fault(device: torch.device) -> str:
     """Return why the kernel cannot run on a GPU, such as a missing Triton, C compiler or header; empty if it can."""
     try:
-        starts, low, scale = torch.zeros(1, dtype=torch.int64, device=device), torch.zeros(1), torch.ones(1)
+        starts, low, scale = (
+            torch.zeros(1, dtype=torch.int64, device=device),
+            torch.zeros(1),
+            torch.ones(1),
+        )
         FusedDropout.apply(  # type: ignore[no-untyped-call]
             torch.ones(1, 1, device=device), starts, low.to(starts), scale.to(device), 0, 0, 0, 0
         )
@@ -81,7 +85,9 @@ class FusedDropout(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int
+    ) -> Tensor:
         """Return 0 for dropped activations, and scaled values for the others."""
         ctx.save_for_backward(starts, low, scale)
         ctx.numbers = numbers
@@ -97,7 +103,11 @@ class FusedDropout(torch.autograd.Function):
 
 def uses_kernel(x: Tensor) -> bool:
     """Return whether dropout of ``x`` is a single kernel."""
-    return on_cuda(x) and x.device.type != "cpu" and not (x.device.type == "cuda" and kernel_fault(x.device))
+    return (
+        on_cuda(x)
+        and x.device.type != "cpu"
+        and not (x.device.type == "cuda" and kernel_fault(x.device))
+    )
 
 
 class Request(NamedTuple):
@@ -208,7 +218,9 @@ class DropoutRNG(nn.Module):
         """Return the counters of all requests of a batch, if they are few enough to cache."""
         if not 0 < self.members * sum(request.words for request in requests) <= FEW:
             return [], None
-        return requests, torch.cat([self._counted(request.words) + request.start for request in requests])
+        return requests, torch.cat(
+            [self._counted(request.words) + request.start for request in requests]
+        )
 
     def _counted(self, words: int) -> Tensor:
         counts = self.get_buffer("counts")
@@ -236,7 +248,10 @@ class Dropout(nn.Module):
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
         levels = [min(round(rate * LEVELS), LEVELS - 1) for rate in rates]
-        lows, scales = [level - LEVELS // 2 for level in levels], [LEVELS / (LEVELS - level) for level in levels]
+        lows, scales = (
+            [level - LEVELS // 2 for level in levels],
+            [LEVELS / (LEVELS - level) for level in levels],
+        )
         self._low, self._scale = same_or_each(lows), same_or_each(scales)
         self._lows, self._scales = PerMember(lows), PerMember(scales)
 

@@ -24,7 +24,22 @@ def dropout(x: Tensor, starts: Tensor, low: Tensor, scale: Tensor, *numbers: int
     own = int(low.numel() > 1), int(scale.numel() > 1)
     grid = (triton.cdiv(count, BLOCK), members)
     wide = tl.float64 if x.dtype == torch.float64 else tl.float32
-    _kernel[grid](x, out, starts, low, scale, *own, start, lead, count, queries, max(keys, 1), bool(keys), wide, BLOCK)
+    _kernel[grid](
+        x,
+        out,
+        starts,
+        low,
+        scale,
+        *own,
+        start,
+        lead,
+        count,
+        queries,
+        max(keys, 1),
+        bool(keys),
+        wide,
+        BLOCK,
+    )
     return out
 
 
@@ -54,7 +69,11 @@ def _kernel(
         cell = index % (queries * keys)
         number = index - cell + cell % keys * queries + cell // keys
     number += lead
-    word = (number // 4).to(tl.uint64) * GAMMA + tl.load(starts + member).to(tl.uint64) + start.to(tl.uint64)
+    word = (
+        (number // 4).to(tl.uint64) * GAMMA
+        + tl.load(starts + member).to(tl.uint64)
+        + start.to(tl.uint64)
+    )
     word = (word ^ (word >> 30)) * FIRST
     word = (word ^ (word >> 27)) * SECOND
     word = word ^ (word >> 31)

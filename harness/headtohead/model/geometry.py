@@ -54,13 +54,20 @@ def only_length(config: RunConfig) -> int | None:
     Raises:
         HeadToHeadError: If the style of the decoder is unknown.
     """
-    pattern = [(current().attention(entry.name), entry.options) for entry in config.attention.decoder.pattern]
+    pattern = [
+        (current().attention(entry.name), entry.options)
+        for entry in config.attention.decoder.pattern
+    ]
     lengths = (style.only_length(options, config.model) for style, options in pattern)
     return next((length for length in lengths if length is not None), None)
 
 
 def incompatibility(
-    encoding: type[Positional], mechanisms: frozenset[str], style: type[Attention], geometry: Geometry, role: str
+    encoding: type[Positional],
+    mechanisms: frozenset[str],
+    style: type[Attention],
+    geometry: Geometry,
+    role: str,
 ) -> str | None:
     """Return why an encoding with these mechanisms is incompatible with a style, or None."""
     name, draws = f"{style.entry_name} attention", "draw" in mechanisms
@@ -70,7 +77,9 @@ def incompatibility(
         "depends on the tokens between two positions of a sentence, and cross-attention has two; use 'none'": role
         == "cross"
         and "content_bias" in mechanisms,
-        "samples positions of a single sentence, and cross-attention has two; use 'none'": role == "cross" and draws,
+        "samples positions of a single sentence, and cross-attention has two; use 'none'": role
+        == "cross"
+        and draws,
         f"acts on queries, keys or scores, and {name} projects none; use an encoding that is added to embeddings, or "
         "'none'": not style.projects and mechanisms & SCORES,
         f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or "
@@ -81,7 +90,9 @@ def incompatibility(
         f"{style.unsupported[mechanism]}; use an encoding that is added to embeddings, or 'none'": True
         for mechanism in sorted(mechanisms & set(style.unsupported))
     }
-    return next((f"{encoding.entry_name} {reason}" for reason, applies in refused.items() if applies), None)
+    return next(
+        (f"{encoding.entry_name} {reason}" for reason, applies in refused.items() if applies), None
+    )
 
 
 class VocabSizes(NamedTuple):
@@ -100,7 +111,11 @@ def vocab_sizes(config: RunConfig, *words: int) -> VocabSizes:
     return VocabSizes(*([max(rows)] * 2 if config.model.tie_embeddings == "embeddings" else rows))
 
 
-SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
+SIDES: Mapping[str, tuple[str, ...]] = {
+    "encoder": ("source",),
+    "decoder": ("target",),
+    "cross": ("source", "target"),
+}
 """Sides of the positions that an entry of a role receives."""
 
 
@@ -126,7 +141,9 @@ class Bound:
     def reason(self, config: RunConfig, longest: Mapping[str, int]) -> str | None:
         """Return why sentences or batches of a configuration exceed the maximum, or None."""
         if self.counts == "rows":
-            rows = max(config.train.batch_size or config.train.batch_tokens, config.evaluate.batch_size)
+            rows = max(
+                config.train.batch_size or config.train.batch_tokens, config.evaluate.batch_size
+            )
             if rows <= self.most:
                 return None
             return (
@@ -171,6 +188,7 @@ def find_bound(part: type[Component], options: Options, family: str, role: str) 
     fields = (
         f"{family}.{role}.{name}"
         for name, value in options
-        if type(value) is int and part.limit(options.model_copy(update={name: value + 1})) == most + 1
+        if type(value) is int
+        and part.limit(options.model_copy(update={name: value + 1})) == most + 1
     )
     return Bound(part.entry_name, role, most, "rows" if by_row else "positions", next(fields, None))

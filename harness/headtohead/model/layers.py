@@ -27,7 +27,9 @@ Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
 
 
-def _by_init(init: Init, torch_init: Initializer, xavier: Initializer) -> Initializer | list[Initializer]:
+def _by_init(
+    init: Init, torch_init: Initializer, xavier: Initializer
+) -> Initializer | list[Initializer]:
     """Return the initialiser of all members, or an initialiser per member."""
     if isinstance(init, str):
         return torch_init if init == "torch" else xavier
@@ -41,18 +43,25 @@ class StackedLinear(nn.Module):
     computed as a single product.
     """
 
-    def __init__(self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: Init) -> None:
+    def __init__(
+        self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: Init
+    ) -> None:
         super().__init__()
         # torch.nn.Linear initialises weight and bias with U(-1/sqrt(in), 1/sqrt(in)).
         plain = uniform(width**-0.5)
         # Glorot & Bengio 2010 (AISTATS), section 4.2.1.
         xavier = {out: uniform(math.sqrt(6.0 / (width + out))) for out in outputs}
-        weights = [init_per_member(generators, (width, out), _by_init(init, plain, xavier[out])) for out in outputs]
+        weights = [
+            init_per_member(generators, (width, out), _by_init(init, plain, xavier[out]))
+            for out in outputs
+        ]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
         self.outputs = tuple(outputs)
         self.bias: nn.Parameter | None = None
         if bias:
-            start = init_per_member(generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0)))
+            start = init_per_member(
+                generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0))
+            )
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,7 +91,9 @@ class StackedFeedForward(nn.Module):
     def __init__(self, entry: FeedForward, init: Init, dropout: Dropout) -> None:
         super().__init__()
         model, generators = entry.context.model, entry.context.generators
-        self.inner = StackedLinear(generators, model.d_model, [model.d_ff] * (1 + entry.gated), model.bias, init)
+        self.inner = StackedLinear(
+            generators, model.d_model, [model.d_ff] * (1 + entry.gated), model.bias, init
+        )
         self.outer = StackedLinear(generators, model.d_ff, [model.d_model], model.bias, init)
         self.entry = entry
         self.dropout = dropout
@@ -126,7 +137,11 @@ class ResidualBlock(nn.Module):
     """
 
     def __init__(
-        self, norm: nn.Module | SharedModule, pre: bool, post_norm: nn.Module | SharedModule | None, dropout: Dropout
+        self,
+        norm: nn.Module | SharedModule,
+        pre: bool,
+        post_norm: nn.Module | SharedModule | None,
+        dropout: Dropout,
     ) -> None:
         super().__init__()
         self.norm = norm
@@ -134,7 +149,9 @@ class ResidualBlock(nn.Module):
         self.post_norm = post_norm
         self.dropout = dropout
 
-    def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None
+    ) -> Tensor:
         record = record or (lambda name, value: None)
         normed = x
         if self.pre:

@@ -78,7 +78,11 @@ def backward_loss(
     loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, *extra)
     # The gradient of the sum: each member's gradient is that of its own loss.
     pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
-    roots = [(tensor, gradient) for tensor, gradient in pairs if tensor is not None and gradient is not None]
+    roots = [
+        (tensor, gradient)
+        for tensor, gradient in pairs
+        if tensor is not None and gradient is not None
+    ]
     torch.autograd.backward([tensor for tensor, _ in roots], [gradient for _, gradient in roots])
     return loss.losses
 
@@ -142,12 +146,18 @@ def loss_gradients(
     columns = factor(weight, dtype)
     index = labels.clamp(min=0).unsqueeze(-1)
     shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
-    smooth = smoothing.along(hidden) if isinstance(smoothing, PerMember) else hidden.new_full((1, 1, 1), smoothing)
+    smooth = (
+        smoothing.along(hidden)
+        if isinstance(smoothing, PerMember)
+        else hidden.new_full((1, 1, 1), smoothing)
+    )
     smooths = isinstance(smoothing, PerMember) or smoothing != 0
     gradients = LossGradients(
         hidden.new_zeros(len(hidden)),
         torch.empty_like(hidden) if hidden.requires_grad else None,
-        torch.zeros_like(weight) if weight.requires_grad else None,  # in its layout: a tied table is transposed
+        torch.zeros_like(weight)
+        if weight.requires_grad
+        else None,  # in its layout: a tied table is transposed
         torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
     )
     memory = None
@@ -157,7 +167,9 @@ def loss_gradients(
             memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
         # Logits in bits: on an AMD processor, exp takes three times as long as exp2 (benchmarks/results.md).
         scaled = (x * BITS_PER_NAT).to(dtype)
-        logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(hidden.dtype)
+        logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(
+            hidden.dtype
+        )
         if bias is not None:
             logits.add_(bias[members], alpha=BITS_PER_NAT)
         if softcap is not None:

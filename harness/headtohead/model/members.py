@@ -32,7 +32,9 @@ def shape(config: RunConfig, registry: Registry) -> str:
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
             content[section].pop(name, None)
-    content["masking"] = {role: entry for role, entry in content["masking"].items() if "next_layers" in entry}
+    content["masking"] = {
+        role: entry for role, entry in content["masking"].items() if "next_layers" in entry
+    }
     content["positional"], content["limits"] = {}, []
     for role, chosen in ((role, config.positional.role(role)) for role in config.roles):
         entry, options = registry.positional(chosen.name), chosen.options
@@ -44,7 +46,9 @@ def shape(config: RunConfig, registry: Registry) -> str:
             or entry.mechanisms_of(options) & {"draw", "content_bias", "score", "values"}
         ):
             content["positional"][role] = chosen.model_dump(mode="json")
-        content["limits"].append(entry.limit(options))  # translations of all members have the same limit
+        content["limits"].append(
+            entry.limit(options)
+        )  # translations of all members have the same limit
     return json.dumps(content, sort_keys=True)
 
 
@@ -85,7 +89,9 @@ def same_or_each(values: Sequence[float]) -> float | PerMember:
     return values[0] if len(set(values)) == 1 else PerMember(values)
 
 
-def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[tuple[EntryConfig, tuple[int, ...]]]:
+def groups(
+    configs: Sequence[RunConfig], family: str, role: str
+) -> list[tuple[EntryConfig, tuple[int, ...]]]:
     """Return the entries of a family in a role with the indices of their members, in the order of first members."""
     members_of: dict[str, tuple[EntryConfig, list[int]]] = {}
     for member, config in enumerate(configs):
@@ -127,8 +133,12 @@ class MemberIndex:
 
     def broadcast(self, parts: Sequence[Tensor], shape: Sequence[int] | None = None) -> Tensor:
         """Join tensors as ``join`` does, expanding axes of length 1 to ``shape`` or to the longest of the tensors."""
-        shape = shape or [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
-        return self.join([x.expand(len(members), *shape) for x, members in zip(parts, self.members, strict=True)])
+        shape = shape or [
+            max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
+        ]
+        return self.join(
+            [x.expand(len(members), *shape) for x, members in zip(parts, self.members, strict=True)]
+        )
 
 
 class PerMemberPositional(Positional):
@@ -159,12 +169,17 @@ class PerMemberPositional(Positional):
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
         return self._tables("embed", positions, role, neutral=(1, 1, self.context.d_model))
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        return self._tables("bias", query_positions, key_positions, role, layer, neutral=(1, 1, 1, 1))
+    def bias(
+        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
+        return self._tables(
+            "bias", query_positions, key_positions, role, layer, neutral=(1, 1, 1, 1)
+        )
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         rotated = [
-            part.rotate(self.index_of.take(x, number), positions, role, layer) for number, part in enumerate(self.parts)
+            part.rotate(self.index_of.take(x, number), positions, role, layer)
+            for number, part in enumerate(self.parts)
         ]
         return self.index_of.join(rotated)
 
@@ -179,15 +194,24 @@ class PerMemberPositional(Positional):
     def _table(self, hook: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
         tables = [getattr(part, hook)(*arguments) for part in self.parts]
         return self.index_of.broadcast(
-            [zero.expand(1, *neutral) if table is None else table.to(zero.dtype) for table in tables]
+            [
+                zero.expand(1, *neutral) if table is None else table.to(zero.dtype)
+                for table in tables
+            ]
         )
 
 
 def require_mask(
-    masking: Masking, mask: object, rows: tuple[int, ...], query_positions: Tensor, key_positions: Tensor
+    masking: Masking,
+    mask: object,
+    rows: tuple[int, ...],
+    query_positions: Tensor,
+    key_positions: Tensor,
 ) -> None:
     """Refuse what ``Masking.mask`` returned if it is no boolean tensor of the right shape."""
-    require_shape(masking, "mask", mask, batch=rows, query=len(query_positions), key=len(key_positions))
+    require_shape(
+        masking, "mask", mask, batch=rows, query=len(query_positions), key=len(key_positions)
+    )
     if isinstance(mask, Tensor) and mask.dtype != torch.bool:
         raise HeadToHeadError(
             f"{type(masking).__name__}.mask returned a tensor of {mask.dtype}; return torch.bool, True where a query "
@@ -217,7 +241,9 @@ class PerLayerMasking(Masking):
 
     def role_properties(self, role: str) -> frozenset[str]:
         """Return the properties that the maskings of all layers declare."""
-        return frozenset.intersection(*(part.role_properties(role) or frozenset() for part in self.parts))
+        return frozenset.intersection(
+            *(part.role_properties(role) or frozenset() for part in self.parts)
+        )
 
 
 class PerMemberMasking(Masking):
@@ -236,13 +262,19 @@ class PerMemberMasking(Masking):
         # A key that only some members hide is not shown by all of them.
         return common if len(set(declared)) == 1 else common - {"shows-the-rest"}
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor | None:
         """Return the masks of all members, ``[member · sentence, query, key]``.
 
         ``lengths`` are those of all members, member after member. A cached decoding step passes a
         single length for all sentences.
         """
-        rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (lengths.view(self.members, -1))
+        rows = (
+            lengths.expand(self.members).unsqueeze(1)
+            if len(lengths) == 1
+            else (lengths.view(self.members, -1))
+        )
         masks = []
         for number, part in enumerate(self.parts):
             own = self.index_of.take(rows, number)

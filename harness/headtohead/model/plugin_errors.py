@@ -13,7 +13,11 @@ from headtohead.schema.run_config import RunConfig
 
 def model_plugins(config: RunConfig) -> dict[str, Registered]:
     """Return the entries of a model that are not built in, by label."""
-    used = [current().find(family, entry.name) for family, entry in entries_of(config) if family != "dataset"]
+    used = [
+        current().find(family, entry.name)
+        for family, entry in entries_of(config)
+        if family != "dataset"
+    ]
     return {entry.label: entry for entry in used if not entry.is_built_in}
 
 
@@ -35,7 +39,11 @@ def plugin_errors(config: RunConfig, subject: str = "a model") -> Iterator[None]
     try:
         yield
     except Exception as error:
-        is_passed_on = isinstance(error, ReadsError) or is_disk_error(error, of_plugin=True) or machine_limit(error)
+        is_passed_on = (
+            isinstance(error, ReadsError)
+            or is_disk_error(error, of_plugin=True)
+            or machine_limit(error)
+        )
         if not plugins or is_passed_on:
             raise
         is_explained = isinstance(error, HeadToHeadError)

@@ -85,18 +85,28 @@ class Transformer(nn.Module):
             if model.tie_embeddings in ("all", "embeddings") or "encoder" not in self.roles
             else StackedEmbedding(build.generators, self.vocab_sizes.source, model.d_model, init)
         )
-        self.target_embedding = StackedEmbedding(build.generators, self.vocab_sizes.target, model.d_model, init)
+        self.target_embedding = StackedEmbedding(
+            build.generators, self.vocab_sizes.target, model.d_model, init
+        )
         for name in build.config.quirks.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
         self.encoder = nn.ModuleList(
-            EncoderLayer(build, layer) for layer in range(model.encoder_layers) if "encoder" in self.roles
+            EncoderLayer(build, layer)
+            for layer in range(model.encoder_layers)
+            if "encoder" in self.roles
         )
-        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
-        self.encoder_norm = build.norm("encoder", None) if model.final_norm and "encoder" in self.roles else None
+        self.decoder = nn.ModuleList(
+            DecoderLayer(build, layer) for layer in range(model.decoder_layers)
+        )
+        self.encoder_norm = (
+            build.norm("encoder", None) if model.final_norm and "encoder" in self.roles else None
+        )
         self.decoder_norm = build.norm("decoder", None) if model.final_norm else None
         self.lm_head = (
-            StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
+            StackedLinear(
+                build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init
+            )
             if model.tie_embeddings in ("none", "embeddings")
             else None
         )
@@ -104,7 +114,9 @@ class Transformer(nn.Module):
         self.dropout_rng = build.dropout_rng
         """Random numbers of dropout; training sets the step."""
         self.dropout = build.dropout("embedding")
-        self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
+        self.embedding_scale = (
+            model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
+        )
         encodings = {role: self.positional(role) for role in self.roles}
         self._row_indexed = {role for role, encoding in encodings.items() if encoding.by_row}
         self.microbatch: tuple[int, int] | None = None
@@ -145,7 +157,9 @@ class Transformer(nn.Module):
         """``"fused"`` or ``"explicit"`` per role: the path of training."""
         return {attention.context.role: attention.path for attention in self.attentions}
 
-    def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
+    def forward(
+        self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
+    ) -> Tensor:
         """Return logits ``[member, batch, target time, vocab]`` of the next token after each target token.
 
         All ids and lengths are integer tensors. ``member`` is 1 in a loaded run, and the number of runs in a stack.
@@ -160,14 +174,20 @@ class Transformer(nn.Module):
         Raises:
             HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
         """
-        return self.project(self.hidden(self.batch_of(source, source_lengths, target, target_lengths)))
+        return self.project(
+            self.hidden(self.batch_of(source, source_lengths, target, target_lengths))
+        )
 
-    def batch_of(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Batch:
+    def batch_of(
+        self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
+    ) -> Batch:
         """Return the arguments of ``forward`` as a batch without labels."""
         if "encoder" not in self.roles:
             time, starts = source.shape[-1] + target.shape[-1], source_lengths.unsqueeze(-1)
             positions = torch.arange(time, device=source.device).expand(*starts.shape[:-1], -1)
-            index = torch.where(positions < starts, positions, positions - starts + source.shape[-1])
+            index = torch.where(
+                positions < starts, positions, positions - starts + source.shape[-1]
+            )
             source = torch.cat([source, target], dim=-1).gather(-1, index.clamp(max=time - 1))
             source_lengths = source_lengths + target_lengths
         return Batch(source, source_lengths, target, target, target_lengths)
@@ -176,7 +196,9 @@ class Transformer(nn.Module):
         """Return the decoder's output at target positions, ``[member, batch, time, d_model]``, for ``project``."""
         if "encoder" in self.roles:
             memory = self.encode(batch.source, batch.source_lengths, observe)
-            return self.decode(batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths, observe)
+            return self.decode(
+                batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths, observe
+            )
         hidden = self.decode(batch.source, batch.source_lengths, observe=observe)
         own = torch.arange(batch.decoder_input_ids.shape[-1], device=hidden.device)
         positions = own + (batch.source_lengths - batch.target_lengths).unsqueeze(-1)
@@ -219,7 +241,9 @@ class Transformer(nn.Module):
         if memory is not None and memory_lengths is not None:
             beam_size = target.shape[1] // memory.shape[1]
             if beam_size > 1:
-                memory, memory_lengths = (x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths))
+                memory, memory_lengths = (
+                    x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths)
+                )
         span = (0, target.shape[-1])
         self._check("decoder", target.shape[1] // beam_size, span[1])
         sampled = self._sample_positions("decoder", target)
@@ -231,12 +255,21 @@ class Transformer(nn.Module):
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
-            x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), records=records)
+            x = layer(
+                x,
+                memory,
+                (own[index % len(own)], cross and cross[index % len(cross)]),
+                records=records,
+            )
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
     @staticmethod
     def _finish(
-        x: Tensor, norm: nn.Module | SharedModule | None, role: str, ids: Tensor, observe: Observe | None = None
+        x: Tensor,
+        norm: nn.Module | SharedModule | None,
+        role: str,
+        ids: Tensor,
+        observe: Observe | None = None,
     ) -> Tensor:
         """Apply the final norm, if any, and return ``[member, batch, time, d_model]``."""
         if norm is not None:
@@ -272,7 +305,10 @@ class Transformer(nn.Module):
         self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
-        own, cross = self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths, tokens), None
+        own, cross = (
+            self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths, tokens),
+            None,
+        )
         if memory is not None:
             keys = memory.shape[2] if self.attends_to_source else length
             self._check("cross", rows, max(length, keys))
@@ -280,13 +316,26 @@ class Transformer(nn.Module):
             at = -of_keys[0] if of_keys[0] > 1 else 1
             cross = self._step_context("cross", position, at, (0, keys), of_keys[1])
             memory = memory.flatten(1, 2)
-        x = self._embed(tokens, self.target_embedding, "decoder", position, beam_size=beam_size, cache=caches[0][0])
+        x = self._embed(
+            tokens,
+            self.target_embedding,
+            "decoder",
+            position,
+            beam_size=beam_size,
+            cache=caches[0][0],
+        )
         for index, (layer, pair) in enumerate(zip(self.decoder, caches, strict=True)):
             x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), pair)
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
-        self, role: str, position: int, count: int, keys: tuple[int, int], lengths: Tensor, ids: Tensor | None = None
+        self,
+        role: str,
+        position: int,
+        count: int,
+        keys: tuple[int, int],
+        lengths: Tensor,
+        ids: Tensor | None = None,
     ) -> list[AttentionContext]:
         """Return the contexts of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
         contexts = self._attention_context(role, (position, count), keys, lengths, ids=ids)
@@ -325,7 +374,10 @@ class Transformer(nn.Module):
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return a member's weights without the member axis, with the names of a stack with one member."""
-        return {name: value[index].clone() for name, value, index in self._of_member(member, self.state_dict())}
+        return {
+            name: value[index].clone()
+            for name, value, index in self._of_member(member, self.state_dict())
+        }
 
     @torch.no_grad()
     def load_member(self, member: int, weights: Mapping[str, Tensor]) -> None:
@@ -346,7 +398,9 @@ class Transformer(nn.Module):
                 return f"positionals.{role}.{rest}", positional.index_of.members[int(number)]
         return name, tuple(range(self.members))
 
-    def _of_member(self, member: int, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor, int]]:
+    def _of_member(
+        self, member: int, tensors: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, Tensor, int]]:
         """Yield name, tensor and the member's index along its first axis."""
         for name, value in tensors.items():
             plain, members = self._owner(name)
@@ -373,7 +427,9 @@ class Transformer(nn.Module):
             if record is not None:
                 record("scaled", x.flatten(1, 2))
         first: Any = next(iter(self.encoder if role == "encoder" else self.decoder), None)
-        if first is not None and overrides(style := first.attention.style, Attention, "mix_embeddings"):
+        if first is not None and overrides(
+            style := first.attention.style, Attention, "mix_embeddings"
+        ):
             every = x if cache is None else cache.append("embeddings", x)
             mixed = style.mix_embeddings(every)
             require_like(style, "mix_embeddings", mixed, every, "member batch time d_model")
@@ -383,12 +439,16 @@ class Transformer(nn.Module):
         positional, by_row = self.positional(role), role in self._row_indexed
         span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
         consecutive = self._positions(*span, ids.device)
-        positions = sampled if sampled is not None else consecutive.column if by_row else consecutive.row
+        positions = (
+            sampled if sampled is not None else consecutive.column if by_row else consecutive.row
+        )
         table = positional.embed(positions, role)
         if table is not None:
             members = 1 if sampled is not None else (1, len(ids))
             time, width = positions.shape[1], positional.context.d_model
-            require_shape(positional, "embed", table, member=members, batch=None, time=time, d_model=width)
+            require_shape(
+                positional, "embed", table, member=members, batch=None, time=time, d_model=width
+            )
             if beam_size > 1 and by_row:
                 table = table.repeat_interleave(beam_size, dim=1)
             if sampled is not None:
@@ -418,7 +478,9 @@ class Transformer(nn.Module):
         if first == 0:
             drawn = self._sampled[role] = positional.draw(batch, time)
             if drawn is not None:
-                require_shape(positional, "draw", drawn, member=self.members, batch=batch, time=time)
+                require_shape(
+                    positional, "draw", drawn, member=self.members, batch=batch, time=time
+                )
         # The last microbatch frees the positions: a step must leave no new tensor behind.
         sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
@@ -452,7 +514,11 @@ class Transformer(nn.Module):
             if mask is not None:
                 rows = (1, self.members, lengths.numel())
                 require_mask(part, mask, rows, query.positions, key.positions)
-                mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
+                mask = (
+                    mask[None, :, None]
+                    if len(mask) == 1
+                    else mask.view(self.members, -1, 1, *mask.shape[1:])
+                )
             declared = part.role_properties(role) or frozenset()
             at = (query.row, key.row) if sampled is None else (sampled, sampled)
             is_sampled = sampled is not None
@@ -460,7 +526,12 @@ class Transformer(nn.Module):
         return contexts
 
     def _cross_context(
-        self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
+        self,
+        queries: tuple[int, int],
+        length: int,
+        lengths: Tensor,
+        memory: Tensor,
+        memory_lengths: Tensor,
     ) -> list[AttentionContext]:
         keys = memory.shape[2] if self.attends_to_source else length
         self._check("cross", memory.shape[1], max(length, keys))

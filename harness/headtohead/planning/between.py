@@ -29,7 +29,12 @@ DATASET: FieldPath = ("data", "dataset")
 GROUPS: tuple[tuple[FieldPath, ...], ...] = (
     (DATASET, ("data", "split")),
     (("train", "epochs"), ("train", "steps")),
-    (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("quirks", "pad_to")),
+    (
+        ("train", "batch_tokens"),
+        ("train", "length_buckets"),
+        ("train", "batch_size"),
+        ("quirks", "pad_to"),
+    ),
 )
 """Fields that depend on each other: if several of a group differ, they form one change."""
 
@@ -69,16 +74,23 @@ def changes_between(
         field
         for field in FIELDS
         if field in changed
-        and any(identity(with_fields_from(side, [field], other).build()) != own for side, other, own in ends)
+        and any(
+            identity(with_fields_from(side, [field], other).build()) != own
+            for side, other, own in ends
+        )
     ]
     changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
-        name, group = next(((name, group) for name, group in named if field in group), ("", (field,)))
+        name, group = next(
+            ((name, group) for name, group in named if field in group), ("", (field,))
+        )
         members = tuple(member for member in differing if member in group)
         if members not in changes.values():
             name = name or "+".join([".".join(members[0]), *(other[-1] for other in members[1:])])
             if slug_word(name) in map(slug_word, changes):
-                raise location.error(f"two changes have the name '{slug_word(name)}'; rename one of them")
+                raise location.error(
+                    f"two changes have the name '{slug_word(name)}'; rename one of them"
+                )
             changes[name] = members
     return changes
 
@@ -95,7 +107,9 @@ def expand_between(
     ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
     """
     variants: dict[frozenset[str], Variant] = {}
-    labels = [{name: _value(side, fields) for name, fields in changes.items()} for side in (start, end)]
+    labels = [
+        {name: _value(side, fields) for name, fields in changes.items()} for side in (start, end)
+    ]
 
     def slug_at(applied: Collection[str], slug: str, title: str) -> str:
         """Add the configuration with these changes, unless it exists, and return its slug."""
@@ -111,22 +125,32 @@ def expand_between(
     slug_at(changes, END, names[1])
     contrasts = []
     for name in changes:
-        plus = slug_at([name], shortened_slug(f"from-plus-{slug_word(name)}"), f"{names[0]} + {name}")
+        plus = slug_at(
+            [name], shortened_slug(f"from-plus-{slug_word(name)}"), f"{names[0]} + {name}"
+        )
         title = f"{name} in {names[0]}"
-        contrasts.append(ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START))
+        contrasts.append(
+            ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START)
+        )
     for name in changes:
         rest = [other for other in changes if other != name]
         minus = slug_at(rest, shortened_slug(f"to-minus-{slug_word(name)}"), f"{names[1]} − {name}")
         title = f"{name} in {names[1]}"
-        contrasts.append(ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus))
+        contrasts.append(
+            ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus)
+        )
     return list(variants.values()), contrasts
 
 
-def with_fields_from(builder: ConfigBuilder, fields: Collection[FieldPath], source: ConfigBuilder) -> ConfigBuilder:
+def with_fields_from(
+    builder: ConfigBuilder, fields: Collection[FieldPath], source: ConfigBuilder
+) -> ConfigBuilder:
     """Return a copy with the values of these fields, or their absence, taken from ``source``."""
     twin = builder.copy()
     kept = {path: value for path, value in builder.values.items() if _field_of(path) not in fields}
-    twin.values = kept | {path: value for path, value in source.values.items() if _field_of(path) in fields}
+    twin.values = kept | {
+        path: value for path, value in source.values.items() if _field_of(path) in fields
+    }
     return twin
 
 
@@ -136,7 +160,9 @@ def _field_of(path: Sequence[Any]) -> FieldPath:
         return tuple(path[:2])
     if is_dataset_option(tuple(path)):
         return DATASET
-    return next((tuple(path[:length]) for length in (2, 3) if tuple(path[:length]) in FIELDS), tuple(path))
+    return next(
+        (tuple(path[:length]) for length in (2, 3) if tuple(path[:length]) in FIELDS), tuple(path)
+    )
 
 
 def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
@@ -165,13 +191,18 @@ def _named_groups(
             matching = [field for field in FIELDS if field[: len(path)] == path]
             if not matching:
                 names = [".".join(field) for field in FIELDS]
-                raise location.child(name, position).error(f"unknown field '{dotted}'{nearest(dotted, names)}")
+                raise location.child(name, position).error(
+                    f"unknown field '{dotted}'{nearest(dotted, names)}"
+                )
             for field in matching:
                 if field in group_of:
                     owner = f"'{'.'.join(field)}' already belongs to '{group_of[field]}'"
                     raise location.child(name, position).error(owner)
                 group_of[field] = name
-    return [(name, tuple(field for field, owner in group_of.items() if owner == name)) for name in groups]
+    return [
+        (name, tuple(field for field, owner in group_of.items() if owner == name))
+        for name in groups
+    ]
 
 
 def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
@@ -187,4 +218,6 @@ def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
         values.append("nothing" if label in ("", None) else label)
     if len(values) == 1:
         return values[0]
-    return ", ".join(f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True))
+    return ", ".join(
+        f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True)
+    )

@@ -15,7 +15,9 @@ from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
-def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
+def find_incompatibility(
+    config: RunConfig, longest: Mapping[str, int], registry: Registry
+) -> str | None:
     """Return the first reason why a configuration cannot run, or None.
 
     Args:
@@ -64,7 +66,9 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     """Return why batches cannot be built, contain no label or cannot be decoded, or None."""
     train, decode = config.train, config.evaluate.decode
     if "encoder" not in config.roles and (reason := _needs_encoder(config)):
-        return f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
+        return (
+            f"{reason}, which a decoder-only model lacks; set model.architecture: encoder-decoder"
+        )
     if longest.get("source") == 0 and "encoder" in config.roles:
         return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
     if config.quirks.pad_to != "batch" and train.batch_size is None:
@@ -81,7 +85,15 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     if config.quirks.shift_targets and longest.get("target", 2) < 2:
         return "no target has a second token, so there is no label; set quirks.shift_targets: false"
     for shared in config.quirks.shared_modules:
-        if len({entry.model_dump_json() for entry in config.entries(shared.replace("-", "_")).values()}) > 1:
+        if (
+            len(
+                {
+                    entry.model_dump_json()
+                    for entry in config.entries(shared.replace("-", "_")).values()
+                }
+            )
+            > 1
+        ):
             return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
@@ -100,10 +112,13 @@ def _needs_encoder(config: RunConfig) -> str | None:
     """Return which setting requires an encoder or cross-attention, or None."""
     quirks = config.quirks
     needs = {
-        "quirks.cross_attention_memory: decoder requires cross-attention": quirks.cross_attention_memory == "decoder",
-        "quirks.decoder_feed_forward: after-each requires cross-attention": quirks.decoder_feed_forward == "after-each",
+        "quirks.cross_attention_memory: decoder requires cross-attention": quirks.cross_attention_memory
+        == "decoder",
+        "quirks.decoder_feed_forward: after-each requires cross-attention": quirks.decoder_feed_forward
+        == "after-each",
         f"quirks.pad_to: {quirks.pad_to} requires an encoder": quirks.pad_to != "batch",
-        "evaluate.decode: non-autoregressive requires an encoder": config.evaluate.decode == "non-autoregressive",
+        "evaluate.decode: non-autoregressive requires an encoder": config.evaluate.decode
+        == "non-autoregressive",
         f"{config.attention.decoder.name} accepts a fixed number of target tokens and requires an encoder": only_length(
             config
         )
@@ -128,7 +143,13 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
             encoding = registry.positional(entry.name)
             mechanisms = encoding.mechanisms_of(entry.options)
             acts_in_attention |= bool(mechanisms - {"embed"})
-            own = geometry.heads, geometry.output_heads, geometry.kv_heads, geometry.key_width, geometry.value_width
+            own = (
+                geometry.heads,
+                geometry.output_heads,
+                geometry.kv_heads,
+                geometry.key_width,
+                geometry.value_width,
+            )
             sizes.add(own)
             if encodings.next_layers and (mechanisms & {"embed", "draw"} or encoding.by_row):
                 return (
@@ -145,13 +166,19 @@ def _geometry_incompatibility(config: RunConfig, registry: Registry) -> str | No
     return None
 
 
-def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
+def _entry_incompatibility(
+    config: RunConfig, longest: Mapping[str, int], registry: Registry
+) -> str | None:
     for family in FAMILIES:
-        for role, chosen in ((role, each) for role, all in config.entries(family).items() for each in all.pattern):
+        for role, chosen in (
+            (role, each) for role, all in config.entries(family).items() for each in all.pattern
+        ):
             registered = registry.find(family, chosen.name)
             # A plugin may keep what it reads here, so that the construction of its components would read nothing.
             with only_declared_reads(registered.entry, chosen.options):
-                reason = _incompatibility_of(registered, chosen.options, Setting(config, role, longest))
+                reason = _incompatibility_of(
+                    registered, chosen.options, Setting(config, role, longest)
+                )
             if reason is not None:
                 return reason
     return None
@@ -166,7 +193,9 @@ def _incompatibility_of(registered: Registered, options: Options, setting: Setti
     return reason
 
 
-def _stated_incompatibility(registered: Registered, options: Options, setting: Setting) -> str | None:
+def _stated_incompatibility(
+    registered: Registered, options: Options, setting: Setting
+) -> str | None:
     """Return the result of an entry's ``incompatible_with``: a reason, which is not empty, or None.
 
     Raises:
@@ -181,7 +210,11 @@ def _stated_incompatibility(registered: Registered, options: Options, setting: S
     except HeadToHeadError as error:
         reason = str(error)
     except Exception as error:
-        raise HeadToHeadError(f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}") from error
+        raise HeadToHeadError(
+            f"{where} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        ) from error
     if reason is None or (isinstance(reason, str) and reason.strip()):
         return reason
-    raise HeadToHeadError(f"{where} returned {reason!r}; return a reason, or None if the entry is compatible")
+    raise HeadToHeadError(
+        f"{where} returned {reason!r}; return a reason, or None if the entry is compatible"
+    )

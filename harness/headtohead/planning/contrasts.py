@@ -14,7 +14,12 @@ from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
-from headtohead.storage.contrasts import DeclaredContrast, FactorContrast, InteractionContrast, Pairs
+from headtohead.storage.contrasts import (
+    DeclaredContrast,
+    FactorContrast,
+    InteractionContrast,
+    Pairs,
+)
 from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
@@ -51,7 +56,12 @@ def factor_contrasts(
                 continue
             against = {path: labels[baseline][path] for path in axis}
             index = next(
-                (c[position] for c, slug in factorial.cells.items() if against.items() <= labels[slug].items()), None
+                (
+                    c[position]
+                    for c, slug in factorial.cells.items()
+                    if against.items() <= labels[slug].items()
+                ),
+                None,
             )
             groups: dict[Scalar, dict[tuple[str, str | None], None]] = {}
             for cell, slug in factorial.cells.items():
@@ -65,7 +75,9 @@ def factor_contrasts(
             condition = ", ".join(f"{name} {text(fixed)}" for name, fixed in given.items())
             for value, group in groups.items():
                 pairs = tuple(
-                    (left, right) for left, right in group if right and left in trainable and right in trainable
+                    (left, right)
+                    for left, right in group
+                    if right and left in trainable and right in trainable
                 )
                 # A single pair is a contrast of two variants, not an average.
                 if pairs and len(group) > 1:
@@ -96,23 +108,30 @@ def interaction_contrasts(
     for factorial in factorials:
         # The axes `data` and `size` are last: differences within the same data are compared between data.
         order = sorted(
-            range(len(factorial.axes)), key=lambda position: bool({DATA_AXIS, SIZE_AXIS} & {*factorial.axes[position]})
+            range(len(factorial.axes)),
+            key=lambda position: bool({DATA_AXIS, SIZE_AXIS} & {*factorial.axes[position]}),
         )
         for positions in itertools.combinations(order, 2):
             axis, other_axis = axes = [factorial.axes[position] for position in positions]
             against, other_against = (axis_value(side, labels[baseline]) for side in axes)
             settings: dict[tuple[int, ...], dict[tuple[Scalar, Scalar], str]] = {}
             for cell, slug in factorial.cells.items():
-                rest = tuple(index for position, index in enumerate(cell) if position not in positions)
-                settings.setdefault(rest, {})[axis_value(axis, labels[slug]), axis_value(other_axis, labels[slug])] = (
-                    slug
+                rest = tuple(
+                    index for position, index in enumerate(cell) if position not in positions
                 )
+                settings.setdefault(rest, {})[
+                    axis_value(axis, labels[slug]), axis_value(other_axis, labels[slug])
+                ] = slug
             pairs: dict[tuple[Scalar, Scalar], list[tuple[str, str]]] = {}
             for setting in settings.values():
                 for value, other in setting:
                     corners = itertools.product((value, against), (other, other_against))
                     a, c, b, d = (setting.get(corner, "") for corner in corners)
-                    if value != against and other != other_against and all(slug in trainable for slug in (a, b, c, d)):
+                    if (
+                        value != against
+                        and other != other_against
+                        and all(slug in trainable for slug in (a, b, c, d))
+                    ):
                         pairs.setdefault((value, other), []).extend([(a, b), (d, c)])
             given = _fixed_axes(factorial, axis, labels, baseline)
             condition = "".join(f", {name} {text(fixed)}" for name, fixed in given.items())
@@ -138,7 +157,9 @@ def _named(axis: Axis, values: str) -> str:
     return f"{axis[0]}: {values}" if len(axis) == 1 else values
 
 
-def _fixed_axes(factorial: Factorial, axis: Axis, labels: Labels, baseline: str) -> dict[str, Scalar]:
+def _fixed_axes(
+    factorial: Factorial, axis: Axis, labels: Labels, baseline: str
+) -> dict[str, Scalar]:
     """Return the other axes that are constant in the block at a value that differs from the baseline's."""
     first = labels[next(iter(factorial.cells.values()))]
     return {
@@ -155,7 +176,11 @@ def _default_name(declared: ContrastDeclaration, variant: str, against: str) -> 
     texts = []
     for title, metric, lengths in (
         (variant, declared.metric, declared.lengths),
-        (against, declared.against_metric or declared.metric, declared.against_lengths or declared.lengths),
+        (
+            against,
+            declared.against_metric or declared.metric,
+            declared.against_lengths or declared.lengths,
+        ),
     ):
         details = [metric] if metric and declared.against_metric else []
         details += [f"lengths {lengths[0]} to {lengths[1]}"] if lengths else []
@@ -186,9 +211,13 @@ def declared_contrasts(
     for number, declared in enumerate(loaded.file.contrasts):
         location = loaded.location("contrasts", number)
         for field in ("metric", "against_metric"):
-            check_metric(getattr(declared, field), base.config, location.child(field), of_heads_too=True)
+            check_metric(
+                getattr(declared, field), base.config, location.child(field), of_heads_too=True
+            )
         variant, against = (
-            _select(getattr(declared, side), variants, others, base, condition, location.child(side))
+            _select(
+                getattr(declared, side), variants, others, base, condition, location.child(side)
+            )
             for side in ("variant", "against")
         )
         contrast = DeclaredContrast(
@@ -198,20 +227,31 @@ def declared_contrasts(
             **{field: getattr(declared, field) for field in (*scores, "expect")},
         )
         if variant is against and contrast.same_score:
-            raise location.error("variant and against are the same variant; name two different variants")
+            raise location.error(
+                "variant and against are the same variant; name two different variants"
+            )
         if comparison_group(variant.axes) != comparison_group(against.axes):
             kind = "data" if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS) else "size"
             scores_on = "on different data" if kind == "data" else "of different sizes"
-            raise location.error(f"scores {scores_on} are not compared; give both sides the same {kind}")
+            raise location.error(
+                f"scores {scores_on} are not compared; give both sides the same {kind}"
+            )
         for other, earlier in enumerate(contrasts):
             same = all(getattr(contrast, field) == getattr(earlier, field) for field in scores)
             if same and {*contrast.pairs[0]} == {*earlier.pairs[0]}:
-                raise location.error(f"the same two variants as contrasts[{other}]; remove one of them")
+                raise location.error(
+                    f"the same two variants as contrasts[{other}]; remove one of them"
+                )
         if declared.expect and declared.expect.direction == "equal" and not declared.expect.by:
-            raise location.child("expect").error("direction: equal requires by, the largest difference that agrees")
+            raise location.child("expect").error(
+                "direction: equal requires by, the largest difference that agrees"
+            )
         metric, buckets = declared.metric or primary, base.config.evaluate.buckets
         _check_lengths(declared.lengths, metric, buckets, location.child("lengths"))
-        field, metric = "against_lengths" if declared.against_lengths else "lengths", declared.against_metric or metric
+        field, metric = (
+            "against_lengths" if declared.against_lengths else "lengths",
+            declared.against_metric or metric,
+        )
         _check_lengths(getattr(declared, field), metric, buckets, location.child(field))
         contrasts.append(contrast)
     return tuple(contrasts)
@@ -247,8 +287,15 @@ def _check_lengths(
     if lengths is None:
         return
     known = find(metric)
-    if known is None or known.pool is None or not metric.startswith("test/") or metric.endswith(UNPADDED):
-        raise location.error(f"{metric} has no score by source length; use a metric of the test split")
+    if (
+        known is None
+        or known.pool is None
+        or not metric.startswith("test/")
+        or metric.endswith(UNPADDED)
+    ):
+        raise location.error(
+            f"{metric} has no score by source length; use a metric of the test split"
+        )
     starts = [1, *(bound + 1 for bound in buckets)]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:

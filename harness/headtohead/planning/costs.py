@@ -37,11 +37,19 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)
         labels = data.splits["train"].labels
-        mean_labels = None if labels is None else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
-        return counting.count(config, *words, source, target - config.quirks.shift_targets, mean_labels)
+        mean_labels = (
+            None
+            if labels is None
+            else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
+        )
+        return counting.count(
+            config, *words, source, target - config.quirks.shift_targets, mean_labels
+        )
 
 
-def refuse_oversized(loaded: LoadedExperiment, variant: Variant | VariantRecord, weights: int | None = None) -> None:
+def refuse_oversized(
+    loaded: LoadedExperiment, variant: Variant | VariantRecord, weights: int | None = None
+) -> None:
     """Raise if a run of a variant with ``weights`` cannot fit into the memory of this machine or of its GPU.
 
     By default the weights are a lower bound, those of the feed-forward networks, for which no module is built.
@@ -74,7 +82,11 @@ def match_variants(
         return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
 
     largest = {
-        match: max((measure(variant.config, match), variant.slug) for variant in variants if variant.match == match)
+        match: max(
+            (measure(variant.config, match), variant.slug)
+            for variant in variants
+            if variant.match == match
+        )
         for match in sorted({variant.match for variant in variants} - {"none"})
     }
     matched, notes = [], []

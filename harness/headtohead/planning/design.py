@@ -10,13 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order, named_parts, refuse_both
+from headtohead.config.builder import (
+    FAMILIES,
+    ConfigBuilder,
+    assignment_order,
+    named_parts,
+    refuse_both,
+)
 from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.planning.between import END, START, changes_between, expand_between
-from headtohead.planning.contrasts import Axis, Factorial, declared_contrasts, factor_contrasts, interaction_contrasts
+from headtohead.planning.contrasts import (
+    Axis,
+    Factorial,
+    declared_contrasts,
+    factor_contrasts,
+    interaction_contrasts,
+)
 from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.variants import (
@@ -35,7 +47,12 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.contrasts import ChangeContrast, ContrastRecord, DeclaredContrast, VariantContrast
+from headtohead.storage.contrasts import (
+    ChangeContrast,
+    ContrastRecord,
+    DeclaredContrast,
+    VariantContrast,
+)
 from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
@@ -66,8 +83,13 @@ class Design:
 
     def baseline_of(self, slug: str) -> str | None:
         """Return the baseline of a variant, which has its values of the axes data and size; None if it is excluded."""
-        own, group = self.labels.get(self.baseline, {}), comparison_group(self.labels.get(slug, {}))  # a sweep has none
-        found = next((other.slug for other in self.variants if other.axes == {**own, **group}), None)
+        own, group = (
+            self.labels.get(self.baseline, {}),
+            comparison_group(self.labels.get(slug, {})),
+        )  # a sweep has none
+        found = next(
+            (other.slug for other in self.variants if other.axes == {**own, **group}), None
+        )
         return found or (self.baseline if comparison_group(own) == group else None)
 
     def contrasts(self) -> list[ContrastRecord]:
@@ -86,11 +108,18 @@ class Design:
                 name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
                 plain.append(VariantContrast(name=name, variant=slug, against=other))
         arguments = self.factorials, self.labels, self.baseline, titles
-        return [*plain, *factor_contrasts(*arguments), *interaction_contrasts(*arguments), *self.declared]
+        return [
+            *plain,
+            *factor_contrasts(*arguments),
+            *interaction_contrasts(*arguments),
+            *self.declared,
+        ]
 
 
 def expand(
-    loaded: LoadedExperiment, registry: Registry, find_incompatibility: FindIncompatibility = lambda config: None
+    loaded: LoadedExperiment,
+    registry: Registry,
+    find_incompatibility: FindIncompatibility = lambda config: None,
 ) -> Design:
     """Turn a checked experiment file into variants.
 
@@ -110,9 +139,13 @@ def expand(
         kinds = [name for name in type(block).model_fields if getattr(block, name) is not None]
         if len(kinds) != 1:
             names = " and ".join(kinds) or "none of them"
-            raise location.error(f"a block requires one of product, one_at_a_time, zip or between; got {names}")
+            raise location.error(
+                f"a block requires one of product, one_at_a_time, zip or between; got {names}"
+            )
         blocks.append((kinds[0], getattr(block, kinds[0]), location.child(kinds[0])))
-    between = next(((content, location) for kind, content, location in blocks if kind == "between"), None)
+    between = next(
+        ((content, location) for kind, content, location in blocks if kind == "between"), None
+    )
     if between:
         design = _expand_between(loaded, registry, find_incompatibility, *between)
     else:
@@ -133,7 +166,9 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     known = find(metric)
     if known is None or known.per_example is None:
         return design
-    silent = [variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"]
+    silent = [
+        variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
+    ]
     if silent and (design.changes or design.baseline in silent):
         raise loaded.location("metrics", "primary").error(
             f"'{metric}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
@@ -148,7 +183,9 @@ def variant_key(config: RunConfig, match: Match) -> str:
 
     The data section stands for the data hash, which is unknown before the data is prepared.
     """
-    return json.dumps([run_identity(config, ""), config.data.model_dump(mode="json"), match], sort_keys=True)
+    return json.dumps(
+        [run_identity(config, ""), config.data.model_dump(mode="json"), match], sort_keys=True
+    )
 
 
 @dataclass
@@ -171,17 +208,24 @@ class Axes:
         self.loaded, self.registry = loaded, registry
         sections = [name for name in ("baseline", "base") if "recipe" in getattr(loaded.file, name)]
         self.recipe = next(
-            ((getattr(loaded.file, name)["recipe"], loaded.location(name, "recipe")) for name in sections), None
+            (
+                (getattr(loaded.file, name)["recipe"], loaded.location(name, "recipe"))
+                for name in sections
+            ),
+            None,
         )
         self.start = self._merged_over(self.recipe)
         self.sizes: list[Values] = [
-            {SIZE_AXIS: (size, loaded.location("sizes", number))} for number, size in enumerate(loaded.file.sizes or ())
+            {SIZE_AXIS: (size, loaded.location("sizes", number))}
+            for number, size in enumerate(loaded.file.sizes or ())
         ] or [{}]
         self._assign_sizes()
         self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, dict(self.sizes[0]))
         self.axes: list[str] = []
         self.notes: list[str] = []
-        self.cells: dict[str, _Cell] = {variant_key(self.baseline.config, self.baseline.match): self.baseline}
+        self.cells: dict[str, _Cell] = {
+            variant_key(self.baseline.config, self.baseline.match): self.baseline
+        }
         self.products: list[tuple[tuple[Axis, ...], dict[tuple[int, ...], str]]] = []
         for size in self.sizes[1:]:
             self._add(size)
@@ -192,10 +236,17 @@ class Axes:
         absent = {*ROLES}.difference(*(cell.config.roles for cell in self.cells.values()))
         absent |= {f"{role}_layers" for role in absent}
         if lost := [axis for axis in self.axes if {*axis.split(".")[1:2]} & absent]:
-            reason = "a decoder-only model has neither encoder nor cross-attention; remove this axis"
+            reason = (
+                "a decoder-only model has neither encoder nor cross-attention; remove this axis"
+            )
             raise self.loaded.location("design").child(lost[0]).error(reason)
-        incompatibilities = Incompatibilities(self.loaded, self.registry, self.start, self.axes, find_incompatibility)
-        labels = {key: {axis: self._label(axis, cell) for axis in self.axes} for key, cell in self.cells.items()}
+        incompatibilities = Incompatibilities(
+            self.loaded, self.registry, self.start, self.axes, find_incompatibility
+        )
+        labels = {
+            key: {axis: self._label(axis, cell) for axis in self.axes}
+            for key, cell in self.cells.items()
+        }
         slugs = {key: slug_of(axes) for key, axes in labels.items()}
         counts = Counter(slugs.values())
         for key, slug in slugs.items():
@@ -217,11 +268,14 @@ class Axes:
             seeds=self.loaded.seeds,
             start=self.start,
             factorials=tuple(
-                Factorial(axes, {index: slugs[key] for index, key in keys.items()}) for axes, keys in self.products
+                Factorial(axes, {index: slugs[key] for index, key in keys.items()})
+                for axes, keys in self.products
             ),
             notes=(*self.notes, *incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
-            declared=declared_contrasts(self.loaded, variants, excluded, found[0].slug, incompatibilities.condition),
+            declared=declared_contrasts(
+                self.loaded, variants, excluded, found[0].slug, incompatibilities.condition
+            ),
         )
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
@@ -231,7 +285,11 @@ class Axes:
         if recipe:
             builder.merge_recipe(name, recipe[1])
         for section in ("base", "baseline"):
-            given = {key: value for key, value in getattr(self.loaded.file, section).items() if key != "recipe"}
+            given = {
+                key: value
+                for key, value in getattr(self.loaded.file, section).items()
+                if key != "recipe"
+            }
             builder.merge(given, self.loaded.location(section))
         if recipe:
             builder.merge(fields, recipe[1])
@@ -242,11 +300,17 @@ class Axes:
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
         """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
         if kind == ZIP:
-            kind, content, location = "product", {ZIP: content}, SourceLocation(location.source, location.path[:-1])
+            kind, content, location = (
+                "product",
+                {ZIP: content},
+                SourceLocation(location.source, location.path[:-1]),
+            )
         zipped = content.get(ZIP, {})
         plain = {axis: listed for axis, listed in content.items() if axis != ZIP}
         for axis in plain.keys() & (zipped.keys() if isinstance(zipped, Mapping) else ()):
-            raise location.child(ZIP, axis).error(f"'{axis}' is an axis of this {kind} already; remove one of them")
+            raise location.child(ZIP, axis).error(
+                f"'{axis}' is an axis of this {kind} already; remove one of them"
+            )
         choices = [self.choices({axis: listed}, location) for axis, listed in plain.items()]
         axes: list[Axis] = [(axis,) for axis in plain]
         if ZIP in content:
@@ -258,7 +322,9 @@ class Axes:
                 choices.append(self.sizes)
                 axes.append((SIZE_AXIS,))
             keys = {
-                tuple(index for index, _ in parts): self._add(dict(item for _, part in parts for item in part.items()))
+                tuple(index for index, _ in parts): self._add(
+                    dict(item for _, part in parts for item in part.items())
+                )
                 for parts in itertools.product(*(enumerate(choice) for choice in choices))
             }
             self.products.append((tuple(axes), keys))
@@ -269,12 +335,16 @@ class Axes:
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
         if not isinstance(axes, Mapping) or not axes:
-            raise location.error(f"expected a mapping of axes with lists of values, got {shown(axes)}")
+            raise location.error(
+                f"expected a mapping of axes with lists of values, got {shown(axes)}"
+            )
         refuse_both(axes, location)
         for axis, listed in axes.items():
             check_axis(axis, listed, location.child(axis))
             if axis in self.sizes[0].get(SIZE_AXIS, ({},))[0]:
-                raise location.child(axis).error("sizes set this field already; remove it from the design")
+                raise location.child(axis).error(
+                    "sizes set this field already; remove it from the design"
+                )
             if axis not in self.axes:
                 self.axes.append(axis)
         lengths = {axis: len(listed) for axis, listed in axes.items()}
@@ -301,7 +371,10 @@ class Axes:
                 raise location.error(
                     f"every size sets the same fields; the first one sets {', '.join(first) or 'none'}"
                 )
-            if any(size == values[SIZE_AXIS][0] and size is not values[SIZE_AXIS][0] for values in self.sizes):
+            if any(
+                size == values[SIZE_AXIS][0] and size is not values[SIZE_AXIS][0]
+                for values in self.sizes
+            ):
                 raise location.error("this size is listed twice; remove one")
             for name, value in size.items():
                 check_axis(name, [value], location.child(name))
@@ -312,13 +385,20 @@ class Axes:
         """Return the first fields of a size with their values, as many as tell all sizes apart."""
         sizes = [[*values[SIZE_AXIS][0].values()] for values in self.sizes]
         counts = range(1, len(size))
-        most = next((count for count in counts if len({str(own[:count]) for own in sizes}) == len(sizes)), len(size))
+        most = next(
+            (count for count in counts if len({str(own[:count]) for own in sizes}) == len(sizes)),
+            len(size),
+        )
         shown_fields = [*size.items()][:most]
-        return ", ".join(f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in shown_fields)
+        return ", ".join(
+            f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in shown_fields
+        )
 
     def _add(self, values: Values) -> str:
         """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
-        builder = self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
+        builder = (
+            self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
+        )
         match = self.baseline.match
         for axis in sorted(values, key=assignment_order):
             value, location = values[axis]
@@ -333,7 +413,9 @@ class Axes:
         key = variant_key(cell.config, match)
         known_cell = self.cells.setdefault(key, cell)
         if known_cell.config.train != cell.config.train:
-            given = ", ".join(f"{axis} {value[0]}" for axis, value in values.items() if axis.startswith("train."))
+            given = ", ".join(
+                f"{axis} {value[0]}" for axis, value in values.items() if axis.startswith("train.")
+            )
             self.notes.append(f"{given} changes nothing: another combination has the same effect")
         known_cell.written = cell.written | known_cell.written
         return key
@@ -366,11 +448,17 @@ def _expand_between(
 ) -> Design:
     """Return both configurations, and every change added to the first and taken from the second."""
     if len(loaded.file.design) > 1:
-        raise loaded.location("design").error("between must be the only block of a design; use one file per question")
+        raise loaded.location("design").error(
+            "between must be the only block of a design; use one file per question"
+        )
     file = loaded.file
     if file.sizes:
         raise loaded.location("sizes").error("between has no sizes; use one file per size")
-    for path, given in {("baseline",): file.baseline, ("contrasts",): file.contrasts, ("base", "recipe"): None}.items():
+    for path, given in {
+        ("baseline",): file.baseline,
+        ("contrasts",): file.contrasts,
+        ("base", "recipe"): None,
+    }.items():
         if given or (given is None and "recipe" in file.base):
             raise loaded.location(*path).error(
                 "a file with between has no baseline, contrasts or base.recipe: its variants are from, to and the "
@@ -387,23 +475,31 @@ def _expand_between(
         builders[side] = builder
     start, end = builders.values()
     if start.build_consistent().init_from != end.build_consistent().init_from:
-        raise location.error("init_from cannot differ between the two configurations; move it to base")
+        raise location.error(
+            "init_from cannot differ between the two configurations; move it to base"
+        )
     match, groups = file.match, location.child("groups")
-    changes = changes_between(start, end, lambda config: variant_key(config, match), block.groups, groups)
+    changes = changes_between(
+        start, end, lambda config: variant_key(config, match), block.groups, groups
+    )
     if not changes:
         raise location.error(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
             "from base"
         )
     if match != "none" and any(("model", "d_ff") in fields for fields in changes.values()):
-        raise loaded.location("match").error(f"'{match}' widens model.d_ff, which is a change here; set match: none")
+        raise loaded.location("match").error(
+            f"'{match}' widens model.d_ff, which is a change here; set match: none"
+        )
     names = _end_name(block.start, "start"), _end_name(block.end, "end")
     if names[0] == names[1]:
         names = f"{names[0]} (from)", f"{names[1]} (to)"
     points, contrasts = expand_between(start, end, names, changes, match)
     axes = tuple(changes)
     incompatibilities = Incompatibilities(loaded, registry, start, axes, find_incompatibility)
-    required = {slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)}
+    required = {
+        slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)
+    }
     variants, excluded = incompatibilities.split(points, required)
     refuse_many_runs(loaded.path, file, len(variants), len(loaded.seeds), loaded.max_runs)
     slugs = {variant.slug for variant in variants}
@@ -415,7 +511,9 @@ def _expand_between(
         seeds=loaded.seeds,
         start=start,
         notes=incompatibilities.notes(),
-        changes=tuple(contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs),
+        changes=tuple(
+            contrast for contrast in contrasts if {contrast.variant, contrast.against} <= slugs
+        ),
     )
 
 

@@ -69,24 +69,35 @@ class _Masks:
     def equality(self, variant: Variant, other: Variant) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
         roles = variant.config.roles
-        sides = [{role: side.config.masking.role(role) for role in roles} for side in (variant, other)]
+        sides = [
+            {role: side.config.masking.role(role) for role in roles} for side in (variant, other)
+        ]
         differing = [role for role in roles if sides[0][role] != sides[1][role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        if longest > MAX_LENGTH or any(entry.next_layers for side in sides for entry in side.values()):
+        if longest > MAX_LENGTH or any(
+            entry.next_layers for side in sides for entry in side.values()
+        ):
             return None
         cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
         keys = {"encoder": "source", "decoder": "target", "cross": cross}
         for role in differing:
-            masks = {self.effect(role, keys[role], side[role].model_dump_json())[0] for side in sides}
+            masks = {
+                self.effect(role, keys[role], side[role].model_dump_json())[0] for side in sides
+            }
             rows = "source" if role == "encoder" else "target"
             readers = [reader for reader in roles if keys[reader] == rows]
             if len(masks) > 1 or any(
-                self.effect(reader, rows, side[reader].model_dump_json())[1] for reader in readers for side in sides
+                self.effect(reader, rows, side[reader].model_dump_json())[1]
+                for reader in readers
+                for side in sides
             ):
                 return None
-        parts = [f"masking.{role} '{sides[0][role].name}' and '{sides[1][role].name}'" for role in differing]
+        parts = [
+            f"masking.{role} '{sides[0][role].name}' and '{sides[1][role].name}'"
+            for role in differing
+        ]
         return (
             f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to {longest} with "
             "right padding"
@@ -108,7 +119,11 @@ class _Masks:
             shape = (len(lengths), len(row), len(column))  # length, query, key
             full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
             # Queries of another side than the keys have a length of their own.
-            ends = lengths if role != "cross" or side == "target" else torch.full_like(lengths, len(row))
+            ends = (
+                lengths
+                if role != "cross" or side == "target"
+                else torch.full_like(lengths, len(row))
+            )
             full = full & (row < ends[:, None])[:, :, None]
             digest.update(full.numpy().tobytes())
             attends_to_padding |= bool((full & (column >= lengths[:, None])[:, None, :]).any())

@@ -62,19 +62,27 @@ class Incompatibilities:
             if matching:
                 reason: str | None = self.loaded.file.exclude[matching[0]].reason
             else:
-                reason = contradiction[1] if contradiction else self.find_incompatibility(variant.config)
+                reason = (
+                    contradiction[1] if contradiction else self.find_incompatibility(variant.config)
+                )
             if reason is None:
                 running.append(variant)
             elif variant.slug not in required:
                 source = "exclude" if matching else "incompatible"
                 excluded.append(
                     ExcludedRecord(
-                        slug=variant.slug, title=variant.title, axes=variant.axes, reason=reason, source=source
+                        slug=variant.slug,
+                        title=variant.title,
+                        axes=variant.axes,
+                        reason=reason,
+                        source=source,
                     )
                 )
             elif matching:
                 role, _ = required[variant.slug]
-                raise self.loaded.location("exclude", matching[0]).error(f"this excludes {role}; narrow the exclusion")
+                raise self.loaded.location("exclude", matching[0]).error(
+                    f"this excludes {role}; narrow the exclusion"
+                )
             else:
                 raise required[variant.slug][1].error(reason)
         return running, excluded
@@ -91,30 +99,49 @@ class Incompatibilities:
         if not when:
             raise location.error("no axis values are given; name at least one")
         if RECIPE_AXIS in when:
-            raise location.child(RECIPE_AXIS).error("a recipe cannot be named here; name fields in which it differs")
+            raise location.child(RECIPE_AXIS).error(
+                "a recipe cannot be named here; name fields in which it differs"
+            )
         builder = self.start.copy()
         for axis in sorted(when, key=assignment_order):
             if axis not in (MATCH_AXIS, DATA_AXIS):
-                if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS, INIT_FROM):
-                    raise location.child(axis).error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
+                if axis not in self.axes and axis.split(".")[0] not in (
+                    *FAMILIES,
+                    *SECTIONS,
+                    INIT_FROM,
+                ):
+                    raise location.child(axis).error(
+                        f"unknown axis '{axis}'{nearest(axis, self.axes)}"
+                    )
                 builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
         config = builder.build()
-        conditions = [self._condition(axis, value, config, location.child(axis)) for axis, value in when.items()]
+        conditions = [
+            self._condition(axis, value, config, location.child(axis))
+            for axis, value in when.items()
+        ]
         return lambda variant: all(holds(variant) for holds in conditions)
 
-    def _condition(self, axis: str, value: Any, config: RunConfig, location: SourceLocation) -> Condition:
+    def _condition(
+        self, axis: str, value: Any, config: RunConfig, location: SourceLocation
+    ) -> Condition:
         """Return a predicate for an axis value; ``config`` has the values of all axes."""
         if axis == MATCH_AXIS:
             match = check_match(value, location)
             return lambda variant: bool(variant.match == match)
-        if axis == DATA_AXIS:  # a name stands for all data of the dataset, fields for exactly this data
+        if (
+            axis == DATA_AXIS
+        ):  # a name stands for all data of the dataset, fields for exactly this data
             name, fields = named_parts(value, location, "dataset")
             builder = self.start.copy()
             builder.assign((DATA_AXIS,), value, location)
             data = builder.build().data
-            return lambda variant: variant.config.data == data if fields else variant.config.data.dataset == name
+            return lambda variant: (
+                variant.config.data == data if fields else variant.config.data.dataset == name
+            )
         if axis == "model.d_ff" and isinstance(value, str):  # 4x depends on the variant's width
-            return lambda variant: bool(variant.config.model.d_ff == times_width(value, variant.config.model.d_model))
+            return lambda variant: bool(
+                variant.config.model.d_ff == times_width(value, variant.config.model.d_model)
+            )
         path = tuple(axis.split("."))
         of = _names if isinstance(value, str) and path[0] in FAMILIES else lambda value: value
         target = of(value_at(config, path))
@@ -125,6 +152,10 @@ def _names(value: Any) -> Any:
     """Return entries without their options: names by role, or a name."""
     if isinstance(value, Mapping):
         if "name" in value:
-            return value["name"] if "next_layers" not in value else [value["name"], *map(_names, value["next_layers"])]
+            return (
+                value["name"]
+                if "next_layers" not in value
+                else [value["name"], *map(_names, value["next_layers"])]
+            )
         return {role: _names(entry) for role, entry in value.items()}
     return value

@@ -40,9 +40,14 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
                 f"set evaluate.max_length: {max(shortest) + 1}"
             )
     longest_train, longest_test = (
-        max(data.source_vocabulary.count_words(ids) for ids in split.measured) for split in (train, test)
+        max(data.source_vocabulary.count_words(ids) for ids in split.measured)
+        for split in (train, test)
     )
-    if config.data.split == "length" and longest_test > longest_train and longest_train not in config.evaluate.buckets:
+    if (
+        config.data.split == "length"
+        and longest_test > longest_train
+        and longest_train not in config.evaluate.buckets
+    ):
         notes.append(
             f"the longest training source has {longest_train} tokens, which is inside a bucket of evaluate.buckets: "
             f"add a bound at {longest_train} to separate lengths that were trained on from longer ones"
@@ -58,7 +63,9 @@ PROBE_TOKENS = 24
 """Tokens of a probe from a text or a sequence, without source."""
 
 
-def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tuple[ProbeSentence, ...]:
+def choose_probes(
+    given: Sequence[str | Probe] | None, data: PreparedData
+) -> tuple[ProbeSentence, ...]:
     """Return the configured probe sentences, or by default two test sentences; every variant gets the same."""
     tokeniser = data.tokenisers["target"]
     if given is not None:
@@ -75,4 +82,6 @@ def choose_probes(given: Sequence[str | Probe] | None, data: PreparedData) -> tu
         return tuple(ProbeSentence(source=test.source_text[row], target=None) for row in rows)
     most = min(PROBE_TOKENS, data.record["longest"]["target"] - 1)
     sequences = [tokeniser.decode(test.target[row].tolist()).lstrip(INCOMPLETE) for row in rows]
-    return tuple(ProbeSentence(source="", target=tokeniser.beginning(text, most)) for text in sequences)
+    return tuple(
+        ProbeSentence(source="", target=tokeniser.beginning(text, most)) for text in sequences
+    )

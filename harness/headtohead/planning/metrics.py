@@ -13,7 +13,12 @@ from headtohead.storage.metrics import find
 
 
 def check_metric(
-    name: str | None, config: RunConfig, location: SourceLocation, *, of_heads_too: bool = False, directed: bool = False
+    name: str | None,
+    config: RunConfig,
+    location: SourceLocation,
+    *,
+    of_heads_too: bool = False,
+    directed: bool = False,
 ) -> None:
     """Check that the runs of a configuration measure a metric; None is valid.
 
@@ -40,7 +45,9 @@ def check_metric(
         raise location.error(f"unknown metric '{name}'{nearest(name, known)}")
     metric = find(name)
     if directed and (metric is None or metric.higher_is_better is None):
-        raise location.error(f"'{name}' is neither better high nor better low; list it in metrics.report")
+        raise location.error(
+            f"'{name}' is neither better high nor better low; list it in metrics.report"
+        )
 
 
 def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMetrics:
@@ -49,7 +56,11 @@ def reported_metrics(loaded: LoadedExperiment, config: RunConfig) -> ReportedMet
     at = loaded.location("metrics")
     primary = given.primary or f"test/{task[0].name}"
     check_metric(primary, config, at.child("primary"), directed=True)
-    report = ("valid/loss", *(f"test/{metric.name}" for metric in task[1:])) if given.report is None else given.report
+    report = (
+        ("valid/loss", *(f"test/{metric.name}" for metric in task[1:]))
+        if given.report is None
+        else given.report
+    )
     for number, name in enumerate(report):
         check_metric(name, config, at.child("report").child(number))
     if isinstance(loaded.file.margin, dict):

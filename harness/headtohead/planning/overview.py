@@ -43,7 +43,11 @@ class Overview:
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
     records = [variant.record for variant in plan.variants]
-    equal = [f"{record.slug} = {record.equal_to}: {record.equal_reason}" for record in records if record.equal_to]
+    equal = [
+        f"{record.slug} = {record.equal_to}: {record.equal_reason}"
+        for record in records
+        if record.equal_to
+    ]
     if len(equal) > MAX_NAMES + 1:
         equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
     ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
@@ -56,10 +60,17 @@ def overview(plan: Plan) -> Overview:
         label = "leaky split" if leak.is_serious else "split"
         leaks.append(f"{label} '{data['split']}': {leak.clause}")
     sections = {
-        "changes": [f"{name}: {' → '.join(text(axes[name]) for axes in ends)}" for name in plan.design.axes if ends],
+        "changes": [
+            f"{name}: {' → '.join(text(axes[name]) for axes in ends)}"
+            for name in plan.design.axes
+            if ends
+        ],
         "same by construction, trained once": equal,
         "tuned": _tuned(plan),
-        "excluded": (f"{excluded.slug}: {excluded.reason} ({excluded.source})" for excluded in plan.design.excluded),
+        "excluded": (
+            f"{excluded.slug}: {excluded.reason} ({excluded.source})"
+            for excluded in plan.design.excluded
+        ),
         "failed, diverged or interrupted": (
             f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
             for run in plan.runs
@@ -75,15 +86,24 @@ def overview(plan: Plan) -> Overview:
         heading=f"{plan.name}: {plan.loaded.file.question}",
         lines=tuple(_lines(plan)),
         rows=tuple(_row(plan, variant) for variant in plan.variants),
-        sections={heading: lines for heading, content in sections.items() if (lines := tuple(content))},
+        sections={
+            heading: lines for heading, content in sections.items() if (lines := tuple(content))
+        },
     )
 
 
 def _lines(plan: Plan) -> Iterator[str]:
     """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps and time."""
-    data, looks, tuning, runs_root = plan.data.record, plan.looks, plan.tuning, plan.runs_root.resolve()
+    data, looks, tuning, runs_root = (
+        plan.data.record,
+        plan.looks,
+        plan.tuning,
+        plan.runs_root.resolve(),
+    )
     yield f"project: {runs_root.parent} (runs in {runs_root})"
-    counts, tokens = (" / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary"))
+    counts, tokens = (
+        " / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary")
+    )
     examples = examples_of(data)
     yield (
         f"data: {data['dataset']}, split {data['split']}, {counts} {examples} (train / valid / test), {tokens} "
@@ -91,7 +111,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     )
     if tuning:
         listed_settings, *others = tuning.settings.values()
-        tried = "; ".join(setting.name for setting in listed_settings if all(setting in own for own in others))
+        tried = "; ".join(
+            setting.name for setting in listed_settings if all(setting in own for own in others)
+        )
         seeds = counted(len(tuning.plan.design.seeds), "seed")
         runs = f"{len(tuning.plan.runs)} runs: {_tuning_progress(tuning)}"
         yield f"tune: every variant with {tried}; {seeds} each, {runs}"
@@ -110,7 +132,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     if tuning and not tuning.is_chosen:
         remaining = "the tuning chooses their settings"
     elif not plan.remaining:
-        option = " without --retry" if any(run.state in states.FAILURES for run in plan.runs) else ""
+        option = (
+            " without --retry" if any(run.state in states.FAILURES for run in plan.runs) else ""
+        )
         option = option or " without --stale" * any(run.stale for run in plan.runs)
         remaining = f"nothing to run{option}"
     by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
@@ -120,7 +144,9 @@ def _lines(plan: Plan) -> Iterator[str]:
         f"{shown or 'none'}; {remaining}"
     )
     schedules = [(variant.config.train, variant.record.steps) for variant in plan.variants]
-    longer = [warmup for train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))]
+    longer = [
+        warmup for train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))
+    ]
     warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
     per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
     yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
@@ -176,7 +202,9 @@ def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
     runs = plan.runs_of(variant.slug)
     diverged = sum(run.state == states.DIVERGED for run in runs)
     progress = f"{sum(run.is_done for run in runs) - diverged}/{len(runs)} done"
-    progress += f", {diverged} diverged" * bool(diverged) + " STALE" * any(run.stale for run in runs)
+    progress += f", {diverged} diverged" * bool(diverged) + " STALE" * any(
+        run.stale for run in runs
+    )
     return (
         variant.slug + (" (baseline)" if variant.slug == plan.design.baseline else ""),
         "equal" if record.equal_to else progress,
@@ -184,7 +212,11 @@ def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
         f"{counts.non_embedding:,}",
         f"{counts.attention:,}",
         f"{counts.flops_per_token:,.0f}",
-        f"{record.d_ff:,}" if record.d_ff == record.d_ff_asked else f"{record.d_ff_asked:,} → {record.d_ff:,}",
+        f"{record.d_ff:,}"
+        if record.d_ff == record.d_ff_asked
+        else f"{record.d_ff_asked:,} → {record.d_ff:,}",
         f"{counts.inner_width:,}",
-        paths[0] if len(paths) == 1 else ", ".join(f"{role} {kind}" for role, kind in counts.path.items()),
+        paths[0]
+        if len(paths) == 1
+        else ", ".join(f"{role} {kind}" for role, kind in counts.path.items()),
     )

@@ -34,7 +34,9 @@ CONSEQUENCES = {
 """The consequence of each pitfall, by its name. Attention styles declare further pitfalls."""
 
 
-def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = None) -> tuple[Pitfall, ...]:
+def find_pitfalls(
+    config: RunConfig, registry: Registry, leak: float | None = None
+) -> tuple[Pitfall, ...]:
     """Return the pitfalls of a resolved configuration, in the order of its sections.
 
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
@@ -42,22 +44,46 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
     data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
     roles, reads_decoder = config.roles, quirks.cross_attention_memory == "decoder"
     by_row = _roles_by_row(config, registry)
-    future = [role for role in roles if role != "encoder" and _lacks(config, registry, role, "hides-future")]
-    padded = [role for role in roles if role != "decoder" and _lacks(config, registry, role, "hides-padding")]
+    future = [
+        role
+        for role in roles
+        if role != "encoder" and _lacks(config, registry, role, "hides-future")
+    ]
+    padded = [
+        role
+        for role in roles
+        if role != "decoder" and _lacks(config, registry, role, "hides-padding")
+    ]
     defaults = registry.dataset(data.dataset).defaults
-    intended = {(section, name): value for section, fields in defaults.items() for name, value in fields.items()}
+    intended = {
+        (section, name): value
+        for section, fields in defaults.items()
+        for name, value in fields.items()
+    }
     no_start = data.target_boundaries == "none" != intended.get(("data", "target_boundaries"))
-    padding_matters = padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
+    padding_matters = (
+        padded and train.batch_size != 1 and not (padded == ["cross"] and reads_decoder)
+    )
     two_in_one = config.model.tie_embeddings == "embeddings" and not data.vocabulary.shared
-    styles = dict.fromkeys((role, entry.name) for role in roles for entry in config.attention.role(role).pattern)
-    of_styles = [(role, *pitfall) for role, style in styles for pitfall in registry.attention(style).pitfalls.items()]
+    styles = dict.fromkeys(
+        (role, entry.name) for role in roles for entry in config.attention.role(role).pattern
+    )
+    of_styles = [
+        (role, *pitfall)
+        for role, style in styles
+        for pitfall in registry.attention(style).pitfalls.items()
+    ]
     consequences = CONSEQUENCES | {name: text for _, name, text in of_styles}
     rules = [
         ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
         ("split by rows", "data.split", data.split == "row" and leak != 0),
         ("letters lost", "data.normalise", data.normalise == "ascii-fold"),
         ("words dropped", "data.vocabulary.unknown", data.vocabulary.unknown == "drop"),
-        ("no boundary tokens", "data.target_boundaries", no_start and decode in {*STEPWISE, "none"}),
+        (
+            "no boundary tokens",
+            "data.target_boundaries",
+            no_start and decode in {*STEPWISE, "none"},
+        ),
         ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
         *((name, f"attention.{role}", True) for role, name, _ in of_styles),
         ("future not masked", "masking.decoder", "decoder" in future),
@@ -70,9 +96,15 @@ def find_pitfalls(config: RunConfig, registry: Registry, leak: float | None = No
         ("parameters frozen", "quirks.trainable", quirks.trainable is not None),
         ("fixed padding", "quirks.pad_to", isinstance(quirks.pad_to, int)),
         ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
-        ("reference as input", "evaluate.decode", decode == "teacher-forced" != intended.get(("evaluate", "decode"))),
+        (
+            "reference as input",
+            "evaluate.decode",
+            decode == "teacher-forced" != intended.get(("evaluate", "decode")),
+        ),
     ]
-    return tuple(Pitfall(name, field, consequences[name]) for name, field, applies in rules if applies)
+    return tuple(
+        Pitfall(name, field, consequences[name]) for name, field, applies in rules if applies
+    )
 
 
 def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
@@ -81,7 +113,10 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     False for entries of plugins, whose declarations nothing has verified, and for positions by batch row.
     """
     used = [(family, chosen.name) for family, chosen in entries_of(config)]
-    if not all(name in registry.entries[family] and registry.find(family, name).is_built_in for family, name in used):
+    if not all(
+        name in registry.entries[family] and registry.find(family, name).is_built_in
+        for family, name in used
+    ):
         return False
     if _roles_by_row(config, registry):
         return False
@@ -90,7 +125,8 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
     # In self-attention, padding follows every token.
     targets = [role for role in config.roles if role not in source]
     return not any(_lacks(config, registry, role, "hides-padding") for role in source) and not any(
-        _lacks(config, registry, role, "hides-padding") and _lacks(config, registry, role, "hides-future")
+        _lacks(config, registry, role, "hides-padding")
+        and _lacks(config, registry, role, "hides-future")
         for role in targets
     )
 
@@ -105,20 +141,36 @@ def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
     if "encoder" not in config.roles:
         return False
     for role in ("encoder", "cross"):
-        positional, attention = (family.role(role).pattern for family in (config.positional, config.attention))
+        positional, attention = (
+            family.role(role).pattern for family in (config.positional, config.attention)
+        )
         if (
-            any("order-invariant" not in registry.positional(entry.name).properties for entry in positional)
-            or any(registry.attention(entry.name).depends_on_order(entry.options) for entry in attention)
+            any(
+                "order-invariant" not in registry.positional(entry.name).properties
+                for entry in positional
+            )
+            or any(
+                registry.attention(entry.name).depends_on_order(entry.options)
+                for entry in attention
+            )
             or _lacks(config, registry, role, "shows-the-rest")
-            or any(own is None or "hides-future" in own for own in _declared(config, registry, role))
+            or any(
+                own is None or "hides-future" in own for own in _declared(config, registry, role)
+            )
         ):
             return False
     return True
 
 
 def _roles_by_row(config: RunConfig, registry: Registry) -> list[str]:
-    patterns = {role: config.positional.role(role).pattern for role in config.roles if role != "cross"}
-    return [role for role, own in patterns.items() if any(registry.positional(entry.name).by_row for entry in own)]
+    patterns = {
+        role: config.positional.role(role).pattern for role in config.roles if role != "cross"
+    }
+    return [
+        role
+        for role, own in patterns.items()
+        if any(registry.positional(entry.name).by_row for entry in own)
+    ]
 
 
 def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:

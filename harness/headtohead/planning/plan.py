@@ -128,12 +128,16 @@ class TuningSetting:
     @property
     def name(self) -> str:
         """The setting as a short label."""
-        return ", ".join(f"{path.rpartition('.')[2]} {text(value)}" for path, value in self.values.items())
+        return ", ".join(
+            f"{path.rpartition('.')[2]} {text(value)}" for path, value in self.values.items()
+        )
 
     @property
     def slug(self) -> str:
         """The setting as part of a slug."""
-        return "-".join(f"{path.rpartition('.')[2]}-{text(value)}" for path, value in self.values.items())
+        return "-".join(
+            f"{path.rpartition('.')[2]}-{text(value)}" for path, value in self.values.items()
+        )
 
     @property
     def is_valid(self) -> bool:
@@ -190,14 +194,19 @@ class Tuning:
 
     def chosen(self, slug: str) -> TuningSetting:
         """Return the best setting of a variant."""
-        return next(setting for setting in self.settings[slug] if setting.values == self.variants[slug].chosen)
+        return next(
+            setting
+            for setting in self.settings[slug]
+            if setting.values == self.variants[slug].chosen
+        )
 
     def apply(self, design: Design) -> Design:
         """Return the design with the chosen settings; unchanged before they are chosen."""
         if not self.is_chosen:
             return design
         variants = tuple(
-            replace(variant, config=self.chosen(variant.slug).apply(variant.config)) for variant in design.variants
+            replace(variant, config=self.chosen(variant.slug).apply(variant.config))
+            for variant in design.variants
         )
         return replace(design, variants=variants)
 
@@ -281,7 +290,9 @@ class Plan:
             if name in excluded:
                 raise HeadToHeadError(f"--only {name}: this variant is excluded: {excluded[name]}")
             if name not in self.by_slug:
-                raise HeadToHeadError(f"--only {name}: unknown variant '{name}'{nearest(name, self.by_slug)}")
+                raise HeadToHeadError(
+                    f"--only {name}: unknown variant '{name}'{nearest(name, self.by_slug)}"
+                )
         trained = {run.variant for name in names for run in self.runs_of(name)}
         return replace(self, only=frozenset(trained)) if names else self
 
@@ -359,7 +370,9 @@ class Plan:
         differing = [entry for entries in by_role if len({*entries}) > 1 for entry in entries]
         return tuple(
             EntryRecord(family=family, name=name, summary=find(family, name).entry.summary())
-            for family, name in dict.fromkeys((family, name) for family, names in differing for name in names)
+            for family, name in dict.fromkeys(
+                (family, name) for family, names in differing for name in names
+            )
         )
 
     @cached_property
@@ -393,7 +406,11 @@ class Plan:
         for path in run_directories(self.directory):
             with suppress(HeadToHeadError):  # a damaged run
                 record = read_record(RunRecord, path / RUN)
-                is_same = record and record.seed in self.design.seeds and record.data["data_hash"] in self.prepared
+                is_same = (
+                    record
+                    and record.seed in self.design.seeds
+                    and record.data["data_hash"] in self.prepared
+                )
                 if is_same and read_status(path).state in states.RESULTS:
                     return True
         return False
@@ -435,7 +452,9 @@ class Plan:
         return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
 
 
-def plugin_records(config: RunConfig, registry: Registry, project: Path) -> tuple[PluginRecord, ...]:
+def plugin_records(
+    config: RunConfig, registry: Registry, project: Path
+) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
     return tuple(_plugin_record(entry, project) for entry in plugins_of(config, registry))
 

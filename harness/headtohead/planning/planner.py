@@ -24,7 +24,11 @@ from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.data.tokeniser import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
+from headtohead.planning.compatibility import (
+    find_incompatibility,
+    find_unequal_lengths,
+    longest_sequences,
+)
 from headtohead.planning.costs import count_model, match_variants, refuse_oversized
 from headtohead.planning.design import Design, expand
 from headtohead.planning.equality import equal_variants
@@ -95,7 +99,9 @@ def make_plan(
         HeadToHeadError: If the baseline cannot run, a model does not fit into memory, or the data or the runs folder
             cannot be read.
     """
-    existing = None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
+    existing = (
+        None if fresh else ExistingRuns(runs_root, ignored, None if reuse else loaded.experiments)
+    )
     planner = _Planner(loaded, registry, runs_root, cache or data.cache_root(), existing)
     design = expand(loaded, registry, planner.find_incompatibility)
     sequential = loaded.sequential
@@ -104,14 +110,18 @@ def make_plan(
         if look is None:  # the first look with all seeds of the record
             look = looks.seeds[0]
             with suppress(HeadToHeadError):  # no record, or a damaged record
-                recorded = () if fresh else ExperimentDirectory.read(runs_root / loaded.name).record.seeds
+                recorded = (
+                    () if fresh else ExperimentDirectory.read(runs_root / loaded.name).record.seeds
+                )
                 look = looks.next(len(recorded) - 1) or looks.seeds[-1]
         design = replace(design, seeds=loaded.seeds[:look])
     ready()
     if loaded.file.tune is None:
         return planner.plan(loaded, design, looks)
     trials = {} if fresh else recorded_trials(runs_root / loaded.name)
-    settings = dict.fromkeys((variant.slug for variant in design.variants), settings_of(loaded, design, registry))
+    settings = dict.fromkeys(
+        (variant.slug for variant in design.variants), settings_of(loaded, design, registry)
+    )
     for widening in range(MAX_WIDENINGS + 1):
         tried = planner.plan(*sweep(loaded, design, settings))
         tuned = tuned_variants(design, settings, tried, trials)
@@ -119,13 +129,17 @@ def make_plan(
         if wider == settings or widening == MAX_WIDENINGS:
             break
         settings = wider
-    tuning = Tuning(settings, tried, tuned if len(tuned) == len(settings) else {}, loaded.file.tune_epochs)
+    tuning = Tuning(
+        settings, tried, tuned if len(tuned) == len(settings) else {}, loaded.file.tune_epochs
+    )
     plan = replace(planner.plan(loaded, tuning.apply(design), looks), tuning=tuning)
     if not tried.remaining:
         return plan
     tuning_seconds, estimate = tried.estimate.seconds, plan.estimate
     seconds, most = estimate.seconds + tuning_seconds, estimate.most_seconds + tuning_seconds
-    return replace(plan, estimate=Estimate(seconds, f"{estimate.basis}, with the tuning runs", most))
+    return replace(
+        plan, estimate=Estimate(seconds, f"{estimate.basis}, with the tuning runs", most)
+    )
 
 
 @dataclass
@@ -160,7 +174,10 @@ class _Planner:
     def draws(self, config: RunConfig, seeds: Sequence[int] | None = None) -> list[PreparedData]:
         """Return the data of each seed (default: also those of the sweep), once if all runs have the same data."""
         seeds = self.seeds if seeds is None else seeds
-        return [self.data_of(config, seed) for seed in (seeds if config.data.seed == PER_RUN else seeds[:1])]
+        return [
+            self.data_of(config, seed)
+            for seed in (seeds if config.data.seed == PER_RUN else seeds[:1])
+        ]
 
     def find_incompatibility(self, config: RunConfig) -> str | None:
         """Return why a configuration cannot run, or None; data are prepared only if the fields show no reason."""
@@ -171,17 +188,24 @@ class _Planner:
             draws = self.draws(config)
         except UndefinedError as error:
             return str(error)
-        longest: dict[str, int] = {side: max(draw.record["longest"][side] for draw in draws) for side in SIDES}
+        longest: dict[str, int] = {
+            side: max(draw.record["longest"][side] for draw in draws) for side in SIDES
+        }
         return find_incompatibility(config, longest, self.registry) or find_unequal_lengths(
-            config, (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target)
+            config,
+            (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target),
         )
 
     def check_draws(self, loaded: LoadedExperiment, design: Design) -> None:
         """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
-        drawn = [variant.config for variant in design.variants if variant.config.data.seed == PER_RUN]
+        drawn = [
+            variant.config for variant in design.variants if variant.config.data.seed == PER_RUN
+        ]
         location = loaded.location("base", "data", "seed")
         if drawn and len(drawn) < len(design.variants):
-            raise location.error(f"{PER_RUN} must hold for all variants, as variants are compared on the same data")
+            raise location.error(
+                f"{PER_RUN} must hold for all variants, as variants are compared on the same data"
+            )
         for config in drawn:
             seeds: dict[str, int] = {}
             for seed, draw in zip(design.seeds, self.draws(config, design.seeds), strict=True):
@@ -198,7 +222,9 @@ class _Planner:
         first = design.seeds[0]
         self.check_draws(loaded, design)
         asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
-        match = next((variant.match for variant in design.variants if variant.match != "none"), None)
+        match = next(
+            (variant.match for variant in design.variants if variant.match != "none"), None
+        )
         if match and "model.d_ff" in design.axes:
             raise loaded.location("match").error(
                 f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
@@ -206,19 +232,34 @@ class _Planner:
         for variant in design.variants:
             refuse_oversized(loaded, variant)
         matched, unmatched = list[Variant](), list[str]()
-        for group in dict.fromkeys(tuple(comparison_group(variant.axes).items()) for variant in design.variants):
-            compared = [variant for variant in design.variants if comparison_group(variant.axes) == dict(group)]
-            found, notes = match_variants(compared, lambda config: count_model(config, self.data_of(config, first)))
+        for group in dict.fromkeys(
+            tuple(comparison_group(variant.axes).items()) for variant in design.variants
+        ):
+            compared = [
+                variant
+                for variant in design.variants
+                if comparison_group(variant.axes) == dict(group)
+            ]
+            found, notes = match_variants(
+                compared, lambda config: count_model(config, self.data_of(config, first))
+            )
             matched, unmatched = matched + found, unmatched + notes
         design = replace(design, variants=self.warm.apply(loaded, matched))
         planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
         for item in planned:
             refuse_oversized(loaded, item.record, item.record.counts.total)
         longest = {"source": 1, "target": 1}
-        for config, draw in ((item.config, draw) for item in planned for draw in self.draws(item.config, design.seeds)):
+        for config, draw in (
+            (item.config, draw)
+            for item in planned
+            for draw in self.draws(item.config, design.seeds)
+        ):
             lengths = longest_sequences(config, draw.record["longest"])
             before = 0 if "encoder" in config.roles else lengths["source"]
-            decoded = {"source": 0, "target": before + decoding_limit(config, draw.longest_target) + 1}
+            decoded = {
+                "source": 0,
+                "target": before + decoding_limit(config, draw.longest_target) + 1,
+            }
             longest = {side: max(longest[side], lengths[side], decoded[side]) for side in longest}
         identities = {item.slug: item.identity for item in planned}
         equal = equal_variants(design.variants, design.baseline, identities, longest, self.registry)
@@ -254,7 +295,11 @@ class _Planner:
         runs, finished = self.runs(plan)
         plan = replace(plan, runs=tuple(runs))
         log.info(
-            "planned %s: %d variants, %d runs, %d to run", plan.name, len(variants), len(runs), len(plan.remaining)
+            "planned %s: %d variants, %d runs, %d to run",
+            plan.name,
+            len(variants),
+            len(runs),
+            len(plan.remaining),
         )
         return replace(
             plan,
@@ -271,7 +316,9 @@ class _Planner:
         key = prepared.data_hash, *batching, quirks.shift_targets, config.model.architecture
         if key not in self.epochs:
             source, target = prepared.train_lengths
-            batches = make_batches(config, source, target - quirks.shift_targets, prepared.record["longest"])
+            batches = make_batches(
+                config, source, target - quirks.shift_targets, prepared.record["longest"]
+            )
             self.epochs[key] = batches.steps_per_epoch, batches.tokens_per_epoch
         steps = planned_steps(train, *self.epochs[key])
         record = VariantRecord(
@@ -305,8 +352,12 @@ class _Planner:
                 draw = plan.draws.get((variant.slug, seed))
                 run_hash = run_hashes(draw.identity, [seed])[0] if draw else shared_hash
                 directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
-                run = PlannedRun(variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory)
-                found = self.existing.find(run_hash, plan.name, directory) if self.existing else None
+                run = PlannedRun(
+                    variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory
+                )
+                found = (
+                    self.existing.find(run_hash, plan.name, directory) if self.existing else None
+                )
                 if found is not None:
                     refuse_difference(found, (draw or variant).identity)
                     run = _with_state(run, found, plan.name, plugins)
@@ -344,7 +395,10 @@ _Finished = tuple[PlannedRun, ExecutionRecord | None, Mapping[str, float | None]
 
 def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     """Estimate the time of the remaining runs on this machine."""
-    flops = {slug: variant.training_flops(plan.prepared[variant.data_hash]) for slug, variant in plan.by_slug.items()}
+    flops = {
+        slug: variant.training_flops(plan.prepared[variant.data_hash])
+        for slug, variant in plan.by_slug.items()
+    }
     measured = [
         (flops[run.variant] * len(execution.stack) / seconds, execution.threads)
         for run, execution, metrics in finished
@@ -353,7 +407,10 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     cores = cpu_cores()
     if not measured:
         widths = {slug: variant.config.model.d_model for slug, variant in plan.by_slug.items()}
-        rates = {slug: cores * min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2) for slug, width in widths.items()}
+        rates = {
+            slug: cores * min(MAX_FLOPS_PER_CORE, 6e9 * (width / 32) ** 2)
+            for slug, width in widths.items()
+        }
         basis = f"rough: no finished run, if {cores} cores are idle"
     else:
         threads = round(statistics.median(threads for _, threads in measured))
@@ -364,7 +421,9 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     seconds = sum(flops[run.variant] / rates[run.variant] for run in plan.remaining)
     later = plan.looks.seeds[-1] - len(plan.design.seeds) if plan.looks else 0
     trained = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
-    return Estimate(seconds, basis, seconds + later * sum(flops[slug] / rates[slug] for slug in trained))
+    return Estimate(
+        seconds, basis, seconds + later * sum(flops[slug] / rates[slug] for slug in trained)
+    )
 
 
 _Side = tuple[str, str, tuple[int, int] | None]
@@ -390,7 +449,9 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
         if isinstance(contrast, DeclaredContrast):
             own = contrast.metric or primary, contrast.lengths
             other = contrast.against_metric or own[0], contrast.against_lengths or own[1]
-        sides = tuple(((trained[left], *own), (trained[right], *other)) for left, right in contrast.pairs)
+        sides = tuple(
+            ((trained[left], *own), (trained[right], *other)) for left, right in contrast.pairs
+        )
         if any(left != right for left, right in sides):
             families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
     given = plan.loaded.file.margin
@@ -407,7 +468,11 @@ def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
                 if sides[0][0][1] != metric:
                     continue
                 # Pairs of equal variants enter an interaction as zeros.
-                averaged = sides if family == "interaction" else [pair for pair in sides if pair[0] != pair[1]]
+                averaged = (
+                    sides
+                    if family == "interaction"
+                    else [pair for pair in sides if pair[0] != pair[1]]
+                )
                 differences = pair_differences(scores, averaged)[1]
                 if family == "interaction":  # the second pair of each setting has its sides swapped
                     differences = differences[::2] + differences[1::2]
@@ -438,7 +503,9 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     notes = [*plan.design.notes, *matching]
     if plan.loaded.file.design and len(plan.variants) == 1:
         reasons = [f"{own.slug} is excluded: {own.reason}" for own in plan.design.excluded[:3]]
-        notes.append("; ".join(["the design has only the baseline, so nothing is compared", *reasons]))
+        notes.append(
+            "; ".join(["the design has only the baseline, so nothing is compared", *reasons])
+        )
     for contrast in plan.contrasts:
         if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(
@@ -451,23 +518,36 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     stale = [run for run in plan.runs if run.stale]
     if stale:
         changes = "; ".join(sorted({change for run in stale for change in run.stale}))
-        notes.append(f"{count_are(len(stale), 'finished run')} STALE: {changes}; retrain with --stale")
+        notes.append(
+            f"{count_are(len(stale), 'finished run')} STALE: {changes}; retrain with --stale"
+        )
     data_sets = {variant.data_hash for variant in plan.variants}
     if len(data_sets) > 1:
-        fields = [dict(leaves(variant.config.data.model_dump(mode="json"))) for variant in plan.variants]
-        differing = (name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1)
+        fields = [
+            dict(leaves(variant.config.data.model_dump(mode="json"))) for variant in plan.variants
+        ]
+        differing = (
+            name for name in fields[0] if len({str(each.get(name)) for each in fields}) > 1
+        )
         names = listed([f"data.{name.removeprefix('options.')}" for name in differing])
         where = f", which differ in {names}" * bool(names)
         notes.append(f"{len(data_sets)} data sets{where}; the plan describes the baseline's")
     if plan.draws:
-        notes.append(f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}")
+        notes.append(
+            f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}"
+        )
         if plan.loaded.file.probes is None:
             notes.append(
                 f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
             )
     lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
     if lost:
-        groups = {", ".join(map(text, comparison_group(plan.by_slug[slug].record.axes).values())) for slug in lost}
-        notes.append(f"no baseline with {' or '.join(sorted(groups))}, so these are not compared: {', '.join(lost)}")
+        groups = {
+            ", ".join(map(text, comparison_group(plan.by_slug[slug].record.axes).values()))
+            for slug in lost
+        }
+        notes.append(
+            f"no baseline with {' or '.join(sorted(groups))}, so these are not compared: {', '.join(lost)}"
+        )
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     return tuple(notes)

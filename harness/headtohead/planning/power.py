@@ -75,7 +75,9 @@ class Power:
         if self.seeds < 2:
             return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
         seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
-        unit = f"sd: standard deviation of {self.primary or self.metric} over the seeds of a variant"
+        unit = (
+            f"sd: standard deviation of {self.primary or self.metric} over the seeds of a variant"
+        )
         return f"differences found in {100 * POWER:.0f} % of studies with {seeds}; {unit})"
 
     @property
@@ -96,6 +98,10 @@ class Power:
             enough = (n for n in range(2, MAX_SEEDS + 1) if self._effect(n) <= self.margin / sd)
             seeds = next(enough, None)
             needed = f"{seeds or 'more than 1,000'} seeds"
-            found += f"; {margin} takes {needed}" if self.sd else f"; {margin} if sd is at most {most:.2g}"
+            found += (
+                f"; {margin} takes {needed}"
+                if self.sd
+                else f"; {margin} if sd is at most {most:.2g}"
+            )
             found += "" if self.sd else f"; if sd is {2 * most:.2g}, {needed} are needed"
         return f"{found} ({listed})"

@@ -41,10 +41,13 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
                 f"rename '{loaded.path}', or add --name LABEL (name= in Python)"
             )
     changes_runs = loaded.seeds_option or not all(
-        is_runtime(*override.path[:2]) or _is_in_base(loaded, override) for override in loaded.overrides
+        is_runtime(*override.path[:2]) or _is_in_base(loaded, override)
+        for override in loaded.overrides
     )
     for own in plans if changes_runs else ():
-        protected = list(_protected(own, plan.tuning.record.fields if plan.tuning and own is not plan else ()))
+        protected = list(
+            _protected(own, plan.tuning.record.fields if plan.tuning and own is not plan else ())
+        )
         if dropped := protected.count(False):
             return (
                 f"experiment '{own.name}' has {len(protected)} finished or running runs, and "
@@ -52,10 +55,18 @@ def find_replaced(plan: Plan, *, stale: bool = False) -> str | None:
                 f"in Python) to create experiment '{experiment_name(loaded.path)}-LABEL', or edit the experiment file "
                 "and run it without these options"
             )
-    changed = [run for part in plans for run in part.selected if run.changed_plugins and run.is_done and not stale]
+    changed = [
+        run
+        for part in plans
+        for run in part.selected
+        if run.changed_plugins and run.is_done and not stale
+    ]
     if not changed:
         return None
-    words = [next_command("run", loaded.path, plan.runs_root), *replace(loaded, label=None).run_options]
+    words = [
+        next_command("run", loaded.path, plan.runs_root),
+        *replace(loaded, label=None).run_options,
+    ]
     changes = ", ".join(sorted({change for run in changed for change in run.changed_plugins}))
     return (
         f"{count_are(len(changed), 'finished run')} STALE: {changes}; add --stale (stale=True in Python) to retrain, "
@@ -98,10 +109,14 @@ def _protected(plan: Plan, tuned: Collection[str] = ()) -> Iterator[bool]:
     planned = {run.run_hash if is_final else (run.variant, run.seed) for run in plan.runs}
     experiment = ExperimentDirectory.read(plan.directory)
     known = {run.run_hash for run in experiment.record.runs}
-    new = [untuned(plan.by_slug[run.variant].record) for run in plan.runs if run.run_hash not in known]
+    new = [
+        untuned(plan.by_slug[run.variant].record) for run in plan.runs if run.run_hash not in known
+    ]
     swept = [untuned(variant.record) for variant in plan.variants if tuned]
     for recorded in experiment.record.runs:
         if observe(recorded.path(experiment.path)).state in PROTECTED:
             own = untuned(experiment.record.by_slug[recorded.variant])
-            is_planned = (recorded.run_hash if is_final else (recorded.variant, recorded.seed)) in planned
+            is_planned = (
+                recorded.run_hash if is_final else (recorded.variant, recorded.seed)
+            ) in planned
             yield is_planned or (own in swept and own not in new)

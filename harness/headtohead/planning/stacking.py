@@ -78,11 +78,16 @@ def _tokens(config: RunConfig) -> int:
 def _activations_per_token(config: RunConfig) -> int:
     """Return the approximate number of activations per token, without logits."""
     model = config.model
-    gated = any(registered("feed_forward", chosen.name).gated for chosen in config.entries("feed_forward").values())
+    gated = any(
+        registered("feed_forward", chosen.name).gated
+        for chosen in config.entries("feed_forward").values()
+    )
     return model.layers_in_all * (10 * model.d_model + (1 + 2 * gated) * model.d_ff)
 
 
-def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int) -> list[list[PlannedRun]]:
+def arrange(
+    plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, memory: int
+) -> list[list[PlannedRun]]:
     """Return the runs of each stack.
 
     Runs whose tensors have the same shapes can share a stack; their stacks differ in size by at most 1. A stack is not
@@ -95,7 +100,10 @@ def arrange(plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, m
     shapes = {variant: shape(variant.config, registry) for variant in variants}
     # Members with equal optimizer settings are next to each other, since they share one optimizer step.
     sort_keys = {
-        variant: [getattr(variant.config, name).model_dump_json() for name in ("train", "positional", "masking")]
+        variant: [
+            getattr(variant.config, name).model_dump_json()
+            for name in ("train", "positional", "masking")
+        ]
         for variant in variants
     }
     # By shape, and by encodings and masks if enough runs have them. Other settings of training cost nothing.
@@ -150,10 +158,18 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
     activations = model.layers_in_all * width * rows * length
     scores = _score_copies(config, counts.path) * model.heads * rows * length**2
-    weights = 4 + (train.early_stopping is not None)  # weights, gradients, two moments, and the best weights
-    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
-    decoded = config.evaluate.batch_size * target_words * (config.evaluate.decode == "greedy")  # logits of a step
-    numbers = weights * counts.total + ACTIVATION_COPIES * activations + scores + LOGIT_COPIES * decoded
+    weights = 4 + (
+        train.early_stopping is not None
+    )  # weights, gradients, two moments, and the best weights
+    target_words = vocab_sizes(
+        config, len(data.source_vocabulary), len(data.target_vocabulary)
+    ).target
+    decoded = (
+        config.evaluate.batch_size * target_words * (config.evaluate.decode == "greedy")
+    )  # logits of a step
+    numbers = (
+        weights * counts.total + ACTIVATION_COPIES * activations + scores + LOGIT_COPIES * decoded
+    )
     return int(_number_bytes(config) * numbers)
 
 
@@ -171,11 +187,17 @@ def _number_bytes(config: RunConfig) -> int:
 def _score_copies(config: RunConfig, paths: Mapping[Role, str]) -> int:
     """Return how many numbers a step stores per attention score, summed over layers."""
     model = config.model
-    layers = {"encoder": model.encoder_layers, "decoder": model.decoder_layers, "cross": model.decoder_layers}
+    layers = {
+        "encoder": model.encoder_layers,
+        "decoder": model.decoder_layers,
+        "cross": model.decoder_layers,
+    }
     copies = 0
     for role, path in paths.items():
         encoding = config.positional.role(role)
-        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(encoding.options)
+        biased = "content_bias" in current().positional(encoding.name).mechanisms_of(
+            encoding.options
+        )
         fused = path == "fused" and not model.dropout_attention and not biased
         copies += layers[role] * (FUSED_SCORE_COPIES if fused else SCORE_COPIES)
     return copies
@@ -190,7 +212,9 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     model, longest = config.model, data.record["longest"]
     fixed = config.quirks.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
-    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
+    target_words = vocab_sizes(
+        config, len(data.source_vocabulary), len(data.target_vocabulary)
+    ).target
     in_chunks = device == "cpu" and config.evaluate.decode != "beam"
     chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words) if in_chunks else LOGITS_AT_ONCE
     tokens = max(_rows(config, longest) * length, config.evaluate.batch_size * longest["target"])
@@ -204,11 +228,15 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
 def _activations(plan: Plan, run: PlannedRun) -> int:
     """Return the approximate number of activations of a member in a training step, logits included."""
     config, data = plan.variant_of(run).config, plan.data_of(run)
-    target_words = vocab_sizes(config, len(data.source_vocabulary), len(data.target_vocabulary)).target
+    target_words = vocab_sizes(
+        config, len(data.source_vocabulary), len(data.target_vocabulary)
+    ).target
     return _tokens(config) * (_activations_per_token(config) + target_words)
 
 
-def _keep_busy(counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int) -> None:
+def _keep_busy(
+    counts: dict[tuple[str, str], int], runs: Mapping[tuple[str, str], int], workers: int
+) -> None:
     """Divide the largest stacks until there are four per process, or the same smaller number for each process."""
     while counts:
         total = sum(counts.values())

@@ -38,7 +38,9 @@ MAX_WIDENINGS = 3
 """How often the sweep of a variant gets a further value."""
 
 
-def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> tuple[TuningSetting, ...]:
+def settings_of(
+    loaded: LoadedExperiment, design: Design, registry: Registry
+) -> tuple[TuningSetting, ...]:
     """Return the settings of the experiment file's ``tune`` section.
 
     Raises:
@@ -47,20 +49,34 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
-    allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
+    allowed = [
+        "model.dropout",
+        *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names),
+    ]
     for path in tune:
         if path not in allowed:
             field = find_field(path)
-            hint = f"; did you mean '{field}'?" if field in allowed else f"; use one of {', '.join(sorted(allowed))}"
+            hint = (
+                f"; did you mean '{field}'?"
+                if field in allowed
+                else f"; use one of {', '.join(sorted(allowed))}"
+            )
             raise location.child(path).error(f"'{path}' cannot be tuned{hint}")
         if _is_compared(design, _fields_of(path)):
-            raise location.child(path).error(f"the design compares values of '{path}'; remove it from tune")
+            raise location.child(path).error(
+                f"the design compares values of '{path}'; remove it from tune"
+            )
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
     axes = Axes(loaded, registry)
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
-    listed = {path: _around(design, path, location) if values == "auto" else values for path, values in tune.items()}
-    for parts in itertools.product(*(axes.choices({path: values}, location) for path, values in listed.items())):
+    listed = {
+        path: _around(design, path, location) if values == "auto" else values
+        for path, values in tune.items()
+    }
+    for parts in itertools.product(
+        *(axes.choices({path: values}, location) for path, values in listed.items())
+    ):
         builder = design.start.copy()
         written = {path: item for part in parts for path, item in part.items()}
         for path in sorted(written, key=assignment_order):
@@ -80,7 +96,9 @@ def _is_compared(design: Design, fields: Collection[tuple[str, str]]) -> bool:
     if not design.changes:
         return any(_fields_of(axis) & {*fields} for axis in design.axes)
     ends = [design.variant(slug).config for slug in (START, END)]
-    return any(len({getattr(getattr(end, section), name) for end in ends}) > 1 for section, name in fields)
+    return any(
+        len({getattr(getattr(end, section), name) for end in ends}) > 1 for section, name in fields
+    )
 
 
 def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
@@ -88,13 +106,17 @@ def _around(design: Design, path: str, location: SourceLocation) -> Sequence[flo
     section, field = sorted(_fields_of(path))[0]
     value = getattr(getattr(design.variant(design.baseline).config, section), field)
     if not isinstance(value, int | float) or value <= 0:
-        raise location.child(path).error(f"auto needs a number above 0 in base, got {value}; list the values")
+        raise location.child(path).error(
+            f"auto needs a number above 0 in base, got {value}; list the values"
+        )
     found = [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
     numbers = dict.fromkeys(map(round, found) if isinstance(value, int) else found)
     return [number for number in numbers if TuningSetting({}, {section: {field: number}}).is_valid]
 
 
-def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> tuple[TuningSetting, ...]:
+def widened(
+    settings: tuple[TuningSetting, ...], tuned: TunedVariant | None
+) -> tuple[TuningSetting, ...]:
     """Return the settings of a variant with one more for each field whose chosen value is at the edge of the sweep."""
     if tuned is None:
         return settings
@@ -102,15 +124,21 @@ def widened(settings: tuple[TuningSetting, ...], tuned: TunedVariant | None) -> 
     added = []
     for path in tuned.at_the_edge:
         # A field of a shorthand that is tuned too keeps its own value.
-        inner = set().union(*(fields for fields in map(_fields_of, best.values) if fields < _fields_of(path)))
+        inner = set().union(
+            *(fields for fields in map(_fields_of, best.values) if fields < _fields_of(path))
+        )
         tried_numbers = _numbers(path, [setting.values for setting in settings])
         numbers = sorted(tried_numbers, reverse=best.values[path] == max(tried_numbers))
         edge, neighbour = numbers[:2]
         further = float(f"{edge * edge / neighbour if neighbour else 2 * edge:.6g}")
         changes = {section: dict(fields) for section, fields in best.changes.items()}
         for section, field in _fields_of(path) - inner:
-            changes[section][field] = round(further) if isinstance(changes[section][field], int) else further
-        setting = TuningSetting({**best.values, path: round(further) if isinstance(edge, int) else further}, changes)
+            changes[section][field] = (
+                round(further) if isinstance(changes[section][field], int) else further
+            )
+        setting = TuningSetting(
+            {**best.values, path: round(further) if isinstance(edge, int) else further}, changes
+        )
         if setting.is_valid and setting not in settings:
             added.append(setting)
     return (*settings, *added)
@@ -127,7 +155,11 @@ def tuning_seeds(loaded: LoadedExperiment) -> tuple[int, ...]:
 
     Empty without a ``tune`` section.
     """
-    return tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1)) if loaded.file.tune else ()
+    return (
+        tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
+        if loaded.file.tune
+        else ()
+    )
 
 
 def sweep(
@@ -146,12 +178,18 @@ def sweep(
         }
     )
     variants = []
-    for variant, setting in [(own, setting) for own in design.variants for setting in settings[own.slug]]:
+    for variant, setting in [
+        (own, setting) for own in design.variants for setting in settings[own.slug]
+    ]:
         config = setting.apply(variant.config)
         if loaded.file.tune_epochs is not None:
-            config = changed(config, train={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None})
+            config = changed(
+                config, train={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None}
+            )
         slug, title = f"{variant.slug}-{setting.slug}", f"{variant.title} · {setting.name}"
-        variants.append(Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match))
+        variants.append(
+            Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match)
+        )
     return (
         replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds),
         Design(
@@ -180,7 +218,10 @@ def recorded_trials(experiment: Path) -> RecordedTrials:
 
 
 def tuned_variants(
-    design: Design, settings: Mapping[str, Sequence[TuningSetting]], plan: Plan, recorded: RecordedTrials
+    design: Design,
+    settings: Mapping[str, Sequence[TuningSetting]],
+    plan: Plan,
+    recorded: RecordedTrials,
 ) -> dict[str, TunedVariant]:
     """Return the best and all tried settings of each variant whose settings all have a trial.
 
@@ -195,14 +236,18 @@ def tuned_variants(
     tuned = {}
     for variant in design.variants:
         own = settings[variant.slug]
-        found = [_trial(plan, f"{variant.slug}-{setting.slug}", setting, recorded) for setting in own]
+        found = [
+            _trial(plan, f"{variant.slug}-{setting.slug}", setting, recorded) for setting in own
+        ]
         tried = tuple(trial for trial in found if trial is not None)
         if len(tried) == len(own):
             tuned[variant.slug] = _choice(tried)
     return tuned
 
 
-def _trial(plan: Plan, slug: str, setting: TuningSetting, recorded: RecordedTrials) -> TrialRecord | None:
+def _trial(
+    plan: Plan, slug: str, setting: TuningSetting, recorded: RecordedTrials
+) -> TrialRecord | None:
     """Return the trial of a setting from its runs, else the recorded trial of the same runs, else None."""
     runs = plan.runs_of(slug)
     hashes = tuple(run.run_hash for run in runs)
@@ -230,7 +275,9 @@ def _choice(tried: tuple[TrialRecord, ...]) -> TunedVariant:
     edges = []
     for field, value in best.values.items():
         numbers = _numbers(field, [trial.values for trial in tried])
-        if value and len(numbers) > 1 and value in (min(numbers), max(numbers)):  # no value follows 0
+        if (
+            value and len(numbers) > 1 and value in (min(numbers), max(numbers))
+        ):  # no value follows 0
             edges.append(field)
     return TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tried)
 
@@ -238,4 +285,6 @@ def _choice(tried: tuple[TrialRecord, ...]) -> TunedVariant:
 def _numbers(path: str, values: Iterable[Mapping[str, Any]]) -> set[float]:
     """Return the numbers of a sweep among the values of a field."""
     found = (setting[path] for setting in values)
-    return {value for value in found if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {
+        value for value in found if isinstance(value, int | float) and not isinstance(value, bool)
+    }

@@ -56,10 +56,14 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
     section, _, field = axis.partition(".")
     fields = [*FAMILIES, *SECTIONS, INIT_FROM]
     if axis not in (MATCH_AXIS, RECIPE_AXIS) and section not in fields:
-        raise location.error(f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}")
+        raise location.error(
+            f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}"
+        )
     if axis in SECTIONS and axis != DATA_AXIS:
         example = f"{axis}.{next(iter(SECTIONS[axis].model_fields))}"
-        raise location.error(f"'{axis}' is a section, not an axis; name a field of it, such as {example}")
+        raise location.error(
+            f"'{axis}' is a section, not an axis; name a field of it, such as {example}"
+        )
     if is_runtime(section, field):
         raise location.error(f"'{axis}' does not change any result; remove it from the design")
     if not values or not isinstance(values, list):

@@ -50,7 +50,10 @@ class WarmStarts:
         start = "every seed starts from the weights of {}; seeds change only the order of batches and dropout"
         data = "{} was trained on other data, which may contain test sentences of this experiment"
         references = [run.reference for run in self.found.values()]
-        return [*map(start.format, references), *(data.format(name) for name in references if name in self._other_data)]
+        return [
+            *map(start.format, references),
+            *(data.format(name) for name in references if name in self._other_data),
+        ]
 
     def apply(self, loaded: LoadedExperiment, variants: Sequence[Variant]) -> tuple[Variant, ...]:
         """Return the variants with the sha256 of their initial weights.
@@ -60,15 +63,26 @@ class WarmStarts:
                 file.
         """
         return tuple(
-            self._warm(loaded, variant, variant.config.init_from) if variant.config.init_from else variant
+            self._warm(loaded, variant, variant.config.init_from)
+            if variant.config.init_from
+            else variant
             for variant in variants
         )
 
     def _warm(self, loaded: LoadedExperiment, variant: Variant, init_from: InitFrom) -> Variant:
-        candidates = [(option.value, option.location) for option in loaded.overrides if option.path == (INIT_FROM,)]
+        candidates = [
+            (option.value, option.location)
+            for option in loaded.overrides
+            if option.path == (INIT_FROM,)
+        ]
         for name in ("baseline", "base"):
-            candidates.append((getattr(loaded.file, name).get(INIT_FROM), loaded.location(name, INIT_FROM)))
-        location = next((location for run, location in candidates if run == init_from.run), loaded.location("design"))
+            candidates.append(
+                (getattr(loaded.file, name).get(INIT_FROM), loaded.location(name, INIT_FROM))
+            )
+        location = next(
+            (location for run, location in candidates if run == init_from.run),
+            loaded.location("design"),
+        )
         try:
             if init_from.run not in self.found:
                 self.found[init_from.run] = self._find(init_from.run, loaded.name)
@@ -80,7 +94,9 @@ class WarmStarts:
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
         except OSError as error:
-            raise location.error(f"cannot read run {shown(init_from.run)}: {error.strerror}") from error
+            raise location.error(
+                f"cannot read run {shown(init_from.run)}: {error.strerror}"
+            ) from error
         if any(data.data_hash != run.data_hash for data in draws):
             self._other_data.add(run.reference)
         update = {INIT_FROM: InitFrom(run=run.reference, weights=run.sha256)}
@@ -89,13 +105,17 @@ class WarmStarts:
     def _find(self, name: str, experiment: str) -> InitialRun:
         path = find_run(name, self.runs)
         if path.resolve().parent == (self.runs / experiment).resolve():
-            raise HeadToHeadError(f"'{name}' is a run of this experiment; copy the file under another name")
+            raise HeadToHeadError(
+                f"'{name}' is a run of this experiment; copy the file under another name"
+            )
         run = RunDirectory(path, known=read_status(path))
         run.require_done()
         checkpoint, sha256 = run.verified(CHECKPOINT), run.status.files[CHECKPOINT]
         for other, known in self.found.items():
             if known.sha256 == sha256:
-                raise HeadToHeadError(f"'{name}' and '{other}' are the same run; keep one of these names")
+                raise HeadToHeadError(
+                    f"'{name}' and '{other}' are the same run; keep one of these names"
+                )
         return InitialRun(
             reference=f"{path.resolve().parent.name}/{path.resolve().name}",
             checkpoint=checkpoint,
@@ -114,7 +134,9 @@ def _read_weights(checkpoint: Path, name: str) -> dict[str, str]:
             for key in file.keys():  # noqa: SIM118
                 weights[key] = _described(values := file.get_tensor(key))
                 if not bool(torch.isfinite(values).all()):
-                    raise HeadToHeadError(f"run '{name}': '{key}' has values that are not finite; use another run")
+                    raise HeadToHeadError(
+                        f"run '{name}': '{key}' has values that are not finite; use another run"
+                    )
     except SafetensorError as error:
         raise HeadToHeadError(
             f"'{checkpoint}' is no safetensors file; make it a run with h2h import-checkpoint, or use another run"
@@ -137,7 +159,9 @@ def _refuse_vocabulary(run: InitialRun, data: PreparedData) -> None:
                 "sentence pairs it was trained on"
             )
         pairs = enumerate(zip_longest(map(repr, there), map(repr, here), fillvalue="missing"))
-        if differing := next(((number, *pair) for number, pair in pairs if pair[0] != pair[1]), None):
+        if differing := next(
+            ((number, *pair) for number, pair in pairs if pair[0] != pair[1]), None
+        ):
             number, old, new = differing
             raise HeadToHeadError(
                 f"the {side} vocabulary is not that of run '{run.reference}': token {number} is {old} there and "

@@ -27,7 +27,10 @@ class HeadOptions(Options):
     """Options of a style with grouped queries (Ainslie et al. 2023, arXiv:2305.13245, section 2.2)."""
 
     kv_heads: int | None = Field(
-        None, ge=1, le=1024, description="key/value heads; must divide model.heads; default: model.heads"
+        None,
+        ge=1,
+        le=1024,
+        description="key/value heads; must divide model.heads; default: model.heads",
     )
 
 
@@ -55,7 +58,16 @@ class Attention(Component):
     """
 
     hooks = (
-        *("geometry", "mix_embeddings", "mix_tokens", "project", "transform", "mix_values", "embed_values", "scores"),
+        *(
+            "geometry",
+            "mix_embeddings",
+            "mix_tokens",
+            "project",
+            "transform",
+            "mix_values",
+            "embed_values",
+            "scores",
+        ),
         *("mix_scores", "normalise", "mix", "fast_path", "post_heads", "read"),
     )
 
@@ -120,7 +132,9 @@ class Attention(Component):
             )
         kv_heads = getattr(options, "kv_heads", None) or model.heads
         if model.heads % kv_heads:
-            raise HeadToHeadError(f"{cls.entry_name} needs kv_heads to divide heads, got {kv_heads} and {model.heads}")
+            raise HeadToHeadError(
+                f"{cls.entry_name} needs kv_heads to divide heads, got {kv_heads} and {model.heads}"
+            )
         width = model.d_model // model.heads
         return Geometry(model.heads, kv_heads, width, width, width**-0.5)
 
@@ -128,14 +142,19 @@ class Attention(Component):
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
         """Return a reason for cross-attention if the style overrides a hook that is called in self-attention only."""
         hooks = ("mix_embeddings", "mix_tokens", "project", "embed_values")
-        if setting.role != "cross" or all(getattr(cls, hook) is getattr(Attention, hook) for hook in hooks):
+        if setting.role != "cross" or all(
+            getattr(cls, hook) is getattr(Attention, hook) for hook in hooks
+        ):
             return None
         return f"{cls.entry_name} is defined for self-attention; use another attention.cross"
 
     @classmethod
     def depends_on_order(cls, options: Options) -> bool:
         """Return whether outputs depend on the order of tokens without any encoding."""
-        mixes = cls.mix_tokens is not Attention.mix_tokens or cls.mix_embeddings is not Attention.mix_embeddings
+        mixes = (
+            cls.mix_tokens is not Attention.mix_tokens
+            or cls.mix_embeddings is not Attention.mix_embeddings
+        )
         return cls.position_dependent or mixes
 
     @classmethod
@@ -157,7 +176,9 @@ class Attention(Component):
         """
         raise NotImplementedError
 
-    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
         """Return scaled scores ``[member, batch or 1, head, query, key]``.
 
         Args:
@@ -172,7 +193,9 @@ class Attention(Component):
         """Return changed scores of equal shape; called after encodings acted, before masking."""
         return scores
 
-    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
+    def fast_path(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
+    ) -> Tensor:
         """Return the output of the heads without computing a weight matrix.
 
         It must equal the explicit path. The core uses the explicit path instead for maps, for

@@ -23,12 +23,19 @@ def plugin_commands(taken: Collection[str] = frozenset()) -> dict[str, tuple[str
     commands: dict[str, tuple[str, str]] = {}
     found, module = [], "installed packages"
     try:
-        for module in [*BUILT_IN, *(point.value for point in entry_points(group=ENTRY_POINT_GROUP))]:
+        for module in [
+            *BUILT_IN,
+            *(point.value for point in entry_points(group=ENTRY_POINT_GROUP)),
+        ]:
             found.append(importlib.import_module(module).register_commands())
     except Exception as error:
-        raise HeadToHeadError(f"the commands of '{module}' cannot be loaded: {describe(error)}") from error
+        raise HeadToHeadError(
+            f"the commands of '{module}' cannot be loaded: {describe(error)}"
+        ) from error
     for added in found:
         if again := {*added} & {*taken, *commands}:
-            raise HeadToHeadError(f"two plugins register the command '{min(again)}'; uninstall one of them")
+            raise HeadToHeadError(
+                f"two plugins register the command '{min(again)}'; uninstall one of them"
+            )
         commands |= added
     return commands

@@ -122,7 +122,9 @@ class Fixed:
 
 
 def init_per_member(
-    generators: Sequence[torch.Generator | None], shape: Sequence[int], init: Initializer | Sequence[Initializer]
+    generators: Sequence[torch.Generator | None],
+    shape: Sequence[int],
+    init: Initializer | Sequence[Initializer],
 ) -> Tensor:
     """Return ``[member, *shape]``, each member sampled from its own generator.
 
@@ -214,12 +216,16 @@ class Component(nn.Module, Entry, metaclass=WatchedConstruction):
         setattr(parameter, _WEIGHT_DECAY, weight_decay)
         return parameter
 
-    def buffer(self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None) -> Tensor:
+    def buffer(
+        self, *shape: int, std: float = 1.0, mean: float = 0.0, init: Initializer | None = None
+    ) -> Tensor:
         """Return a tensor ``[member, *shape]`` that is not trained, and is saved with the weights.
 
         The arguments are those of ``parameter`` with the same name.
         """
-        return mark_accepted(nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean))))
+        return mark_accepted(
+            nn.Buffer(init_per_member(self.context.generators, shape, init or normal(std, mean)))
+        )
 
     def constant(self, values: Tensor) -> Tensor:
         """Return a tensor that all members share, for example a table of sinusoids.
@@ -271,20 +277,29 @@ def require_members(entry: Entry, attributes: bool = True) -> None:
         file = shown_path(inspect.getfile(type(entry)))
     except (OSError, TypeError):  # a class of a notebook cell
         file = type(entry).__module__
-    where, remedy = f"{file}: {type(entry).__name__}.", "create it in mask, which has no other state"
+    where, remedy = (
+        f"{file}: {type(entry).__name__}.",
+        "create it in mask, which has no other state",
+    )
     if isinstance(entry, nn.Module):
         remedy = "create it in build with self.parameter, self.buffer or self.constant"
     for path, module in entry.named_modules() if isinstance(entry, nn.Module) else [("", entry)]:
         for name, value in vars(module).items() if attributes else ():
             if name not in _OF_MODULES and _has_tensors(value):
                 name = f"{path}.{name}" if path else name
-                raise HeadToHeadError(f"{where}{name} holds a tensor or module that is not registered; {remedy}")
+                raise HeadToHeadError(
+                    f"{where}{name} holds a tensor or module that is not registered; {remedy}"
+                )
     if not isinstance(entry, nn.Module):
         return
     for name, tensor in (*entry.named_parameters(), *entry.named_buffers()):
         if getattr(tensor, _SHAPE, None) != tensor.shape:
-            raise HeadToHeadError(f"{where}{name} is a plain tensor without a member axis; {remedy}")
-        is_valid = tensor.detach().isfinite() if isinstance(tensor, nn.Parameter) else ~tensor.isnan()
+            raise HeadToHeadError(
+                f"{where}{name} is a plain tensor without a member axis; {remedy}"
+            )
+        is_valid = (
+            tensor.detach().isfinite() if isinstance(tensor, nn.Parameter) else ~tensor.isnan()
+        )
         if not tensor.is_meta and not bool(is_valid.all()):
             raise HeadToHeadError(f"{where}{name} has NaN or infinite numbers at initialisation")
 
@@ -300,7 +315,9 @@ def _has_tensors(value: object) -> bool:
     return isinstance(value, Tensor | nn.Module)
 
 
-def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None) -> None:
+def require_shape(
+    entry: Entry, hook: str, result: object, /, **axes: int | tuple[int, ...] | None
+) -> None:
     """Refuse the result of a hook whose shape would fail, or broadcast to other axes, later.
 
     ``axes`` has the name of each axis with its size or permitted sizes; None permits any size.
@@ -308,7 +325,8 @@ def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tupl
     if isinstance(result, Tensor) and result.dim() == len(axes):
         sizes = zip(result.shape, axes.values(), strict=True)
         if all(
-            size == wanted or wanted is None or (wanted.__class__ is tuple and size in wanted) for size, wanted in sizes
+            size == wanted or wanted is None or (wanted.__class__ is tuple and size in wanted)
+            for size, wanted in sizes
         ):
             return
     got = f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else type(result).__name__
@@ -316,7 +334,9 @@ def require_shape(entry: Entry, hook: str, result: object, /, **axes: int | tupl
         f"{name} {' or '.join(map(str, sorted({*size}))) if isinstance(size, tuple) else size or ''}".rstrip()
         for name, size in axes.items()
     )
-    raise HeadToHeadError(f"{type(entry).__name__}.{hook} returned {got}; return a tensor [{expected}]")
+    raise HeadToHeadError(
+        f"{type(entry).__name__}.{hook} returned {got}; return a tensor [{expected}]"
+    )
 
 
 def require_like(entry: Entry, hook: str, result: object, like: Tensor, axes: str) -> None:

@@ -41,7 +41,10 @@ class Pair:
     def mislabelled(self) -> str | None:
         """Why the labels do not belong to the labelled words; None if they do, and without labels."""
         words, labels, labelled = len(self.source.split()), len(self.target.split()), self.labelled
-        if labelled is None or [*sorted({*labelled} & {*range(words)}), labels] == [*labelled, len(labelled)]:
+        if labelled is None or [*sorted({*labelled} & {*range(words)}), labels] == [
+            *labelled,
+            len(labelled),
+        ]:
             return None
         return f"has {labels} labels for the words {labelled} of {words}"
 

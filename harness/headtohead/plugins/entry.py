@@ -77,7 +77,9 @@ class Entry:
             if importlib.util.find_spec(package) is None:
                 is_built_in = cls.__module__.startswith("headtohead_plugins.")
                 named = f"'headtohead[{cls.entry_name}]'" if is_built_in else package
-                raise HeadToHeadError(f"'{cls.entry_name}' requires the package {package}; run pip install {named}")
+                raise HeadToHeadError(
+                    f"'{cls.entry_name}' requires the package {package}; run pip install {named}"
+                )
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:

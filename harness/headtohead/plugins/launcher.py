@@ -93,7 +93,9 @@ class Launcher(Entry):
 
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
-    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
         """Return the number of concurrent stacks and the CPU threads of each.
 
         ``workers`` and ``threads`` are the user's ``--workers`` and ``--threads``, or None.
@@ -102,7 +104,9 @@ class Launcher(Entry):
         return self.divide(cpu_cores(), gpus, stacks, workers, threads)
 
     @staticmethod
-    def divide(cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    def divide(
+        cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
         """Return the number of concurrent stacks and the CPU threads of each, for given hardware.
 
         On a CPU, small models train fastest with a single-threaded process per core

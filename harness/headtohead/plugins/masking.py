@@ -38,7 +38,9 @@ class Masking(Entry, metaclass=WatchedConstruction):
         """Return the declared properties in a role; by default those of the class."""
         return self.properties
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor | None:
         """Return a boolean mask, True where a query may attend to a key.
 
         Args:

@@ -35,7 +35,9 @@ class Norm(Component):
         width, has_bias = self.context.d_model, self.has_bias and self.context.model.bias
         # Numbers from the generator would change the weights that are initialised afterwards.
         self.weight = self.parameter(1, width, init=lambda out, generator: out.fill_(1.0))
-        self.bias = self.parameter(1, width, init=lambda out, generator: out.zero_()) if has_bias else None
+        self.bias = (
+            self.parameter(1, width, init=lambda out, generator: out.zero_()) if has_bias else None
+        )
 
     def normalise(self, x: Tensor) -> Tensor:
         """Return the normalised tokens before gain and bias.
@@ -52,4 +54,8 @@ class Norm(Component):
         """Return the normalised tokens times the gain, plus the bias."""
         normed = self.normalise(x)
         require_like(self, "normalise", normed, x, "member tokens d_model")
-        return normed * self.weight if self.bias is None else torch.addcmul(self.bias, normed, self.weight)
+        return (
+            normed * self.weight
+            if self.bias is None
+            else torch.addcmul(self.bias, normed, self.weight)
+        )

@@ -57,7 +57,9 @@ class Positional(Component):
 
     role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}
     hooks = MECHANISMS
-    known_properties = frozenset({"order-invariant", "relative", "mirror-invariant", "falls-with-distance"})
+    known_properties = frozenset(
+        {"order-invariant", "relative", "mirror-invariant", "falls-with-distance"}
+    )
 
     by_row: ClassVar[bool] = False
     """Whether positions are rows of the batch, as in notebook 3, instead of positions in the sentence."""
@@ -81,7 +83,9 @@ class Positional(Component):
         The default is the set of overridden hooks. Override it where options disable a hook, or
         where hooks delegate to another encoding.
         """
-        return frozenset(name for name in MECHANISMS if getattr(cls, name) is not getattr(Positional, name))
+        return frozenset(
+            name for name in MECHANISMS if getattr(cls, name) is not getattr(Positional, name)
+        )
 
     @property
     def mechanisms(self) -> frozenset[str]:
@@ -109,7 +113,10 @@ class Positional(Component):
         Use it for tables that do not depend on parameters: the core passes the same position
         tensors in every step. Sampled positions do not recur, so their tables are not cached.
         """
-        if any(isinstance(value, Tensor) and value.dim() == 2 and min(value.shape) > 1 for value in arguments):
+        if any(
+            isinstance(value, Tensor) and value.dim() == 2 and min(value.shape) > 1
+            for value in arguments
+        ):
             return compute(*arguments)
         memory: dict[Any, Any] = self.__dict__.setdefault("_cache", {})
         key = (compute, *(id(value) if isinstance(value, Tensor) else value for value in arguments))
@@ -132,7 +139,9 @@ class Positional(Component):
         """
         return x
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
+    def bias(
+        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
         """Return the term added to scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
         return None
 
@@ -152,7 +161,9 @@ class Positional(Component):
         """
         return None
 
-    def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
+    def score(
+        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
         """Return the term added to scaled scores that depends on the queries.
 
         The core does not scale it: multiply by ``context.geometry.scale`` where the paper does.

@@ -64,7 +64,9 @@ def _settings() -> tuple[Setting, ...]:
             lambda: bool(torch.tensor(DENORMAL, dtype=torch.float64) * 1.0 == 0),
             torch.set_flush_denormal,
         ),
-        Setting("torch.backends.mkldnn.enabled", lambda: torch.backends.mkldnn.enabled, restore_mkldnn),
+        Setting(
+            "torch.backends.mkldnn.enabled", lambda: torch.backends.mkldnn.enabled, restore_mkldnn
+        ),
         Setting(
             "torch's deterministic algorithms",
             torch.are_deterministic_algorithms_enabled,
@@ -128,7 +130,9 @@ def unchanged_process(where: str, module: str = "") -> Iterator[None]:
             "variants use the original function"
         )
     if changed:
-        raise HeadToHeadError(f"{where} changes {changed[0]}; remove this, because it changes the other variants too")
+        raise HeadToHeadError(
+            f"{where} changes {changed[0]}; remove this, because it changes the other variants too"
+        )
     if sampled:
         raise HeadToHeadError(
             f"{where} samples from {sampled[0]}; sample in build with self.parameter or self.buffer, "
@@ -169,7 +173,11 @@ def _host_modules() -> list[ModuleType]:
 
 
 def _classes(module: ModuleType) -> list[type]:
-    return [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
 
 
 def _restored(functions: Functions, plugin: str) -> list[str]:

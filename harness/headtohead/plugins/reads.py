@@ -133,7 +133,9 @@ def _file_sha256(path: Path) -> str:
     status = path.stat()
     if status.st_size < LARGE_BYTES:
         return files.sha256(path)
-    return _large_file_sha256(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return _large_file_sha256(
+        path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
 
 
 @lru_cache(maxsize=256)
@@ -141,7 +143,9 @@ def _large_file_sha256(path: Path, *state: int) -> str:
     return files.sha256(path)
 
 
-def labelled_hashes(family: str, name: str, source_sha256: str, reads: Iterable[tuple[str, str]]) -> dict[str, str]:
+def labelled_hashes(
+    family: str, name: str, source_sha256: str, reads: Iterable[tuple[str, str]]
+) -> dict[str, str]:
     """Return the hashes of an entry by what they describe: its source, and each name that it declares to read."""
     entry = f"{family} '{name}'"
     hashes = {entry: source_sha256}

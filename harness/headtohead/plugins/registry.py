@@ -48,7 +48,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path(str(resources.files("headtohead_plugins")))
 BUILT_IN = (
-    *(f"headtohead_plugins.{file.parent.name}.{file.stem}" for file in sorted(FOLDER.glob("*/[!_]*.py"))),
+    *(
+        f"headtohead_plugins.{file.parent.name}.{file.stem}"
+        for file in sorted(FOLDER.glob("*/[!_]*.py"))
+    ),
     "headtohead_notebooks.embedding_softmax",
     "headtohead_notebooks.imported_runs",
     "headtohead_notebooks.notebook_pairs",
@@ -138,7 +141,9 @@ class Registry:
         modules = {entry.entry.__module__ for entry in self.all()}
         modules |= {_module_of(plugin) for plugin in self.manager.get_plugins()}
         packages = {name.partition(".")[0] for name in modules}
-        built_in = {name.partition(".")[0] for name in BUILT_IN}  # one launcher is in headtohead itself
+        built_in = {
+            name.partition(".")[0] for name in BUILT_IN
+        }  # one launcher is in headtohead itself
         return describe(error, packages - built_in - {"headtohead"}, built_in)
 
     def find(self, family: str, name: str) -> Registered:
@@ -151,9 +156,16 @@ class Registry:
         if name not in known:
             load = "; load a plugin file by plugins: [FILE] in the experiment file, or by --plugin FILE"
             hint = suggestion(name, known) or nearest(name, known) + load
-            is_here = family in ("launcher", "logger") or any(own in known for own in synonyms(name))
+            is_here = family in ("launcher", "logger") or any(
+                own in known for own in synonyms(name)
+            )
             names = [name] if is_here else [name, *synonyms(name)]
-            if others := [f"{other}/{own}" for own in names for other in self.entries if own in self.entries[other]]:
+            if others := [
+                f"{other}/{own}"
+                for own in names
+                for other in self.entries
+                if own in self.entries[other]
+            ]:
                 hint = f"; did you mean {' or '.join(dict.fromkeys(others))}?"
             raise HeadToHeadError(f"unknown {family} '{name}'{hint}")
         return known[name]
@@ -161,7 +173,9 @@ class Registry:
     def check_command(self, found: Registered) -> str:
         """Return the command that checks the invariants of an entry, with its file if a file defines it."""
         path = Path(inspect.getfile(found.entry)).resolve()
-        return f"h2h check {found.label}" + (f" --plugin {os.path.relpath(path)}" if path in self.files else "")
+        return f"h2h check {found.label}" + (
+            f" --plugin {os.path.relpath(path)}" if path in self.files else ""
+        )
 
     def all(self) -> Iterator[Registered]:
         """Yield every entry, family by family, in alphabetical order of names."""
@@ -225,10 +239,17 @@ class Registry:
             name += f":{getattr(plugin, '__qualname__', type(plugin).__qualname__)}"
         replaced = self.manager.get_plugin(name)
         self.add(plugin, name, "python", "-")
-        self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
+        self.objects[:] = [
+            registered for registered in self.objects if registered is not replaced
+        ] + [plugin]
 
     def add(
-        self, plugin: object, name: str, distribution: str, version: str, imported: WatchedReads | None = None
+        self,
+        plugin: object,
+        name: str,
+        distribution: str,
+        version: str,
+        imported: WatchedReads | None = None,
     ) -> None:
         """Register a module or object that implements hooks, and its entries.
 
@@ -260,7 +281,9 @@ class Registry:
                 del self.entries[entry.family][entry.name]
         self.manager.register(plugin, name=name)
         for entry in new:
-            if "entry_name" not in vars(entry.entry):  # a class registered twice keeps its first name
+            if "entry_name" not in vars(
+                entry.entry
+            ):  # a class registered twice keeps its first name
                 entry.entry.entry_name = entry.name
             self.entries[entry.family][entry.name] = entry
 
@@ -275,8 +298,16 @@ def _check_hooks(plugin: object, where: str) -> None:
     """Raise if a plugin implements no hook, or a hook or one of its arguments is unknown."""
     with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
         attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
-        hooks = {name: inspect.signature(hook) for name, hook in attributes.items() if hasattr(hook, "headtohead_impl")}  # type: ignore[arg-type]
-    known = {name: hook for name, hook in vars(hookspecs).items() if name.startswith(("register_", "on_"))}
+        hooks = {
+            name: inspect.signature(hook)
+            for name, hook in attributes.items()
+            if hasattr(hook, "headtohead_impl")
+        }  # type: ignore[arg-type]
+    known = {
+        name: hook
+        for name, hook in vars(hookspecs).items()
+        if name.startswith(("register_", "on_"))
+    }
     if not hooks:
         raise HeadToHeadError(
             f"{where}: it implements no hook; decorate a function such as register_positionals "
@@ -293,7 +324,9 @@ def _check_hooks(plugin: object, where: str) -> None:
                 )
 
 
-def _entries_of(plugin: object, module: str, distribution: str, version: str, where: str) -> Iterator[Registered]:
+def _entries_of(
+    plugin: object, module: str, distribution: str, version: str, where: str
+) -> Iterator[Registered]:
     _check_hooks(plugin, where)
     for family, path in FAMILY_BASES.items():
         hook, base = f"register_{family}s", pkgutil.resolve_name(path)
@@ -313,12 +346,18 @@ def _entries_of(plugin: object, module: str, distribution: str, version: str, wh
                     "with single . _ - between them"
                 )
             if not (isinstance(entry, type) and issubclass(entry, base)):
-                got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
+                got = (
+                    entry.__name__
+                    if isinstance(entry, type)
+                    else f"an object of type {type(entry).__name__}"
+                )
                 raise HeadToHeadError(
                     f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
                     f"headtohead.plugin.{base.__name__}"
                 )
-            if distribution != OWN:  # building the options of all built-in entries takes a fifth of a second
+            if (
+                distribution != OWN
+            ):  # building the options of all built-in entries takes a fifth of a second
                 with _named(f"{where}: {family} '{name}' is invalid:", entry.__module__):
                     _check_class(cast("type[Entry]", entry))
                     _check_reads(family, cast("type[Entry]", entry))
@@ -331,10 +370,16 @@ def _check_class(entry: type[Entry]) -> None:
     from headtohead.plugins.entry import Options
 
     if not (isinstance(entry.Options, type) and issubclass(entry.Options, Options)):
-        raise TypeError(f"Options is {entry.Options!r}; expected a subclass of headtohead.plugin.Options")
+        raise TypeError(
+            f"Options is {entry.Options!r}; expected a subclass of headtohead.plugin.Options"
+        )
     entry.Options().model_dump_json()
-    if not all(role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()):
-        raise TypeError(f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}")
+    if not all(
+        role in ROLES and isinstance(name, str) for role, name in entry.role_defaults.items()
+    ):
+        raise TypeError(
+            f"role_defaults is {entry.role_defaults!r}; expected names by role: {', '.join(ROLES)}"
+        )
     config, splits = getattr(entry, "config", {}), getattr(entry, "splits", ("",))
     if not isinstance(config, Mapping):
         raise TypeError(f"config is {config!r}; expected a mapping")
@@ -344,7 +389,9 @@ def _check_class(entry: type[Entry]) -> None:
     if not isinstance(properties, Set):
         raise TypeError(f"properties is {properties!r}; expected a frozenset of names")
     for name in sorted(map(str, properties - entry.known_properties)):
-        raise TypeError(f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}")
+        raise TypeError(
+            f"properties has the unknown name '{name}'{nearest(name, entry.known_properties)}"
+        )
 
 
 def _check_reads(family: str, entry: type[Entry]) -> None:
@@ -355,7 +402,9 @@ def _check_reads(family: str, entry: type[Entry]) -> None:
     for name in reads:
         option = option_of(name)
         if option is not None and option not in fields:
-            raise TypeError(f"reads has '{name}', but Options has no '{option}'{nearest(option, fields)}")
+            raise TypeError(
+                f"reads has '{name}', but Options has no '{option}'{nearest(option, fields)}"
+            )
     if family == "dataset":
         return
     for name, info in fields.items():
@@ -384,14 +433,22 @@ def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: st
             if name.startswith("_") or not inspect.isroutine(function):
                 continue
             if name in known:
-                takes = list(inspect.signature(getattr(known[name], "__func__", known[name])).parameters)
+                takes = list(
+                    inspect.signature(getattr(known[name], "__func__", known[name])).parameters
+                )
                 is_class_method = isinstance(known[name], classmethod)
-                is_bound = isinstance(value, staticmethod) and not isinstance(known[name], staticmethod)
+                is_bound = isinstance(value, staticmethod) and not isinstance(
+                    known[name], staticmethod
+                )
                 try:
                     bound = inspect.signature(function).bind(*takes[is_bound:]).arguments
                     if is_class_method and not isinstance(value, classmethod | staticmethod):
                         raise TypeError
-                    if any(own != given and own in takes for own, given in bound.items() if isinstance(given, str)):
+                    if any(
+                        own != given and own in takes
+                        for own, given in bound.items()
+                        if isinstance(given, str)
+                    ):
                         raise TypeError  # the arguments are passed in another order
                 except TypeError:
                     decorated = "@classmethod def" if is_class_method else "def"
@@ -400,14 +457,21 @@ def _check_methods(family: str, entry: type[Entry], base: type[Entry], where: st
                         f"got {name}{inspect.signature(function)}"
                     ) from None
             elif base.hooks and (name == "forward" or not hasattr(base, name)):
-                hooks = f"; {family} has {', '.join(base.hooks)}; start the name of a helper with '_'"
-                raise HeadToHeadError(f"{where}: unknown hook '{name}'{similar(name, known) or hooks}")
+                hooks = (
+                    f"; {family} has {', '.join(base.hooks)}; start the name of a helper with '_'"
+                )
+                raise HeadToHeadError(
+                    f"{where}: unknown hook '{name}'{similar(name, known) or hooks}"
+                )
 
 
 def require_override(registered: Registered) -> None:
     """Raise if an external entry overrides no hook of its family, and so computes the same as the base class."""
     base = pkgutil.resolve_name(FAMILY_BASES[registered.family])
-    used = {inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook) for hook in base.hooks}
+    used = {
+        inspect.getattr_static(registered.entry, hook) is inspect.getattr_static(base, hook)
+        for hook in base.hooks
+    }
     if used == {True} and not registered.is_built_in:
         raise HeadToHeadError(
             f"{registered.label} overrides no hook, so it computes the same as its base class; override one of "
@@ -447,9 +511,14 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
         registry.add(importlib.import_module(module), module, OWN, version)
     try:
         points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
-        found = [(point, getattr(point.dist, "name", "?"), getattr(point.dist, "version", "?")) for point in points]
+        found = [
+            (point, getattr(point.dist, "name", "?"), getattr(point.dist, "version", "?"))
+            for point in points
+        ]
     except Exception as error:  # a text that is no entry-point file, or metadata without a name
-        raise HeadToHeadError(f"cannot read the entry points of installed packages: {describe(error)}") from error
+        raise HeadToHeadError(
+            f"cannot read the entry points of installed packages: {describe(error)}"
+        ) from error
     for point, distribution, version in found:
         with _importing(point.value, distribution, point.value.partition(":")[0]) as imported:
             plugin = point.load()
@@ -509,7 +578,9 @@ def use_named(name: str, folder: Path) -> Registry:
     if path.exists() or name.endswith(".py") or not MODULE.fullmatch(name):
         return use_files([path])
     if importlib.util.find_spec(package) is None:
-        raise HeadToHeadError(f"no plugin file or folder '{path}', and no installed package '{package}'")
+        raise HeadToHeadError(
+            f"no plugin file or folder '{path}', and no installed package '{package}'"
+        )
     current().add_module(name)
     return current()
 
@@ -518,9 +589,13 @@ def plugin_files(path: Path) -> list[Path]:
     """Return a plugin file, or the plugin files of a folder: ``*.py`` except ``_*.py`` and tests."""
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.glob("*.py") if not file.name.startswith(("_", "test_", "conftest.")))
+    files = sorted(
+        file for file in path.glob("*.py") if not file.name.startswith(("_", "test_", "conftest."))
+    )
     if not files:
-        raise HeadToHeadError(f"plugin folder '{path}' has no plugin file; name a Python file, or a folder of them")
+        raise HeadToHeadError(
+            f"plugin folder '{path}' has no plugin file; name a Python file, or a folder of them"
+        )
     return files
 
 
@@ -541,7 +616,9 @@ def _read(path: Path) -> bytes:
     if not path.exists():
         raise HeadToHeadError(f"plugin file '{path}' does not exist{similar_file(path, '.py')}")
     if not path.is_file() or path.suffix != ".py":
-        raise HeadToHeadError(f"plugin file '{path}' is not a regular file with a name that ends in .py")
+        raise HeadToHeadError(
+            f"plugin file '{path}' is not a regular file with a name that ends in .py"
+        )
     return path.read_bytes()
 
 
@@ -595,7 +672,9 @@ def _owner(package: str) -> str:
     """
     file = re.compile(rf"^{re.escape(package)}(/|\.py,)", re.MULTILINE)
     for found in importlib.metadata.distributions():
-        if package in (found.read_text("top_level.txt") or "").split() or file.search(found.read_text("RECORD") or ""):
+        if package in (found.read_text("top_level.txt") or "").split() or file.search(
+            found.read_text("RECORD") or ""
+        ):
             return found.name
     return "module"
 

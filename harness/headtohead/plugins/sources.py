@@ -39,7 +39,9 @@ def source_name(entry: type, project: Path) -> str | None:
 
 def name_in_project(path: Path, project: Path) -> str:
     """Return ``./`` and the path in the project of an absolute path, or the path if it is outside."""
-    return f"./{path.relative_to(project).as_posix()}" if path.is_relative_to(project) else str(path)
+    return (
+        f"./{path.relative_to(project).as_posix()}" if path.is_relative_to(project) else str(path)
+    )
 
 
 def source_file(name: str, project: Path) -> Path | None:
@@ -64,8 +66,12 @@ def source_sha256(file: Path) -> str:
         if (path := waiting.pop()) not in found:
             content = path.read_bytes()
             found[path] = hashlib.sha256(content).hexdigest()
-            others = [other.resolve() for name in _imports(content) if (other := _imported(name, path))]
-            waiting += [other for other in others if not _is_installed(other) or package in other.parents]
+            others = [
+                other.resolve() for name in _imports(content) if (other := _imported(name, path))
+            ]
+            waiting += [
+                other for other in others if not _is_installed(other) or package in other.parents
+            ]
     first, *rest = found.values()
     return hashlib.sha256(" ".join([first, *sorted(rest)]).encode()).hexdigest() if rest else first
 
@@ -122,5 +128,7 @@ def module_file(name: str) -> Path | None:
         return None
     if spec is None or not parts:
         return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None
-    found = (_module_in(Path(location), parts) for location in spec.submodule_search_locations or ())
+    found = (
+        _module_in(Path(location), parts) for location in spec.submodule_search_locations or ()
+    )
     return next(filter(None, found), None)

@@ -68,13 +68,18 @@ class WatchedReads:
         while frame is not None:
             self._callers.add(frame)
             frame = frame.f_back
-        self._other_threads = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+        self._other_threads = {thread.ident for thread in threading.enumerate()} - {
+            threading.get_ident()
+        }
         _active.append(self)
         os.environ.__class__ = _WatchedEnvironment
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         _active.remove(self)
         self._callers.clear()
@@ -110,7 +115,11 @@ class WatchedReads:
 
     def add_variable(self, name: str, frame: FrameType | None) -> None:
         """Record an environment variable that the code of the plugin itself reads by its name."""
-        while frame is not None and frame.f_globals.get("__name__") in ("os", "collections.abc", "_collections_abc"):
+        while frame is not None and frame.f_globals.get("__name__") in (
+            "os",
+            "collections.abc",
+            "_collections_abc",
+        ):
             if frame.f_code.co_name in ("setdefault", "copy", "__iter__"):
                 return
             frame = frame.f_back
@@ -118,7 +127,9 @@ class WatchedReads:
             self.variables[name] = None
 
     def _is_created(self, path: str) -> bool:
-        return any(path == created or path.startswith(created + os.sep) for created in self._created)
+        return any(
+            path == created or path.startswith(created + os.sep) for created in self._created
+        )
 
     def _counts(self, path: str) -> bool:
         if path.endswith(BYTECODE):
@@ -128,7 +139,9 @@ class WatchedReads:
     def _is_opened_by_plugin(self, frame: FrameType | None) -> bool:
         """Return whether code of the plugin, or a library that it calls, opens a file, and not an import."""
         while frame is not None and frame not in self._callers:
-            if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith("<frozen importlib"):
+            if frame.f_code.co_name == "_find_and_load" and frame.f_code.co_filename.startswith(
+                "<frozen importlib"
+            ):
                 return False
             if self._is_of_plugin(frame):
                 return True
@@ -186,7 +199,9 @@ def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _absolute(path: object) -> str | None:
     """Return the absolute path of an audit event, or None for a file descriptor."""
-    return os.path.abspath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else None
+    return (
+        os.path.abspath(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else None
+    )
 
 
 def _resolved(file: str) -> str:
@@ -200,7 +215,9 @@ def _without_links(path: str) -> str:
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of these files and folders, or in one of the folders."""
-    return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
+    return any(
+        path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders
+    )
 
 
 @cache
@@ -257,7 +274,9 @@ def code_of(module: str) -> tuple[Path, ...]:
     return (package_folder(path) or path,)
 
 
-def require_declared(entry: type[Entry], options: Options, watch: WatchedReads, others: Sequence[Read] = ()) -> None:
+def require_declared(
+    entry: type[Entry], options: Options, watch: WatchedReads, others: Sequence[Read] = ()
+) -> None:
     """Raise if an entry does not declare all that was read; ``others`` are the declarations of other entries.
 
     Raises:
@@ -272,7 +291,11 @@ def require_declared(entry: type[Entry], options: Options, watch: WatchedReads, 
     variables = [f"${name}" for name in watch.variables if f"${name}" not in declared]
     if not undeclared and not variables:
         return
-    shown = f"'{shown_path(undeclared[0])}'" if undeclared else f"the environment variable {variables[0]}"
+    shown = (
+        f"'{shown_path(undeclared[0])}'"
+        if undeclared
+        else f"the environment variable {variables[0]}"
+    )
     more = len(undeclared) + len(variables) - 1
     further = f" and {more} more" if more else ""
     names = [*entry.reads, *_declarations(undeclared, entry, options), *variables]
@@ -308,7 +331,9 @@ def _declarations(undeclared: Sequence[str], entry: type[Entry], options: Option
     by_option = {}
     for name, value in options:
         if isinstance(value, str) and value:
-            by_option[os.path.realpath(os.path.join(folder, os.path.expanduser(value)))] = f"{{{name}}}"
+            by_option[os.path.realpath(os.path.join(folder, os.path.expanduser(value)))] = (
+                f"{{{name}}}"
+            )
     return [by_option.get(file) or _relative(file, folder) for file in undeclared]
 
 

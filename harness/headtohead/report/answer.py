@@ -15,7 +15,16 @@ from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.section import contrast_name, ends, leveled, named_sides
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
-from headtohead.statistics.verdicts import BEYOND, DETECTED, IDENTICAL, NO_VERDICT, SAME, UNCLEAR, UNDETECTED, WITHIN
+from headtohead.statistics.verdicts import (
+    BEYOND,
+    DETECTED,
+    IDENTICAL,
+    NO_VERDICT,
+    SAME,
+    UNCLEAR,
+    UNDETECTED,
+    WITHIN,
+)
 from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
 from headtohead.storage.states import RESULTS
 
@@ -47,16 +56,22 @@ def answer(analysis: Analysis) -> str:
     opening = "On the finished seeds: " if analysis.allow_partial and analysis.missing_seeds else ""
     if _ranks_pairs(analysis) and analysis.two_way:
         return opening + two_way_answer(analysis, analysis.two_way)
-    metrics, groups = {contrast.metric for contrast in contrasts}, dict[tuple[str, str], list[tuple[str, str]]]()
+    metrics, groups = (
+        {contrast.metric for contrast in contrasts},
+        dict[tuple[str, str], list[tuple[str, str]]](),
+    )
     baseline, first = analysis.frames.by_slug[analysis.frames.baseline], list[tuple[str, str]]()
     order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
     for contrast in sorted(
-        _largest_first(contrasts), key=lambda found: (order.index(found.direction), found.size != WITHIN)
+        _largest_first(contrasts),
+        key=lambda found: (order.index(found.direction), found.size != WITHIN),
     ):
         size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
         expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
         word, dependence = str(contrast.direction), _settings(analysis, contrast)
-        if contrast.direction == UNDETECTED:  # with different effects in its settings, an average shows no equality
+        if (
+            contrast.direction == UNDETECTED
+        ):  # with different effects in its settings, an average shows no equality
             word = "equivalent" if contrast.size == WITHIN else "no difference detected"
             word += " on average" * bool(dependence)
         else:
@@ -66,7 +81,12 @@ def answer(analysis: Analysis) -> str:
         if len(metrics) > 1 and not (contrast.declared and contrast.declared.against_metric):
             note += f" ({readable(contrast.metric)})"
         group = groups.setdefault((word.capitalize(), size + expected), [])
-        if contrast.kind == "variant" and right and contrast.right == baseline.slug and (first or group) is group:
+        if (
+            contrast.kind == "variant"
+            and right
+            and contrast.right == baseline.slug
+            and (first or group) is group
+        ):
             first, right = group, f"the baseline ({baseline.title})"
         group.append((left, right + note) if right else (left + note, ""))
     unit = f" in {with_unit(contrasts[0].metric)}" * (len(metrics) == 1)
@@ -74,9 +94,15 @@ def answer(analysis: Analysis) -> str:
         f"{word}{unit * (number == 0)}{notes}: {_names(group)}."
         for number, ((word, notes), group) in enumerate(groups.items())
     ]
-    undecided = [contrast for contrast in contrasts if contrast.direction == UNDETECTED and contrast.size != WITHIN]
+    undecided = [
+        contrast
+        for contrast in contrasts
+        if contrast.direction == UNDETECTED and contrast.size != WITHIN
+    ]
     undecided = undecided or [contrast for contrast in contrasts if contrast.size == UNCLEAR]
-    found = {effect: contrast for contrast in undecided if math.isfinite(effect := _detectable(contrast))}
+    found = {
+        effect: contrast for contrast in undecided if math.isfinite(effect := _detectable(contrast))
+    }
     if found and len(metrics) == 1:
         seeds, (metric,) = counted(len(found[max(found)].seeds), "seed"), metrics
         low, high = span(metric)
@@ -97,7 +123,11 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     if _ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):
         return []
     sized = [contrast for contrast in contrasts if contrast.size]
-    margins = {show(test.margin, own.metric, like=test.margin) for own in sized if (test := own.judgement.size_test)}
+    margins = {
+        show(test.margin, own.metric, like=test.margin)
+        for own in sized
+        if (test := own.judgement.size_test)
+    }
     size_column = f"size (margin {margins.pop()})" if len(margins) == 1 else "size"
     rows = []
     for contrast in _largest_first(contrasts)[:MAX_ROWS]:
@@ -112,7 +142,9 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
             "direction": _verdict(contrast.direction_name, contrast.judgement.interval, contrast),
         }
         if sized:
-            row[size_column] = _verdict(contrast.size, test.interval, contrast) if test and contrast.size else "–"
+            row[size_column] = (
+                _verdict(contrast.size, test.interval, contrast) if test and contrast.size else "–"
+            )
         rows.append(row)
     if omitted := len(contrasts) - len(rows):
         rows.append({**dict.fromkeys(rows[0], ""), "contrast": f"{omitted} more in the tables"})
@@ -130,7 +162,9 @@ def _ranks_pairs(analysis: Analysis) -> bool:
 
 
 def _largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    return sorted(contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
+    return sorted(
+        contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0
+    )
 
 
 def _names(sides: Sequence[tuple[str, str]]) -> str:
@@ -138,7 +172,10 @@ def _names(sides: Sequence[tuple[str, str]]) -> str:
     lefts: dict[tuple[str, str], list[str]] = {}
     for left, right in sides:
         lefts.setdefault((right, left * (not right)), []).append(left)
-    texts = [listed(own, most=MAX_NAMED) + f" against {right}" * bool(right) for (right, _), own in lefts.items()]
+    texts = [
+        listed(own, most=MAX_NAMED) + f" against {right}" * bool(right)
+        for (right, _), own in lefts.items()
+    ]
     more = len(texts) - MAX_NAMED
     return "; ".join(texts if more < 2 else [*texts[:MAX_NAMED], f"{more} more"])
 
@@ -154,7 +191,10 @@ def _detectable(contrast: Contrast) -> float:
 
 def _parameters(analysis: Analysis, contrast: Contrast) -> str:
     """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
-    counts = [[analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs] for side in (0, 1)]
+    counts = [
+        [analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs]
+        for side in (0, 1)
+    ]
     left, right = map(sum, counts)
     percent = 100 * (left / right - 1) if right else 0.0
     change = f"{percent:+.0f} %".replace("-", "−")
@@ -164,7 +204,11 @@ def _parameters(analysis: Analysis, contrast: Contrast) -> str:
 def _agreement(analysis: Analysis, contrast: Contrast) -> str:
     if contrast.agreement is None:
         return ""
-    verb = "does not decide on" if contrast.agreement.verdict == "undecided" else f"{contrast.agreement.verdict} with"
+    verb = (
+        "does not decide on"
+        if contrast.agreement.verdict == "undecided"
+        else f"{contrast.agreement.verdict} with"
+    )
     return f"{verb} the expected result{analysis.after_steps(contrast)}"
 
 
@@ -175,7 +219,10 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         other_axis, by_value = separate
         effects = sorted(by_value.items(), key=lambda effect: effect[1])
         chosen = effects if len(effects) <= MAX_VALUES else [effects[0], effects[-1]]
-        texts = (f"{show(effect, metric, signed=True, like=contrast.scale)} with {value}" for value, effect in chosen)
+        texts = (
+            f"{show(effect, metric, signed=True, like=contrast.scale)} with {value}"
+            for value, effect in chosen
+        )
         return f"depends on {other_axis}: {', '.join(texts)}"
     if contrast.spread is None or contrast.paired is None:
         return ""
@@ -188,15 +235,24 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
         if contrast.detected and found.mean * contrast.paired.mean < 0:
             names.setdefault("the other sign with", []).append(name)
         if contrast.size == WITHIN and judged.size != WITHIN and judged.direction != IDENTICAL:
-            names.setdefault(f"{'size ' * contrast.detected}not shown separately for", []).append(name)
+            names.setdefault(f"{'size ' * contrast.detected}not shown separately for", []).append(
+                name
+            )
     return "; ".join(f"{text} {listed(own, most=MAX_NAMED)}" for text, own in names.items())
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     """Return the best of all pairs of two crossed axes and the verdicts on the others."""
-    metric, best, others = analysis.metric, result.ranking[0], [own for own in result.ranking if not own.is_best]
+    metric, best, others = (
+        analysis.metric,
+        result.ranking[0],
+        [own for own in result.ranking if not own.is_best],
+    )
     leaders = [own.name for own in result.ranking if own.is_best]
-    verb, level = "share" if leaders[1:] else "has", "highest" if higher_is_better(metric) else "lowest"
+    verb, level = (
+        "share" if leaders[1:] else "has",
+        "highest" if higher_is_better(metric) else "lowest",
+    )
     first = (
         f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, "
         f"{listed(leaders, most=MAX_NAMED)} {verb} the {level} {readable(metric)}, {with_ends(best.summary, metric)}."
@@ -204,7 +260,10 @@ def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     if best.comparison is None or not others:
         return first
     counts = Counter(map(verdict_of, others))
-    parts = [f"{counts['worse']} worse than another combination", f"{counts['undecided']} undecided"]
+    parts = [
+        f"{counts['worse']} worse than another combination",
+        f"{counts['undecided']} undecided",
+    ]
     if margin := result.margin:
         late = " (margin set after results existed)" * margin.late
         value = show(margin.value, metric, like=margin.value)
@@ -217,12 +276,22 @@ def verdict_of(combination: Combination) -> str:
     comparison = combination.comparison
     if combination.is_best or comparison is None:
         return "equal" if combination.is_best else "no verdict"
-    return "equivalent" if comparison.is_equivalent else "worse" if comparison.is_worse else "undecided"
+    return (
+        "equivalent"
+        if comparison.is_equivalent
+        else "worse"
+        if comparison.is_worse
+        else "undecided"
+    )
 
 
 def with_ends(summary: Summary, metric: str) -> str:
     """Return a mean with its 95 % interval in parentheses."""
-    interval = f" (95 % interval {ends(summary.low, summary.high, metric)})" if math.isfinite(summary.low) else ""
+    interval = (
+        f" (95 % interval {ends(summary.low, summary.high, metric)})"
+        if math.isfinite(summary.low)
+        else ""
+    )
     return show(summary.mean, metric) + interval
 
 
@@ -232,7 +301,9 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
     if final < len(states):
         return f"No answer yet: {final} of {len(states)} runs have a result, and variants are ranked when all have."
     reasons = {contrast.reason for contrast in contrasts}
-    other_data = reasons == {OTHER_DATA} or (not reasons and DATA_AXIS in analysis.frames.record.axes)
+    other_data = reasons == {OTHER_DATA} or (
+        not reasons and DATA_AXIS in analysis.frames.record.axes
+    )
     is_single, metric = len(analysis.frames.by_slug) == 1, analysis.metric
     scores = "; ".join(
         f"{variant.title} {with_ends(analysis.summaries[slug], metric)}"
@@ -244,7 +315,10 @@ def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
         return f"The experiment has a single variant and no comparison. Its {readable(metric)} is {own}."
     if scores and other_data:
         return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
-    reason = next(filter(None, (contrast.reason for contrast in contrasts)), "the experiment declares no contrast")
+    reason = next(
+        filter(None, (contrast.reason for contrast in contrasts)),
+        "the experiment declares no contrast",
+    )
     if contrasts and {contrast.direction for contrast in contrasts} == {SAME}:
         reason = "all variants are the same by construction"
     elif is_single:

@@ -36,13 +36,21 @@ def answer_file(report: Report) -> str:
     points = analysis.reference_points.get(analysis.frames.baseline)
     compared = analysis.reference_comparisons("nearest_neighbour")
     status = analysis.looks
-    reason = "at_most" if status and status.undecided else "not_ranked" if status and status.untested else "decided"
+    reason = (
+        "at_most"
+        if status and status.undecided
+        else "not_ranked"
+        if status and status.untested
+        else "decided"
+    )
     answer = {
         "format": f"{ANSWER_FORMAT}2",
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,
-        "differences": [] if (frame := report.differences.frame) is None else frame.to_dict("records"),
+        "differences": []
+        if (frame := report.differences.frame) is None
+        else frame.to_dict("records"),
         "stale": list(report.stale),
         "remarks": [vars(remark) for remark in report.remarks],
         "setup": setup_line(analysis),
@@ -73,7 +81,10 @@ def answer_file(report: Report) -> str:
                 "family": name,
                 "main": contrast in analysis.main_contrasts,
                 "label": contrast_name(analysis, contrast),
-                **{field: getattr(contrast, field) for field in ("name", "metric", "reason", "seeds")},
+                **{
+                    field: getattr(contrast, field)
+                    for field in ("name", "metric", "reason", "seeds")
+                },
                 **{field: getattr(contrast.declared, field, None) for field in PARTS},
                 **_tests(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,
@@ -89,7 +100,11 @@ def answer_file(report: Report) -> str:
             "decaying_schedules": list(found.decaying),
             "variants": {slug: vars(trend) for slug, trend in found.trends.items()},
             "gaps": [
-                {"contrast": gap.contrast.name, "loss_difference": gap.difference, "baseline_steps": gap.steps}
+                {
+                    "contrast": gap.contrast.name,
+                    "loss_difference": gap.difference,
+                    "baseline_steps": gap.steps,
+                }
                 for gap in found.gaps
             ],
         },
@@ -97,7 +112,9 @@ def answer_file(report: Report) -> str:
         and {
             "sentences": points.sentences,
             "scores": points.scores,
-            "not_better_than_nearest_neighbour": [entry.slug for entry in compared if not entry.beaten],
+            "not_better_than_nearest_neighbour": [
+                entry.slug for entry in compared if not entry.beaten
+            ],
         },
     }
     return json_text(_plain(answer), indent=2) + "\n"
@@ -122,7 +139,13 @@ def judge_file(judged: Judged, exit_code: int) -> dict[str, Any]:
         "paired": judged.is_paired,
         "baseline": _plain({"variant": judged.baseline, **_summary(judged.summary)}),
         "contrasts": [
-            _plain({"variant": found.variant, **_summary(found.summary), **_tests(found.difference, found.judgement)})
+            _plain(
+                {
+                    "variant": found.variant,
+                    **_summary(found.summary),
+                    **_tests(found.difference, found.judgement),
+                }
+            )
             for found in judged.variants
         ],
         "looks": list(judged.looks.seeds) if judged.looks else None,

@@ -43,7 +43,9 @@ class Gallery:
     def roles(self) -> list[str]:
         """The roles with maps, in the order of the model."""
         probes = [variant.maps[0] for variant in self.variants]
-        known = dict.fromkeys(role for probe in probes for role in (*probe.probe["heads"], *probe.weights))
+        known = dict.fromkeys(
+            role for probe in probes for role in (*probe.probe["heads"], *probe.weights)
+        )
         return [role for role in known if any(role in probe.weights for probe in probes)]
 
     @property
@@ -62,9 +64,13 @@ class Gallery:
         """Sentences on maps with negative weights, and on maps that training does not compute."""
         probes = {f"“{variant.title}”": variant.maps[0].probe for variant in self.variants}
         signed = ", ".join(title for title, probe in probes.items() if probe.get("signed"))
-        sentences = [f"Negative weights of {signed} have the other colour, full at −1."] if signed else []
+        sentences = (
+            [f"Negative weights of {signed} have the other colour, full at −1."] if signed else []
+        )
         notes = {title: own for title, probe in probes.items() if (own := probe.get("map_notes"))}
-        return sentences + [f"{title}: {'; '.join(dict.fromkeys(own.values()))}." for title, own in notes.items()]
+        return sentences + [
+            f"{title}: {'; '.join(dict.fromkeys(own.values()))}." for title, own in notes.items()
+        ]
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
@@ -112,10 +118,17 @@ def payload(gallery: Gallery) -> dict[str, Any]:
     """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
     return {
         "open": {"probe": 0, "role": gallery.role, "layer": gallery.layer, "head": 0},
-        "probes": [probe.probe["source"] or probe.probe["target"] or "" for probe in gallery.variants[0].maps],
+        "probes": [
+            probe.probe["source"] or probe.probe["target"] or ""
+            for probe in gallery.variants[0].maps
+        ],
         "roles": gallery.roles,
         "variants": [
-            {"title": variant.title, "seed": variant.seed, "probes": [_probe(probe) for probe in variant.maps]}
+            {
+                "title": variant.title,
+                "seed": variant.seed,
+                "probes": [_probe(probe) for probe in variant.maps],
+            }
             for variant in gallery.variants
         ],
     }

@@ -42,8 +42,11 @@ def differences_section(report: Report) -> Section:
         row = rows.setdefault(
             str(variant.axes[DATA_AXIS]),
             {
-                "task": variant.config.data.dataset + f" ({readable(metric)})" * (metric != analysis.metric),
-                str(variant.axes[axis]): score(analysis.frames.summary(variant.slug, metric), metric),
+                "task": variant.config.data.dataset
+                + f" ({readable(metric)})" * (metric != analysis.metric),
+                str(variant.axes[axis]): score(
+                    analysis.frames.summary(variant.slug, metric), metric
+                ),
             },
         )
         row[f"against {against.axes[axis]}"] = (

@@ -53,7 +53,9 @@ class Report:
     @cached_property
     def stale(self) -> tuple[str, ...]:
         """The changes of the experiment file and of plugins since the runs were trained."""
-        return stale_changes(ExperimentDirectory(self.analysis.frames.directory, self.record), self.file)
+        return stale_changes(
+            ExperimentDirectory(self.analysis.frames.directory, self.record), self.file
+        )
 
     @cached_property
     def remarks(self) -> tuple[Remark, ...]:
@@ -73,7 +75,10 @@ class Report:
             return None
         kind, effect = "Incomplete", "not ranked; run the experiment again, or pass --allow-partial"
         if self.analysis.allow_partial:
-            kind, effect = "Partial", "ranked on their finished seeds, which are not a random sample of the seeds"
+            kind, effect = (
+                "Partial",
+                "ranked on their finished seeds, which are not a random sample of the seeds",
+            )
         return (
             f"{kind}: {len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs "
             f"({run_states.isin(states.RESULTS).sum()} of {len(run_states)} runs have a result). They are {effect}."
@@ -95,8 +100,13 @@ class Report:
     def colours(self) -> dict[str, str]:
         """The colour of each variant in the figures, by title; empty if there are more values than colours."""
         palette, variants = Palette(self.record), self.analysis.frames.by_slug
-        colours = {variants[slug].title: palette.colour(slug) for slug in variants if palette.is_coloured}
-        return {title: f"var(--c{PALETTE.index(colour) + 1}, {colour})" for title, colour in colours.items()}
+        colours = {
+            variants[slug].title: palette.colour(slug) for slug in variants if palette.is_coloured
+        }
+        return {
+            title: f"var(--c{PALETTE.index(colour) + 1}, {colour})"
+            for title, colour in colours.items()
+        }
 
     @cached_property
     def gallery(self) -> Gallery | None:

@@ -27,7 +27,15 @@ from headtohead.report.section import (
 )
 from headtohead.statistics.paired_tests import Interval
 from headtohead.storage.experiment import examples_of
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, show_p, stored, unpadded
+from headtohead.storage.metrics import (
+    counted,
+    higher_is_better,
+    readable,
+    show,
+    show_p,
+    stored,
+    unpadded,
+)
 
 MAX_INTERACTIONS = 12
 """Maximum number of interactions in the table."""
@@ -49,7 +57,10 @@ def declared_section(report: Report) -> Section | None:
         frame=contrast_table(
             contrasts,
             [{"contrast": f"{contrast.name}\n{_metric(contrast)}"} for contrast in contrasts],
-            [_expected(report.analysis, contrast) if has_expected else {} for contrast in contrasts],
+            [
+                _expected(report.analysis, contrast) if has_expected else {}
+                for contrast in contrasts
+            ],
         ),
     )
 
@@ -58,7 +69,8 @@ def _metric(contrast: Contrast) -> str:
     """Return the metric of both sides, with the lengths of the source that count if they are limited."""
     both = dict.fromkeys((side.metric, side.lengths) for side in sides(contrast)[0])
     first, *others = (
-        readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "") for metric, lengths in both
+        readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
+        for metric, lengths in both
     )
     shared = first.rpartition(", ")[0] + ", "
     return " against ".join([first, *(other.removeprefix(shared) for other in others)])
@@ -81,13 +93,18 @@ def change_section(report: Report) -> Section | None:
     families, by_slug = report.analysis.families, report.analysis.frames.by_slug
     total = families.variants.contrasts[:1]
     order = [*report.record.axes]
-    tested = sorted(families.added.contrasts + families.taken.contrasts, key=lambda found: order.index(str(found.axis)))
+    tested = sorted(
+        families.added.contrasts + families.taken.contrasts,
+        key=lambda found: order.index(str(found.axis)),
+    )
     if not tested:
         return None
     start, end = by_slug[total[0].right], by_slug[total[0].left]
     names = [
         {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": context}
-        for axis, context in ((str(contrast.axis), end_of(report.analysis, contrast)) for contrast in tested)
+        for axis, context in (
+            (str(contrast.axis), end_of(report.analysis, contrast)) for contrast in tested
+        )
     ]
     return Section(
         "Change by change",
@@ -100,21 +117,37 @@ def change_section(report: Report) -> Section | None:
 
 def factor_section(report: Report) -> Section | None:
     """Return the factor contrasts, largest first, and the interactions; None without factor contrasts."""
-    analysis, metric, family = report.analysis, report.analysis.metric, report.analysis.families.factors
-    ordered = sorted(family.contrasts, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)
+    analysis, metric, family = (
+        report.analysis,
+        report.analysis.metric,
+        report.analysis.families.factors,
+    )
+    ordered = sorted(
+        family.contrasts, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0
+    )
     if not ordered:
         return None
     without: dict[str, Contrast] = {}
     if report.has_unpadded:
-        other_metric = Analysis(analysis.frames, unpadded(stored(metric)), allow_partial=analysis.allow_partial)
+        other_metric = Analysis(
+            analysis.frames, unpadded(stored(metric)), allow_partial=analysis.allow_partial
+        )
         without = {contrast.name: contrast for contrast in other_metric.families.factors.contrasts}
     names, more = [], []
     for contrast in ordered:
         value = f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left
         names.append({"axis": str(contrast.axis), "value": value, "against": contrast.right})
         other = without.get(contrast.name)
-        padding = {"without padding": difference(other.paired if other else None, stored(metric))} if without else {}
-        spread = f"\n{ends(*contrast.spread, metric, signed=True, like=contrast.scale)}" if contrast.spread else ""
+        padding = (
+            {"without padding": difference(other.paired if other else None, stored(metric))}
+            if without
+            else {}
+        )
+        spread = (
+            f"\n{ends(*contrast.spread, metric, signed=True, like=contrast.scale)}"
+            if contrast.spread
+            else ""
+        )
         more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
     return Section(
         "Axis by axis",
@@ -160,7 +193,11 @@ def two_way_section(report: Report) -> Section | None:
         for column in result.columns:
             summary = result.cells.get((row, column))
             texts[column] = score(summary, metric) if summary else "–"
-            dark.append(round(DARKEST * (summary.mean - worst) / (best - worst)) if summary and best != worst else 0)
+            dark.append(
+                round(DARKEST * (summary.mean - worst) / (best - worst))
+                if summary and best != worst
+                else 0
+            )
         cells.append(texts)
         shade.append(dark)
     for combination in result.ranking:
@@ -207,7 +244,9 @@ def transfer_section(report: Report) -> Section | None:
             "sizes": f"{text(found.small)} → {text(found.large)}",
             "variants": str(found.variants),
             "pairs with the same order": _part(found.same_order, found.pairs, found.order_range),
-            "pairs with the same verdict": _part(found.same_verdict, found.pairs, found.verdict_range),
+            "pairs with the same verdict": _part(
+                found.same_verdict, found.pairs, found.verdict_range
+            ),
             "detected at both sizes": str(found.detected),
             "opposite verdicts": str(found.reversed),
         }
@@ -239,14 +278,23 @@ def uncertainty_section(report: Report) -> Section | None:
         scope = "Intervals include training seeds, draws of the data and test sentences."
     else:
         count = f" ({found.num_sentences:,})" if found.num_sentences else ""
-        sds |= {"training seed": found.seed_sd, f"sample of the test sentences{count}": found.sentence_sd}
+        sds |= {
+            "training seed": found.seed_sd,
+            f"sample of the test sentences{count}": found.sentence_sd,
+        }
         scope = "Intervals over seeds hold for this draw of the data and this test set."
-    among = ", of the variants with the data and size of the baseline" * (len(analysis.data_sets) > 1)
+    among = ", of the variants with the data and size of the baseline" * (
+        len(analysis.data_sets) > 1
+    )
     lines, (correlation, interval) = [], found.correlation
     if found.reason and examples_of(report.record.data) == "pairs":
         lines.append(f"Test sentences are not analysed: {found.reason}.")
     if not math.isnan(interval.low):
-        icc = f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace("-", "−")
+        icc = (
+            f"{correlation:.2f} (95 % interval {interval.low:.2f} to {interval.high:.2f})".replace(
+                "-", "−"
+            )
+        )
         removed = " By this estimate, averaged over variants, pairing removes this fraction of the variance."
         lines.append(f"Intra-class correlation of seeds: {icc}.{removed * (correlation > 0)}")
 
@@ -268,10 +316,15 @@ def uncertainty_section(report: Report) -> Section | None:
         "Sources of uncertainty",
         f"Standard deviation of {report.metric} by source{among}. {scope}",
         frame=table(
-            {"source": source, "standard deviation": "not estimable" if sd is None else show(sd, metric)}
+            {
+                "source": source,
+                "standard deviation": "not estimable" if sd is None else show(sd, metric),
+            }
             for source, sd in sds.items()
             if sd is None or not math.isnan(sd)
         ),
         lines=lines,
-        parts=[Section("Contrasts with 95 % intervals", frame=table(rows))] if rows and len(rows[0]) > 2 else [],
+        parts=[Section("Contrasts with 95 % intervals", frame=table(rows))]
+        if rows and len(rows[0]) > 2
+        else [],
     )

@@ -26,13 +26,20 @@ def data_section(report: Report) -> Section:
     frames = report.analysis.frames
     has_encoder = any("encoder" in variant.config.roles for variant in frames.record.variants)
     draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
-    rows = [("draws", draws)] * frames.has_draws + list(data_properties(report.record.data, has_encoder).items())
+    rows = [("draws", draws)] * frames.has_draws + list(
+        data_properties(report.record.data, has_encoder).items()
+    )
     runs = frames.results.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
     found |= {
-        ("sacreBLEU", f"{readable(f'test/{name}')}: {text}") for run in runs for name, text in run.signatures.items()
+        ("sacreBLEU", f"{readable(f'test/{name}')}: {text}")
+        for run in runs
+        for name, text in run.signatures.items()
     }
-    return Section("Data", frame=table({"property": name, "value": value} for name, value in rows + sorted(found)))
+    return Section(
+        "Data",
+        frame=table({"property": name, "value": value} for name, value in rows + sorted(found)),
+    )
 
 
 def corpus_text(data: Mapping[str, Any]) -> str:
@@ -72,20 +79,32 @@ def data_properties(data: Mapping[str, Any], has_encoder: bool) -> dict[str, str
             split += f", {label}: {validation_leak.clause}"
     properties = {
         "dataset": ", ".join(
-            filter(None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources])
+            filter(
+                None, [data.get("dataset"), " to ".join(data.get("languages") or ()) * has_sources]
+            )
         ),
         "split": split,
         examples: _counts(data.get("counts"), "{:,}"),
         "labels": _counts(data.get("labels"), "{:,}"),
         "dropped": _counts(
-            {name.replace("_", " "): count for name, count in (data.get("dropped") or {}).items() if count}
+            {
+                name.replace("_", " "): count
+                for name, count in (data.get("dropped") or {}).items()
+                if count
+            }
         ),
-        "vocabulary": _counts({side: size for side, size in (data.get("vocabulary") or {}).items() if side in sides}),
-        "unknown words, test": _counts({name: _percent(unknown[name]) for name in unknown if name in sides}),
+        "vocabulary": _counts(
+            {side: size for side, size in (data.get("vocabulary") or {}).items() if side in sides}
+        ),
+        "unknown words, test": _counts(
+            {name: _percent(unknown[name]) for name in unknown if name in sides}
+        ),
         "text": f"normalise {data['normalise']}, {data.get('tokens')} tokens"
         if has_sources and data.get("normalise")
         else "",
-        "longest, tokens": _counts({side: most for side, most in (data.get("longest") or {}).items() if most}),
+        "longest, tokens": _counts(
+            {side: most for side, most in (data.get("longest") or {}).items() if most}
+        ),
         "bag-of-words upper bound": f"{bound:.3f} exact match on the test set"
         if bound and has_encoder and has_sources
         else "",
@@ -120,10 +139,16 @@ def reference_section(report: Report) -> Section | None:
             "Reference points",
             "Not computed. h2h run with the experiment file computes them; it does not retrain finished runs.",
         )
-    others = [slug for slug in analysis.ranked if analysis.reference_points.get(slug) not in (points, None)]
+    others = [
+        slug
+        for slug in analysis.ranked
+        if analysis.reference_points.get(slug) not in (points, None)
+    ]
     alike = (slug for slug in analysis.ranked if slug not in others)
     best = [slug for slug in alike if same_data_set(frames, slug, frames.baseline)][:1]
-    leader = "the variant with the best mean on its data and size, and " * (best != [frames.baseline])
+    leader = "the variant with the best mean on its data and size, and " * (
+        best != [frames.baseline]
+    )
     parts = []
     if others and (own := analysis.reference_points.get(others[0])):
         title = f"On the {own.sentences:,} test sentences of {report.title(others[0])}"
@@ -142,7 +167,10 @@ def length_section(report: Report) -> Section:
     scores, metric = bucket_scores(report.analysis), f"test/{bucket_metric(report.analysis)}"
     rows = [
         {"variant": report.title(slug)}
-        | {bucket: show(mean, metric) for bucket, mean in zip(own["bucket"], own["mean"], strict=True)}
+        | {
+            bucket: show(mean, metric)
+            for bucket, mean in zip(own["bucket"], own["mean"], strict=True)
+        }
         for slug in report.analysis.frames.by_slug
         if len(own := scores[scores["variant"] == slug])
     ]
@@ -170,19 +198,28 @@ def translation_section(report: Report) -> Section | None:
     for index in indices:
         groups: dict[tuple[bool, str], list[str]] = {}
         for slug, rows in by_slug.items():
-            groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(report.title(slug))
+            groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(
+                report.title(slug)
+            )
         first = next(iter(by_slug.values()))[index]
         source = f"{first.source}\n{' / '.join(first.references)}"
         # Exact matches first, then the most frequent translation.
-        for (wrong, text), titles in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
+        for (wrong, text), titles in sorted(
+            groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])
+        ):
             named = "every variant" if len(titles) == len(by_slug) else listed(titles, most=6)
             row = {"source and reference": source, "exact": "✗" if wrong else "✓"}
-            cells.append(row | {"output": text or "(empty)"} | ({} if is_single else {"variants": named}))
+            cells.append(
+                row | {"output": text or "(empty)"} | ({} if is_single else {"variants": named})
+            )
             source = ""
     limited = f" (the first {MAX_VARIANTS} of the design)" * (len(by_slug) == MAX_VARIANTS)
     chosen = " on which the variants differ most" * (not is_single)
     of = report.title(next(iter(by_slug))) if is_single else "each variant"
-    lengths = f", one for each of {counted(len(indices), 'length')} from the shortest to the longest" * is_by_length
+    lengths = (
+        f", one for each of {counted(len(indices), 'length')} from the shortest to the longest"
+        * is_by_length
+    )
     return Section(
         "Outputs",
         f"Test examples{chosen}{lengths}, with the outputs of the first finished seed of {of}{limited}.",
@@ -211,8 +248,13 @@ def sample(by_slug: Mapping[str, Sequence[Translation]], by_length: bool = False
         first = {length: (key, length) for key, length in reversed(ranked)}
         lengths = sorted(first)
         number = min(SAMPLES, len(lengths))
-        ranked = [first[lengths[index * (len(lengths) - 1) // max(number - 1, 1)]] for index in range(number)]
-    return [index for _, index in sorted((length, index) for (_, _, index), length in ranked[:SAMPLES])]
+        ranked = [
+            first[lengths[index * (len(lengths) - 1) // max(number - 1, 1)]]
+            for index in range(number)
+        ]
+    return [
+        index for _, index in sorted((length, index) for (_, _, index), length in ranked[:SAMPLES])
+    ]
 
 
 def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> list[dict[str, str]]:
@@ -221,9 +263,16 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
     Metrics in which no model can score have no column.
     """
     analysis, frames, metrics = report.analysis, report.analysis.frames, points.metrics
-    first = analysis.reference_metric if analysis.reference_metric in metrics else next(iter(metrics), "")
+    first = (
+        analysis.reference_metric
+        if analysis.reference_metric in metrics
+        else next(iter(metrics), "")
+    )
     rows = [
-        (scores.get(first, 0.0), {"": NAMES[key], **{readable(name): show(scores[name], name) for name in metrics}})
+        (
+            scores.get(first, 0.0),
+            {"": NAMES[key], **{readable(name): show(scores[name], name) for name in metrics}},
+        )
         for key, scores in points.scores.items()
     ]
     for slug in dict.fromkeys(slugs):

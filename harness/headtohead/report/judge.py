@@ -44,7 +44,11 @@ def judged_frame(judged: Judged, accept: Collection[str]) -> pd.DataFrame:
     show, rows = Numbers(judged), []
     for found in judged.variants:
         difference, judgement, test = found.difference, found.judgement, found.judgement.size_test
-        size = {"interval of the size": _interval(test.interval if test else None, show)} if judged.margin else {}
+        size = (
+            {"interval of the size": _interval(test.interval if test else None, show)}
+            if judged.margin
+            else {}
+        )
         paired_p = {"paired t p": show_p(difference.paired_p)} if judged.is_paired else {}
         rows.append(
             {
@@ -56,7 +60,9 @@ def judged_frame(judged: Judged, accept: Collection[str]) -> pd.DataFrame:
                 **size,
                 "Holm p": show_p(judgement.holm_p),
                 **paired_p,
-                "sign-flip p" if judged.is_paired else "permutation p": show_p(difference.sign_flip_p),
+                "sign-flip p" if judged.is_paired else "permutation p": show_p(
+                    difference.sign_flip_p
+                ),
                 "verdict": judgement.verdict,
                 "exit code": str(judgement.exit_code(accept)),
             }

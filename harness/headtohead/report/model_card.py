@@ -20,7 +20,9 @@ TEST = "test/"
 OWN = "headtohead"
 
 
-def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None, *, translates: bool) -> str:
+def model_card(
+    record: RunRecord, results: ResultsRecord, frames: Frames | None, *, translates: bool
+) -> str:
     """Return the text of the model card.
 
     Args:
@@ -40,11 +42,17 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         if frames is not None and record.variant in frames.by_slug:
             summary = frames.summary(record.variant, name)
             interval = ends(summary.low, summary.high, name) if math.isfinite(summary.low) else "–"
-            row |= {"mean over seeds": show(summary.mean, name), "95 % interval": interval, "seeds": str(summary.n)}
+            row |= {
+                "mean over seeds": show(summary.mean, name),
+                "95 % interval": interval,
+                "seeds": str(summary.n),
+            }
         rows.append(row)
     others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
     init_from = record.config.init_from
-    versions = {name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))}
+    versions = {
+        name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))
+    }
     origin = {
         "experiment": record.experiment,
         "variant": record.variant,
@@ -66,25 +74,35 @@ def model_card(record: RunRecord, results: ResultsRecord, frames: Frames | None,
         leaked=leaked_part(record.data) if record.data.get("leak") else "",
         scores=markdown_table(table(rows)),
         sentences=sum(bucket["n"] for bucket in results.buckets),
-        signatures={readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())},
+        signatures={
+            readable(f"test/{name}"): text for name, text in sorted(results.signatures.items())
+        },
         properties=data_properties(record.data, "encoder" in record.config.roles),
-        plugins=", ".join(f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others),
+        plugins=", ".join(
+            f"{plugin.family} {plugin.name} ({plugin.distribution})" for plugin in others
+        ),
         parameters=show_count(record.counts.total),
         origin={name: markdown_code(value) for name, value in origin.items()},
     )
     front = yaml.safe_dump(
-        visible_values(_front_matter(record, scores, translates)), sort_keys=False, allow_unicode=True, width=1000
+        visible_values(_front_matter(record, scores, translates)),
+        sort_keys=False,
+        allow_unicode=True,
+        width=1000,
     )
     return visible(f"---\n{front}---\n\n{tidy_markdown(card)}")
 
 
-def _front_matter(record: RunRecord, scores: dict[str, float], translates: bool) -> dict[str, object]:
+def _front_matter(
+    record: RunRecord, scores: dict[str, float], translates: bool
+) -> dict[str, object]:
     dataset = record.data["dataset"]
     result = {
         "task": {"type": "translation" if translates else "other"},
         "dataset": {"name": dataset, "type": dataset, "split": "test"},
         "metrics": [
-            {"type": name.removeprefix(TEST), "name": readable(name), "value": value} for name, value in scores.items()
+            {"type": name.removeprefix(TEST), "name": readable(name), "value": value}
+            for name, value in scores.items()
         ],
     }
     return {

@@ -57,15 +57,21 @@ def _plan(plan: Plan) -> str:
     """Return the output of ``h2h plan``."""
     summary = overview(plan)
     rows = table(dict(zip(COLUMNS, row, strict=True)) for row in summary.rows)
-    sections = [Section(heading, lines=list(lines)) for heading, lines in summary.sections.items() if lines]
-    return fragment(Section("", lines=summary.lines, frame=rows), *sections, heading=summary.heading)
+    sections = [
+        Section(heading, lines=list(lines)) for heading, lines in summary.sections.items() if lines
+    ]
+    return fragment(
+        Section("", lines=summary.lines, frame=rows), *sections, heading=summary.heading
+    )
 
 
 @html.register
 def _runs(runs: RunsTable) -> str:
     """Return the answer, the table of variants and the notes of a study, then the main columns of its runs."""
     report = Report(Analysis(runs.frames))
-    columns = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
+    columns = [
+        name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")
+    ]
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     note = f"{len(runs)} runs; .columns lists {len(runs.columns) - len(columns)} more columns: axes, sizes, costs"
     text = visible(str(rows.to_html(max_rows=MAX_ROWS, border=0, na_rep="")))
@@ -110,18 +116,29 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
     """
     settings = {"data": str(record.config.data.dataset)}
     for family in FAMILIES:
-        names = {role: entry.name for role, entry in getattr(record.config, family).by_role().items()}
+        names = {
+            role: entry.name for role, entry in getattr(record.config, family).by_role().items()
+        }
         by_role = [f"{name} ({role})" for role, name in names.items()]
-        settings[family] = ", ".join(by_role if len(set(names.values())) > 1 else set(names.values()))
+        settings[family] = ", ".join(
+            by_role if len(set(names.values())) > 1 else set(names.values())
+        )
     settings |= {name: str(getattr(record.config.model, name)) for name in SIZES}
     tests = {
-        name.removeprefix("test/"): show(value, name) for name, value in metrics.items() if name.startswith("test/")
+        name.removeprefix("test/"): show(value, name)
+        for name, value in metrics.items()
+        if name.startswith("test/")
     }
     scores = table({"on the test set": name, "score": text} for name, text in tests.items())
     return fragment(
-        Section("", frame=table({"setting": name, "value": value} for name, value in settings.items())),
+        Section(
+            "", frame=table({"setting": name, "value": value} for name, value in settings.items())
+        ),
         Section("", "" if tests else "no scores: the run was not evaluated", frame=scores),
-        Section("", lines=[f"pitfall {pitfall.name}: {pitfall.consequence}" for pitfall in record.pitfalls]),
+        Section(
+            "",
+            lines=[f"pitfall {pitfall.name}: {pitfall.consequence}" for pitfall in record.pitfalls],
+        ),
         heading=f"{record.title}, seed {record.seed}",
     )
 
@@ -151,7 +168,9 @@ def _maps(maps: SentenceMaps) -> str:
                 HeatMap(weights[layer, head], *labels, f"layer {layer}, head {head}{entropy}")
                 for layer in drawn
                 for head, found in enumerate(record["heads"][role][layer])
-                for entropy in ["" if found["entropy"] is None else f", entropy {found['entropy']:.2f}"]
+                for entropy in [
+                    "" if found["entropy"] is None else f", entropy {found['entropy']:.2f}"
+                ]
             ]
             figures[role] = to_svg(heat_map_figure(heat_maps, across=heads), salt=role)
         omitted = f'{drawn.start} earlier layers are not drawn; .weights["{role}"] contains them.'

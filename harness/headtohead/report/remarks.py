@@ -26,7 +26,10 @@ from headtohead.storage.metrics import as_ratio, counted, higher_is_better, read
 MAX_NAMED = 3
 """Maximum number of variants that a remark names."""
 
-POINTS = {"nearest_neighbour": "nearest-neighbour retrieval", "majority": "the most frequent target"}
+POINTS = {
+    "nearest_neighbour": "nearest-neighbour retrieval",
+    "majority": "the most frequent target",
+}
 """The reference points that a model is expected to exceed."""
 
 Severity = Literal["warning", "caution", "note"]
@@ -56,7 +59,10 @@ def remarks(analysis: Analysis) -> tuple[Remark, ...]:
         if variant.equal_to
     ]
     warnings, cautions = _warnings(analysis), _cautions(analysis)
-    above = [*(Remark("warning", text) for text in warnings), *(Remark("caution", text) for text in cautions)]
+    above = [
+        *(Remark("warning", text) for text in warnings),
+        *(Remark("caution", text) for text in cautions),
+    ]
     return (*above, *equal, *(Remark("note", text) for text in _notes(analysis)))
 
 
@@ -70,7 +76,9 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
     """Return the steps of a gap with two significant digits, at most those of the baseline."""
     if gap.steps > found.baseline_steps:
         return f"more than {found.baseline_steps:,} steps"
-    return "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
+    return (
+        "less than a step" if gap.steps < 0.5 else f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
+    )
 
 
 def spread_text(name: str, metric: str, mean: float, sd: float, seeds: str = "seeds") -> str:
@@ -97,7 +105,9 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
     worst, best = (least, max) if higher_is_better(metric) else (largest, min)
     points = analysis.reference_points.get(frames.baseline)
     remedy = "Train longer, or set metrics.primary to another metric."
-    if points and points.scores["vocabulary_bound"].get(metric) == worst:  # longer training cannot help
+    if (
+        points and points.scores["vocabulary_bound"].get(metric) == worst
+    ):  # longer training cannot help
         remedy = (
             f"The vocabulary upper bound is {show(worst, metric)}, so no model can score: use data.tokens: subword, or "
             "another split or data.normalise."
@@ -109,14 +119,19 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             f"variants. {remedy}"
         )
     margin = frames.record.margins.get(metric)
-    means = [mean for slug in analysis.ranked if not math.isnan(mean := analysis.summaries[slug].mean)]
+    means = [
+        mean for slug in analysis.ranked if not math.isnan(mean := analysis.summaries[slug].mean)
+    ]
     if margin and means and math.isfinite(worst) and abs(best(means) - worst) <= margin.value:
         yield (
             f"The margin, {show(margin.value, metric, like=margin.value)}, is wider than the distance of every score "
             f"from the worst possible {name} (best mean {show(best(means), metric)}), so equivalence shows nothing. "
             f"{remedy}"
         )
-    collapsed = [f"{len(seeds)} of {frames.by_slug[slug].title}" for slug, seeds in analysis.collapsed.items()]
+    collapsed = [
+        f"{len(seeds)} of {frames.by_slug[slug].title}"
+        for slug, seeds in analysis.collapsed.items()
+    ]
     if collapsed:
         yield (
             f"Collapsed runs, with a final validation loss far above that of all others: {listed(collapsed)}. "
@@ -124,7 +139,9 @@ def _warnings(analysis: Analysis) -> Iterator[str]:
             "the collapsed runs only."
         )
     yield from _copies(analysis)
-    suspect = [slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict]
+    suspect = [
+        slug for slug, verdict in analysis.upper_bound_verdicts.items() if "suspect" in verdict
+    ]
     if suspect:
         bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
         yield f"Suspect: above {bound}: {_titles(frames, suspect)}."
@@ -150,7 +167,9 @@ def _copies(analysis: Analysis) -> list[str]:
     titles = {slug: frames.by_slug[slug].title for slug in trained}
     scores = {}
     for slug, title in titles.items():
-        scores[title] = {str(seed): value for seed, value in frames.scores(slug, analysis.metric).items()}
+        scores[title] = {
+            str(seed): value for seed, value in frames.scores(slug, analysis.metric).items()
+        }
     losses = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
     curves = {}
     for name, rows in losses.groupby("run", observed=True):
@@ -175,25 +194,47 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
     for validation_leak in leaked_validation(frames.record.data):
         if not validation_leak.is_serious:
             yield f"Leak: {validation_leak.clause}."
-    others = [slug for slug in analysis.other_test_sentences if same_data_set(frames, slug, frames.baseline)]
+    others = [
+        slug
+        for slug in analysis.other_test_sentences
+        if same_data_set(frames, slug, frames.baseline)
+    ]
     if others:
         shares = [mean_leak(frames, slug) for slug in others]
         percentages = [*dict.fromkeys(f"{100 * share:.1f} %" for share in shares if share)]
-        note = f" (source also in training: {listed(percentages, most=MAX_NAMED)})" if percentages else ""
+        note = (
+            f" (source also in training: {listed(percentages, most=MAX_NAMED)})"
+            if percentages
+            else ""
+        )
         yield (
             f"Other test sentences than those of the baseline: {_titles(frames, others)}{note}. A part of the "
             "difference can come from the sentences."
         )
     for own in dict.fromkeys(contrast.metric for contrast in analysis.main_contrasts):
         contrasts = [contrast for contrast in analysis.main_contrasts if contrast.metric == own]
-        rooms = [analysis.room(own, [right for _, right in contrast.pairs]) for contrast in contrasts]
+        rooms = [
+            analysis.room(own, [right for _, right in contrast.pairs]) for contrast in contrasts
+        ]
         if (margin := frames.record.margins.get(own)) and margin.value > min(rooms):
-            unsized = [contrast for contrast, room in zip(contrasts, rooms, strict=True) if margin.value > room]
+            unsized = [
+                contrast
+                for contrast, room in zip(contrasts, rooms, strict=True)
+                if margin.value > room
+            ]
             names = [contrast_name(analysis, contrast) for contrast in unsized]
-            is_baseline = {right for contrast in unsized for _, right in contrast.pairs} <= {frames.baseline}
-            judged = f"the size of {listed(names, most=MAX_NAMED)} is not" if unsized != contrasts else "no size is"
+            is_baseline = {right for contrast in unsized for _, right in contrast.pairs} <= {
+                frames.baseline
+            }
+            judged = (
+                f"the size of {listed(names, most=MAX_NAMED)} is not"
+                if unsized != contrasts
+                else "no size is"
+            )
             errors = as_ratio(own)
-            distance, value = (show(size, own, like=margin.value) for size in (min(rooms), margin.value))
+            distance, value = (
+                show(size, own, like=margin.value) for size in (min(rooms), margin.value)
+            )
             ratios = f"compare ratios of error rates (metrics.primary: {errors}, margin: {{{errors}: 0.22}} for 1.25)"
             yield (
                 f"The {'baseline' if is_baseline else 'right side of a contrast'} is {distance} from the best possible "
@@ -213,7 +254,9 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             "detect one. Add a variant that is known to be worse."
         )
     tuned = frames.record.tuning.variants if frames.record.tuning else {}
-    if edges := [slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug]:
+    if edges := [
+        slug for slug, chosen in tuned.items() if chosen.at_the_edge and slug in frames.by_slug
+    ]:
         fields = {field for slug in edges for field in tuned[slug].at_the_edge}
         yield (
             f"The best value of {listed(sorted(fields))} for {_titles(frames, edges)} is at the edge of the sweep; a "
@@ -234,8 +277,13 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
                 f"Not better than {name} ({reference} {readable(best.metric)}): {named}; the "
                 f"best of them has {show(best.score, best.metric)}."
             )
-    bigram, loss = frames.record.data.get("losses_without_model", {}).get("bigram", math.inf), "test/loss"
-    comparable = (slug for slug in analysis.ranked if not score_mismatch(frames, slug, frames.baseline, loss))
+    bigram, loss = (
+        frames.record.data.get("losses_without_model", {}).get("bigram", math.inf),
+        "test/loss",
+    )
+    comparable = (
+        slug for slug in analysis.ranked if not score_mismatch(frames, slug, frames.baseline, loss)
+    )
     if above := [slug for slug in comparable if frames.summary(slug, loss).mean >= bigram]:
         yield (
             f"Not better than a bigram model, which predicts a token from the preceding one (test loss {bigram:.3f} "
@@ -253,7 +301,9 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             "can be more frequent than 5 %."
         )
     affected = [variant for variant in frames.by_slug.values() if variant.pitfalls]
-    names = list(dict.fromkeys(pitfall.name for variant in affected for pitfall in variant.pitfalls))
+    names = list(
+        dict.fromkeys(pitfall.name for variant in affected for pitfall in variant.pitfalls)
+    )
     if names:
         yield f"Pitfalls in {len(affected)} of {len(frames.by_slug)} variants: {listed(names, most=MAX_NAMED)}."
 
@@ -263,7 +313,11 @@ def _schedule_ended(analysis: Analysis) -> str:
     found = analysis.convergence
     if not found.ended:
         return ""
-    of = "" if len(found.ended) == len(found.trends) else f" of {_titles(analysis.frames, found.ended)}"
+    of = (
+        ""
+        if len(found.ended) == len(found.trends)
+        else f" of {_titles(analysis.frames, found.ended)}"
+    )
     passes = [found.trends[slug].passes for slug in found.ended]
     count = " to ".join(dict.fromkeys(show_passes(end) for end in (min(passes), max(passes))))
     return (
@@ -302,11 +356,16 @@ def _still_learning(analysis: Analysis) -> str:
     found = analysis.convergence
     if not found.still_learning:
         return ""
-    falls = [f"{fall:.1f}" for fall in sorted(100 * found.trends[slug].fraction for slug in found.still_learning)]
+    falls = [
+        f"{fall:.1f}"
+        for fall in sorted(100 * found.trends[slug].fraction for slug in found.still_learning)
+    ]
     size = falls[0] if falls[0] == falls[-1] else f"{falls[0]} to {falls[-1]}"
     every = len(found.still_learning) == len(found.trends)
     of = "" if every else f" of {_titles(analysis.frames, found.still_learning)}"
-    text = f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps"
+    text = (
+        f"Still learning: the validation loss{of} fell by {size} % over the last fifth of the steps"
+    )
     if len(found.decaying) == len(found.schedules):
         text += f", while the learning rate decayed ({', '.join(found.decaying)})"
     text += "."
@@ -336,14 +395,19 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         start, end = (frames.by_slug[slug].title for slug in (total.right, total.left))
         yield f"“In {start}”: all other settings are those before the arrows; “in {end}”: those after them."
     interactions = analysis.families.interactions.contrasts
-    if all(found.kind == "declared" for found in analysis.main_contrasts) and len(interactions) <= MAX_NAMED:
+    if (
+        all(found.kind == "declared" for found in analysis.main_contrasts)
+        and len(interactions) <= MAX_NAMED
+    ):
         for found in interactions:
             if found.paired:
                 interval = leveled(found.judgement.interval, found)
                 yield f"Interaction, {found.name}: {found.difference_text} ({interval}), {found.direction_name}."
     if margin := frames.record.margins.get(metric):
         late = (
-            f"; it was set after results existed, on {margin.since[:10]}" if margin.late else ", set before these runs"
+            f"; it was set after results existed, on {margin.since[:10]}"
+            if margin.late
+            else ", set before these runs"
         )
         value = f"{show(margin.value, metric, like=margin.value)} {readable(metric)}"
         sized = any(contrast.size for contrast in analysis.main_contrasts)
@@ -376,10 +440,16 @@ def _notes(analysis: Analysis) -> Iterator[str]:
             f"The scores of {_titles(frames, [*analysis.variable])} vary {ratios} times as much over seeds as those of "
             "the others. Contrasts of such a variant have paired t-tests of their own; the others share a variance."
         )
-    values = [(name, version) for run in frames.records.values() for name, version in sorted(run.versions.items())]
+    values = [
+        (name, version)
+        for run in frames.records.values()
+        for name, version in sorted(run.versions.items())
+    ]
     executions = [run.execution for run in frames.records.values() if run.execution]
     values += [("device or precision", f"{found.device} {found.dtype}") for found in executions]
-    values += [("backend", found.backend.name) for found in frames.results.values() if found.backend]
+    values += [
+        ("backend", found.backend.name) for found in frames.results.values() if found.backend
+    ]
     for name in dict.fromkeys(name for name, _ in values):
         if len(different := {str(value) for own, value in values if own == name}) > 1:
             yield f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(different))}."

@@ -64,7 +64,11 @@ def tidy_markdown(text: str) -> str:
 def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]) -> str:
     """Return a report as a self-contained page with these SVG figures."""
     folder = resources.files("headtohead.report") / "templates"
-    scripts = [(folder / "report.js").read_text("utf-8")] if any(section.maps for section in sections) else []
+    scripts = (
+        [(folder / "report.js").read_text("utf-8")]
+        if any(section.maps for section in sections)
+        else []
+    )
     return visible(
         environment("headtohead.report", html=True)
         .get_template("page.html.jinja")
@@ -80,16 +84,30 @@ def page(report: Report, sections: Sequence[Section], figures: Mapping[str, str]
     )
 
 
-def fragment(*sections: Section, figures: Mapping[str, str] | None = None, heading: str = "", answer: str = "") -> str:
+def fragment(
+    *sections: Section,
+    figures: Mapping[str, str] | None = None,
+    heading: str = "",
+    answer: str = "",
+) -> str:
     """Return sections as HTML for notebook output, which has no style sheet."""
     template = environment("headtohead.report", html=True).get_template("fragment.html.jinja")
-    return visible(template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer))
+    return visible(
+        template.render(sections=sections, figures=figures or {}, heading=heading, answer=answer)
+    )
 
 
-def markdown(report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv") -> str:
+def markdown(
+    report: Report, sections: Sequence[Section], figures: Collection[str], runs: str = "results.csv"
+) -> str:
     """Return a report as Markdown with links to these figures and to the table of the runs, if it has any."""
-    template, setup = environment("headtohead.report").get_template("report.md.jinja"), setup_line(report.analysis)
-    text = template.render(report=report, setup=setup, sections=sections, figures=figures, runs=runs)
+    template, setup = (
+        environment("headtohead.report").get_template("report.md.jinja"),
+        setup_line(report.analysis),
+    )
+    text = template.render(
+        report=report, setup=setup, sections=sections, figures=figures, runs=runs
+    )
     return visible(tidy_markdown(text))
 
 
@@ -123,7 +141,9 @@ def _latex_cell(cell: str) -> str:
 def _cell(cell: str) -> str:
     """Return a cell of a Markdown table, with the lines after the first in parentheses."""
     value, *notes = map(markdown_escape, cell.split("\n"))
-    return " ".join([f"**{value}**" if isinstance(cell, Bold) else value, *(f"({note})" for note in notes)])
+    return " ".join(
+        [f"**{value}**" if isinstance(cell, Bold) else value, *(f"({note})" for note in notes)]
+    )
 
 
 def _prose(text: str) -> Markup:

@@ -26,7 +26,9 @@ def score_table(report: Report) -> str:
                 "variant": variant.title,
                 "seeds": str(reported_summary(report, slug).n),
                 report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
-                "difference": difference(paired, analysis.metric, contrast.scale if contrast else 0),
+                "difference": difference(
+                    paired, analysis.metric, contrast.scale if contrast else 0
+                ),
                 "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
                 "verdict": verdict_cell(report, slug, contrast) or "–",
                 "parameters": show_count(variant.counts.total),
@@ -40,8 +42,14 @@ def _notes(report: Report) -> list[str]:
     """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up."""
     analysis, frames, level = report.analysis, report.analysis.frames, f"{100 * ALPHA:g} %"
     direction = "higher" if higher_is_better(analysis.metric) else "lower"
-    varied = "training seeds, draws of the data and test sentences" if frames.has_draws else "training seeds"
-    margin = frames.record.margins.get(analysis.metric) if analysis.margin(analysis.metric) else None
+    varied = (
+        "training seeds, draws of the data and test sentences"
+        if frames.has_draws
+        else "training seeds"
+    )
+    margin = (
+        frames.record.margins.get(analysis.metric) if analysis.margin(analysis.metric) else None
+    )
     looks, best = analysis.looks, analysis.best
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
@@ -68,5 +76,9 @@ def _notes(report: Report) -> list[str]:
         else "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is "
         f"significantly worse than another variant (multiple comparisons with the best, {level})."
     )
-    notes += [f"{report.title(slug)}: {note}." for slug in analysis.order if (note := variant_note(report, slug))]
+    notes += [
+        f"{report.title(slug)}: {note}."
+        for slug in analysis.order
+        if (note := variant_note(report, slug))
+    ]
     return [*notes, setup_line(analysis), *(remark.text for remark in report.cautions)]

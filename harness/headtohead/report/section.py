@@ -90,10 +90,18 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
     widest = max(len(words[0]) for row in cells for words in row[2:])
     rows = [([left], number, [", ".join(verdicts)])]
     for names, values, *tests in cells:
-        rows.append((names, values[0], [f"{word:{widest}}  {' '.join(rest)}".rstrip() for word, *rest in tests]))
+        rows.append(
+            (
+                names,
+                values[0],
+                [f"{word:{widest}}  {' '.join(rest)}".rstrip() for word, *rest in tests],
+            )
+        )
     numbers = max(len(value) for _, value, _ in rows)
     room = width - numbers - 4 - max(len(text) for _, _, texts in rows for text in texts)
-    wrapped = [(wrap(name, max(room, 24), break_on_hyphens=False), *rest) for (name, *_), *rest in rows]
+    wrapped = [
+        (wrap(name, max(room, 24), break_on_hyphens=False), *rest) for (name, *_), *rest in rows
+    ]
     names_width = max(len(line) for lines, *_ in wrapped for line in lines)
     for (lines, value, texts), ((_, *notes), *_) in zip(wrapped, rows, strict=True):
         for line, shown, text in zip_longest(lines, [value], texts, fillvalue=""):
@@ -101,10 +109,16 @@ def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
         yield from (f"  {note}" for note in notes)
 
 
-def with_interval(mean: float, low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
+def with_interval(
+    mean: float, low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0
+) -> str:
     """Return a mean, and on a second line its interval if it is finite; ``like`` as in `show`."""
     text = show(mean, metric, signed=signed, like=like)
-    return f"{text}\n{ends(low, high, metric, signed=signed, like=like)}" if math.isfinite(low) else text
+    return (
+        f"{text}\n{ends(low, high, metric, signed=signed, like=like)}"
+        if math.isfinite(low)
+        else text
+    )
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
@@ -126,7 +140,11 @@ def score(summary: Summary, metric: str) -> str:
 
 def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str:
     """Return a difference with its 95 % interval."""
-    return with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like) if paired else "–"
+    return (
+        with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like)
+        if paired
+        else "–"
+    )
 
 
 def end_of(analysis: Analysis, change: Contrast) -> str:
@@ -144,19 +162,25 @@ def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
     if contrast.kind in ("added", "taken"):
         axis = str(contrast.axis)
-        values = " → ".join(value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left))
+        values = " → ".join(
+            value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left)
+        )
         return f"{axis} {values}, in {end_of(analysis, contrast)}", ""
     if contrast.kind not in ("factor", "variant"):
         return contrast.name, ""
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         axis = str(contrast.axis)
-        is_named = " and " in axis or (axis in NAMED_AXES and "none" not in (contrast.left, contrast.right))
+        is_named = " and " in axis or (
+            axis in NAMED_AXES and "none" not in (contrast.left, contrast.right)
+        )
         axis = "" if is_named else f"{axis} "
         return f"{axis}{contrast.left}", f"{contrast.right}{within}"
     if analysis.families.added.contrasts:
         return "all changes", ""
-    return by_slug[contrast.left].title, "baseline" if contrast.right == baseline else by_slug[contrast.right].title
+    return by_slug[contrast.left].title, "baseline" if contrast.right == baseline else by_slug[
+        contrast.right
+    ].title
 
 
 def replaced(contrasts: Iterable[Contrast]) -> str:
@@ -167,7 +191,9 @@ def replaced(contrasts: Iterable[Contrast]) -> str:
 
 
 def contrast_table(
-    contrasts: Sequence[Contrast], first: Iterable[Mapping[str, str]], last: Iterable[Mapping[str, str]] = repeat({})
+    contrasts: Sequence[Contrast],
+    first: Iterable[Mapping[str, str]],
+    last: Iterable[Mapping[str, str]] = repeat({}),
 ) -> pd.DataFrame | None:
     """Return the tests of contrasts: difference, intervals of direction and size, verdict, p-values, effect size.
 

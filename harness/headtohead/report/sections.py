@@ -15,7 +15,12 @@ from headtohead.report.contrasts import (
     two_way_section,
     uncertainty_section,
 )
-from headtohead.report.data import data_section, length_section, reference_section, translation_section
+from headtohead.report.data import (
+    data_section,
+    length_section,
+    reference_section,
+    translation_section,
+)
 from headtohead.report.figures.rows import forest_rows
 from headtohead.report.section import Section
 from headtohead.report.setup import (
@@ -26,20 +31,30 @@ from headtohead.report.setup import (
     tuning_section,
 )
 from headtohead.report.training import training_section
-from headtohead.report.variants import collapse_section, padding_section, pitfall_section, variant_section
+from headtohead.report.variants import (
+    collapse_section,
+    padding_section,
+    pitfall_section,
+    variant_section,
+)
 
 
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
     contrasts, rows = report.analysis.main_contrasts, forest_rows(report.analysis)
-    averaged = ", averaged over the settings of the other axes" * any(found.kind == "factor" for found in contrasts)
-    is_own = [found.metric == report.analysis.metric for found in contrasts if found.paired is not None]
+    averaged = ", averaged over the settings of the other axes" * any(
+        found.kind == "factor" for found in contrasts
+    )
+    is_own = [
+        found.metric == report.analysis.metric for found in contrasts if found.paired is not None
+    ]
     return Section(
         "",
         figure="contrasts",
         caption=f"Every point is a seed{averaged}; the bar is the interval of the direction. Grey bars "
         "contain 0: no difference is detected."
-        + " Triangles: seeds outside the range of the magnified panel." * bool(magnified_range(rows))
+        + " Triangles: seeds outside the range of the magnified panel."
+        * bool(magnified_range(rows))
         + f" The {len(rows)} largest differences." * (len(rows) < sum(is_own))
         + " Contrasts in other metrics are in the table." * (not all(is_own)),
         lines=[remark.text for remark in report.remarks if remark.severity == "note"],
@@ -51,7 +66,9 @@ def attention_section(report: Report) -> Section | None:
     gallery, runs = report.gallery, report.analysis.frames.runs
     if gallery is None:
         return None
-    largest = runs["attention/fused_difference"].max() if "attention/fused_difference" in runs else None
+    largest = (
+        runs["attention/fused_difference"].max() if "attention/fused_difference" in runs else None
+    )
     texts = [
         "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
         "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
@@ -60,7 +77,8 @@ def attention_section(report: Report) -> Section | None:
         f"most {largest:.1e}."
         if largest is not None and largest == largest
         else "",
-        f"The maps of {gallery.num_omitted} more variants are in the run directories." * bool(gallery.num_omitted),
+        f"The maps of {gallery.num_omitted} more variants are in the run directories."
+        * bool(gallery.num_omitted),
     ]
     probe = gallery.variants[0].maps[0].probe
     shown = " ".join((probe["source"] or probe["target"] or "").split())
@@ -111,6 +129,11 @@ def report_sections(report: Report, figures: Collection[str] = ()) -> list[Secti
 
     def has_content(section: Section) -> bool:
         parts = section.lines, section.code, section.parts, section.text and not section.figure
-        return not section.title or section.frame is not None or section.figure in figures or any(parts)
+        return (
+            not section.title
+            or section.frame is not None
+            or section.figure in figures
+            or any(parts)
+        )
 
     return list(filter(has_content, found))

@@ -60,17 +60,33 @@ LOOKS = (
 
 def setup_line(analysis: Analysis) -> str:
     """Return data, sizes, steps, learning rate and seeds as a sentence."""
-    data, variants, values = analysis.frames.record.data, list(analysis.frames.by_slug.values()), _values(analysis)
+    data, variants, values = (
+        analysis.frames.record.data,
+        list(analysis.frames.by_slug.values()),
+        _values(analysis),
+    )
     counts = data.get("counts", {})
-    pairs = [f"{counts[part]:,} {name}" for part, name in (("train", "training"), ("test", "test")) if counts.get(part)]
+    pairs = [
+        f"{counts[part]:,} {name}"
+        for part, name in (("train", "training"), ("test", "test"))
+        if counts.get(part)
+    ]
     examples = examples_of(data)
     batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = f"up to {values['train.batch_tokens']} tokens" if batch == "null" else f"{batch} {examples}"
-    first, reading, rest = _text_of([layers_text(found.config.model, data) for found in variants]).partition(READING)
+    tokens = (
+        f"up to {values['train.batch_tokens']} tokens" if batch == "null" else f"{batch} {examples}"
+    )
+    first, reading, rest = _text_of(
+        [layers_text(found.config.model, data) for found in variants]
+    ).partition(READING)
     layers = first + reading + rest.replace(READING, "")
-    origins = [f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants]
+    origins = [
+        f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants
+    ]
     totals = [found.counts.total for found in variants]
-    parameters = " to ".join(dict.fromkeys(show_count(total) for total in (min(totals), max(totals))))
+    parameters = " to ".join(
+        dict.fromkeys(show_count(total) for total in (min(totals), max(totals)))
+    )
     trained = analysis.frames.trained_steps or [found.steps for found in variants]
     steps = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(trained), max(trained))))
     parts = [
@@ -89,9 +105,16 @@ def learning_rate(analysis: Analysis) -> str:
     """Return the learning rate and how it was chosen."""
     rates, tuning = _values(analysis)[LEARNING_RATE], analysis.frames.record.tuning
     if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
-        tried = {trial.values[LEARNING_RATE]: None for tuned in tuning.variants.values() for trial in tuned.tried}
+        tried = {
+            trial.values[LEARNING_RATE]: None
+            for tuned in tuning.variants.values()
+            for trial in tuned.tried
+        }
         edges = sum(bool(variant.at_the_edge) for variant in tuning.variants.values())
-        note = f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants" * bool(edges)
+        note = (
+            f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants"
+            * bool(edges)
+        )
         sweep = _text_of(sorted(tried), len(tried)) + _length(tuning)
         return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
     if LEARNING_RATE in analysis.frames.record.axes:
@@ -106,7 +129,10 @@ def setup_section(report: Report) -> Section:
     for path, value in _values(report.analysis).items():
         section, _, name = path.partition(".")
         sections.setdefault(section, []).append(f"{name} {value}")
-    items = {"seeds": ", ".join(map(str, report.analysis.frames.seeds)), "match": report.record.match}
+    items = {
+        "seeds": ", ".join(map(str, report.analysis.frames.seeds)),
+        "match": report.record.match,
+    }
     items |= {section: ", ".join(texts) for section, texts in sections.items()}
     entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
     rows = ({"setting": name, "value": value} for name, value in items.items())
@@ -118,12 +144,21 @@ def tuning_section(report: Report) -> Section | None:
     record, found = report.record.tuning, report.analysis.sweep
     caption = (
         "Mean over seeds, one standard deviation on both sides. A star is the best setting of the variant."
-        + f" The first {MAX_LINES} variants." * (found is not None and found.rows["variant"].nunique() > MAX_LINES)
+        + f" The first {MAX_LINES} variants."
+        * (found is not None and found.rows["variant"].nunique() > MAX_LINES)
     )
     lines = [found.sentence] if found else []
     if record is None or not record.variants:
-        return Section(f"Sweep of {found.field}", figure="sweep", caption=caption, lines=lines) if found else None
-    tuned = {slug: found for slug, found in record.variants.items() if slug in report.analysis.frames.by_slug}
+        return (
+            Section(f"Sweep of {found.field}", figure="sweep", caption=caption, lines=lines)
+            if found
+            else None
+        )
+    tuned = {
+        slug: found
+        for slug, found in record.variants.items()
+        if slug in report.analysis.frames.by_slug
+    }
     settings: list[Mapping[str, Any]] = []
     for variant in tuned.values():
         settings += [trial.values for trial in variant.tried if trial.values not in settings]
@@ -134,7 +169,9 @@ def tuning_section(report: Report) -> Section | None:
         row = {record.metric: report.title(slug)}
         tried = {tuple(trial.values.values()): trial for trial in variant.tried}
         for values in settings:
-            name = ", ".join(f"{path.rpartition('.')[2]} {value_text(value)}" for path, value in values.items())
+            name = ", ".join(
+                f"{path.rpartition('.')[2]} {value_text(value)}" for path, value in values.items()
+            )
             row[name] = _loss(tried.get(tuple(values.values())), record.metric)
         rows.append(row)
         shade.append([0, *(CHOSEN_SHADE * (values == variant.chosen) for values in settings)])
@@ -149,7 +186,8 @@ def tuning_section(report: Report) -> Section | None:
         frame=table(rows),
         shade=shade,
         lines=lines
-        + [f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."] * bool(edges),
+        + [f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."]
+        * bool(edges),
     )
 
 
@@ -172,7 +210,9 @@ def runs_section(report: Report) -> Section:
                 "seed": str(run["seed"]),
                 "state": str(run["state"]),
                 "reason": str(run["reason"] or "–"),
-                "step": f"{run['step']:.0f} of {run['steps']:.0f}" if run[["step", "steps"]].notna().all() else "–",
+                "step": f"{run['step']:.0f} of {run['steps']:.0f}"
+                if run[["step", "steps"]].notna().all()
+                else "–",
             }
             for _, run in lost[:MAX_ROWS].iterrows()
         ],
@@ -181,7 +221,11 @@ def runs_section(report: Report) -> Section:
             for found in report.record.excluded
         ],
         "Reused runs": [
-            {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": str(run["reused_from"])}
+            {
+                "variant": str(run["title"]),
+                "seed": str(run["seed"]),
+                "trained in": str(run["reused_from"]),
+            }
             for _, run in reused[:MAX_ROWS].iterrows()
         ],
     }
@@ -198,11 +242,20 @@ def runs_section(report: Report) -> Section:
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds."""
     frames, seeds = report.analysis.frames, len(report.analysis.frames.seeds)
-    tested = [name for name, found in zip(FAMILIES, report.analysis.families, strict=True) if found.tested]
-    method = ["Intervals are t-intervals over seeds." if seeds > 1 else "With a single seed there is no p-value."]
+    tested = [
+        name for name, found in zip(FAMILIES, report.analysis.families, strict=True) if found.tested
+    ]
+    method = [
+        "Intervals are t-intervals over seeds."
+        if seeds > 1
+        else "With a single seed there is no p-value."
+    ]
     if tested:
         direction = f"Direction: a t-test at 5 % after Holm's correction within a family: {listed(tested)}. {DIRECTION}"
-        method = [MODERATED if len(set(map(frames.trained, frames.by_slug))) > 2 else PAIRED, direction]
+        method = [
+            MODERATED if len(set(map(frames.trained, frames.by_slug))) > 2 else PAIRED,
+            direction,
+        ]
         method += [SIZE if report.record.margins else NO_MARGIN]
     looks = [LOOKS] if report.analysis.looks else []
     families = len(tested) + (report.analysis.two_way is not None)
@@ -226,12 +279,17 @@ def reproduction_section(report: Report) -> Section:
     file = record.file if record.file and Path(record.file).stem == record.name else None
     versions = {name: str(value) for name, value in record.versions.items() if value is not None}
     # Of the platform, only the parts that a result can depend on.
-    if found := re.match(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", versions.get("platform", "")):
+    if found := re.match(
+        r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", versions.get("platform", "")
+    ):
         versions["platform"] = " ".join(found.groups())
     return Section(
         "Reproduction",
         code=f"{record.command}\nh2h report {file or record.name}{partial}",
-        frame=table({"software": name.replace("_", " "), "version": value} for name, value in versions.items()),
+        frame=table(
+            {"software": name.replace("_", " "), "version": value}
+            for name, value in versions.items()
+        ),
         parts=[Section(record.file or "experiment file", code=record.text)] if record.text else [],
     )
 
@@ -242,7 +300,9 @@ def _values(analysis: Analysis) -> dict[str, str]:
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         config, absent = variant.config, {*ROLES} - {*variant.config.roles}
-        omitted = {name: getattr(config, name).model_dump() for name in ("feed_forward", "norm")}  # at their default
+        omitted = {
+            name: getattr(config, name).model_dump() for name in ("feed_forward", "norm")
+        }  # at their default
         unused = {"train.batch_tokens"} if config.train.batch_size else set()
         architecture = {"model.architecture": config.model.architecture}
         for path, value in (dict(leaves(config.model_dump() | omitted)) | architecture).items():

@@ -12,9 +12,7 @@ from headtohead.report.remarks import gap_steps, show_passes
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import show
 
-PACE = (
-    "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
-)
+PACE = "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
 
 
 def training_section(report: Report) -> Section:
@@ -32,7 +30,9 @@ def training_section(report: Report) -> Section:
                 "validation loss at 80 % of the steps": show(trend.loss, LOSS),
                 "fall until the end": fall,
                 "standard error over seeds": show(trend.error, LOSS),
-                "passes over the data": "–" if math.isnan(trend.passes) else show_passes(trend.passes),
+                "passes over the data": "–"
+                if math.isnan(trend.passes)
+                else show_passes(trend.passes),
                 "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
             }
         )

@@ -25,10 +25,18 @@ def variant_section(report: Report) -> Section:
     contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
     is_single = len(frames.by_slug) == 1
-    metrics = [name for name in report.record.metrics.report if name in frames.runs and name != analysis.metric]
-    executions = {run: record.execution for run, record in frames.records.items() if record.execution}
+    metrics = [
+        name
+        for name in report.record.metrics.report
+        if name in frames.runs and name != analysis.metric
+    ]
+    executions = {
+        run: record.execution for run, record in frames.records.items() if record.execution
+    }
     stacks = {
-        slug: {len(executions[run].stack) or 1 for run in frames.rows(slug).index if run in executions}
+        slug: {
+            len(executions[run].stack) or 1 for run in frames.rows(slug).index if run in executions
+        }
         for slug in report.listed
     }
     sizes = set[int]().union(*stacks.values())
@@ -38,11 +46,17 @@ def variant_section(report: Report) -> Section:
         pitfalls = ", ".join(pitfall.name for pitfall in variant.pitfalls)
         notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
         costs = ("tokens_per_second", "mfu", "peak_memory_mb", "wall_seconds")
-        tokens, mfu, memory, seconds = (frames.summary(slug, f"system/{name}").mean for name in costs)
-        widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (variant.d_ff != variant.d_ff_asked)
+        tokens, mfu, memory, seconds = (
+            frames.summary(slug, f"system/{name}").mean for name in costs
+        )
+        widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (
+            variant.d_ff != variant.d_ff_asked
+        )
         stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
         against = {
-            "against baseline": difference(contrast.paired, analysis.metric, contrast.scale) if contrast else "–",
+            "against baseline": difference(contrast.paired, analysis.metric, contrast.scale)
+            if contrast
+            else "–",
             "verdict": verdict_cell(report, slug, contrast),
         }
         rows.append(
@@ -54,13 +68,20 @@ def variant_section(report: Report) -> Section:
                 "parameters": show_count(variant.counts.total) + widened,
                 "FLOPs per token": show_count(variant.counts.flops_per_token),
                 "attention width": f"{variant.counts.inner_width}",
-                "tokens/s": show_count(tokens) + stack + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
+                "tokens/s": show_count(tokens)
+                + stack
+                + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
                 "memory, MB": "–" if math.isnan(memory) else f"{memory:,.0f}",
-                "time, s": f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds"),
+                "time, s": f"{seconds:,.0f}"
+                if seconds >= 100
+                else show(seconds, "system/wall_seconds"),
             }
         )
     further = table(
-        {"variant": report.title(slug), **{readable(name): reported(report, slug, name) for name in metrics}}
+        {
+            "variant": report.title(slug),
+            **{readable(name): reported(report, slug, name) for name in metrics},
+        }
         for slug in report.listed
     )
     has_blanks = further is not None and bool((further == "–").to_numpy().any())
@@ -69,7 +90,9 @@ def variant_section(report: Report) -> Section:
             "Tests",
             f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
             + replaced(tested),
-            frame=contrast_table(tested, ({"variant": report.title(contrast.left)} for contrast in tested))
+            frame=contrast_table(
+                tested, ({"variant": report.title(contrast.left)} for contrast in tested)
+            )
             if analysis.families.variants.tested
             else None,
         ),
@@ -132,7 +155,11 @@ def collapse_section(report: Report) -> Section | None:
 
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if they are equal by construction."""
-    analysis, frames, metric = report.analysis, report.analysis.frames, stored(report.analysis.metric)
+    analysis, frames, metric = (
+        report.analysis,
+        report.analysis.frames,
+        stored(report.analysis.metric),
+    )
     name = unpadded(metric)
     if not report.has_unpadded:
         return None
@@ -154,7 +181,11 @@ def padding_section(report: Report) -> Section | None:
                 }
             )
     bound = analysis.upper_bound
-    limit = "" if bound is None else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
+    limit = (
+        ""
+        if bound is None
+        else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
+    )
     return Section(
         "With and without padding",
         "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
@@ -175,7 +206,9 @@ def pitfall_section(report: Report) -> Section | None:
             "pitfall": pitfall.name,
             "consequence": pitfall.consequence,
             "field": pitfall.field,
-            "variants": "every variant" if len(named) == len(variants) else listed(named, MAX_NAMES),
+            "variants": "every variant"
+            if len(named) == len(variants)
+            else listed(named, MAX_NAMES),
         }
         for pitfall, named in titles.items()
     ]
@@ -200,7 +233,9 @@ def variant_note(report: Report, slug: str) -> str:
     if unranked := analysis.unranked.get(slug, ""):
         return f"not ranked: {unranked}"
     equal = analysis.frames.by_slug[slug].equal_to
-    return analysis.missing_seeds.get(slug, "") or (f"equal to {report.title(equal)}" if equal else "")
+    return analysis.missing_seeds.get(slug, "") or (
+        f"equal to {report.title(equal)}" if equal else ""
+    )
 
 
 def primary_score(report: Report, slug: str) -> str:

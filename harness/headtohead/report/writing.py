@@ -56,7 +56,11 @@ class ReportPaths(os.PathLike[str]):
     @property
     def lines(self) -> list[str]:
         """The answer, the differences and the remarks, for the width of the terminal."""
-        return [self.answer, *text_lines(self.differences.frame, get_terminal_size().columns), *self.cautions]
+        return [
+            self.answer,
+            *text_lines(self.differences.frame, get_terminal_size().columns),
+            *self.cautions,
+        ]
 
     @property
     def html(self) -> Path:
@@ -84,14 +88,20 @@ class ReportPaths(os.PathLike[str]):
     def _repr_html_(self) -> str:
         """Return the answer and the main figures as notebook output."""
         files = {name: self.folder / "figures" / f"{name}.svg" for name in ("contrasts", "scores")}
-        figures = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()}
+        figures = {
+            name: file.read_text(encoding="utf-8") for name, file in files.items() if file.is_file()
+        }
         sections = [Section("", figure=name) for name in figures]
         html = Section("", str(self.html))
         return fragment(self.differences, *sections, html, figures=figures, answer=self.answer)
 
 
 def write_report(
-    experiment_dir: Path, reports_root: Path, *, allow_partial: bool = False, file: Path | None = None
+    experiment_dir: Path,
+    reports_root: Path,
+    *,
+    allow_partial: bool = False,
+    file: Path | None = None,
 ) -> ReportPaths:
     """Write the report of an experiment to ``reports_root/<experiment>/``, replacing an existing one.
 
@@ -104,15 +114,21 @@ def write_report(
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    return write_files(read_report(experiment_dir, allow_partial=allow_partial, file=file), reports_root)
+    return write_files(
+        read_report(experiment_dir, allow_partial=allow_partial, file=file), reports_root
+    )
 
 
-def read_report(experiment_dir: Path, *, allow_partial: bool = False, file: Path | None = None) -> Report:
+def read_report(
+    experiment_dir: Path, *, allow_partial: bool = False, file: Path | None = None
+) -> Report:
     """Return an experiment's report without writing it."""
     return Report(Analysis(load_frames(experiment_dir), allow_partial=allow_partial), file)
 
 
-def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str] = ()) -> ReportPaths:
+def write_files(
+    report: Report, reports_root: Path, figure_formats: Sequence[str] = ()
+) -> ReportPaths:
     """Write the files of a report, its figures as SVG and in further formats of ``figures.style.FORMATS``.
 
     Raises:
@@ -139,7 +155,10 @@ def write_files(report: Report, reports_root: Path, figure_formats: Sequence[str
         remove_leftovers(folder)
         contents[CHECKSUMS] = checksums(contents).encode()
         write(folder, contents, ADVICE)
-        remove(folder, {name for name in owned(folder) - contents.keys() if Path(name).stem not in figures})
+        remove(
+            folder,
+            {name for name in owned(folder) - contents.keys() if Path(name).stem not in figures},
+        )
     return paths
 
 
@@ -159,15 +178,29 @@ def draw(report: Report) -> dict[str, Figure]:
 def _table(analysis: Analysis) -> str:
     """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
     table = analysis.frames.runs.reset_index()
-    verdicts: dict[str, str] = {contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts}
+    verdicts: dict[str, str] = {
+        contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts
+    }
     verdicts[analysis.frames.baseline] = "baseline"
-    table.insert(list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna(""))
-    keys = [(str(variant), int(seed)) for variant, seed in zip(table["variant"], table["seed"], strict=True)]
-    declared = (side for contrast in analysis.families.declared.contrasts for pair in sides(contrast) for side in pair)
+    table.insert(
+        list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna("")
+    )
+    keys = [
+        (str(variant), int(seed))
+        for variant, seed in zip(table["variant"], table["seed"], strict=True)
+    ]
+    declared = (
+        side
+        for contrast in analysis.families.declared.contrasts
+        for pair in sides(contrast)
+        for side in pair
+    )
     for side in dict.fromkeys(side._replace(slug="") for side in declared if side.lengths):
         by_slug = {slug: side._replace(slug=slug).scores(analysis.frames) for slug, _ in keys}
         name = "-".join(map(str, side.lengths or ()))
         table[f"{side.metric}/{name}"] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
-        table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
+        table[name] = [
+            spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]
+        ]
     return str(table.rename(columns=spreadsheet_text).to_csv(index=False))

@@ -39,7 +39,10 @@ class SequentialSeeds(ConfigSection):
     )
     at_most: int = Field(ge=3, le=1000, description="number of seeds of the last look")
     looks: int = Field(
-        4, ge=1, le=50, description="number of times that the study is judged, at equal intervals up to at_most seeds"
+        4,
+        ge=1,
+        le=50,
+        description="number of times that the study is judged, at equal intervals up to at_most seeds",
     )
 
 
@@ -48,7 +51,8 @@ class Probe(ConfigSection):
 
     source: str = Field(description="source sentence")
     target: str | None = Field(
-        None, description="target sentence; default: the reference in the corpus, else the run's translation"
+        None,
+        description="target sentence; default: the reference in the corpus, else the run's translation",
     )
 
 
@@ -56,7 +60,8 @@ class Metrics(ConfigSection):
     """The metric that answers the question, and further metrics of the report."""
 
     primary: str | None = Field(
-        None, description="metric that answers the question; default: test/exact_match, or the dataset's first metric"
+        None,
+        description="metric that answers the question; default: test/exact_match, or the dataset's first metric",
     )
     report: tuple[str, ...] | None = Field(
         None,
@@ -91,7 +96,9 @@ class Expectation(ConfigSection):
     published: Score | None = Field(
         None, description="published variant − against, if it has the unit of the contrast's metric"
     )
-    source: str = Field(description="where the result is published, such as authors, year and table; why this size")
+    source: str = Field(
+        description="where the result is published, such as authors, year and table; why this size"
+    )
 
 
 class ContrastDeclaration(ConfigSection):
@@ -99,9 +106,12 @@ class ContrastDeclaration(ConfigSection):
 
     variant: dict[str, Any] = Field(description="axis values of the variant")
     against: dict[str, Any] | None = Field(
-        None, description="axis values of the variant that it is compared with; default: the baseline"
+        None,
+        description="axis values of the variant that it is compared with; default: the baseline",
     )
-    name: str | None = Field(None, min_length=1, max_length=200, description="name in the report; default: both titles")
+    name: str | None = Field(
+        None, min_length=1, max_length=200, description="name in the report; default: both titles"
+    )
     metric: str | None = Field(
         None, description="metric, including those of `h2h ablate-heads`; default: metrics.primary"
     )
@@ -111,17 +121,26 @@ class ContrastDeclaration(ConfigSection):
         description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
         "for test/exact_match, test/bleu and test/loss",
     )
-    against_lengths: tuple[Length, Length] | None = Field(None, description="the same for `against`; default: lengths")
-    expect: Expectation | None = Field(None, description="published or predicted result that the contrast tests")
+    against_lengths: tuple[Length, Length] | None = Field(
+        None, description="the same for `against`; default: lengths"
+    )
+    expect: Expectation | None = Field(
+        None, description="published or predicted result that the contrast tests"
+    )
 
 
 class BetweenDesign(ConfigSection):
     """Two configurations; each difference is added to the first and taken from the second."""
 
-    start: dict[str, Any] = Field(alias="from", description="a mapping like `base`; `base` is merged over it")
-    end: dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
+    start: dict[str, Any] = Field(
+        alias="from", description="a mapping like `base`; `base` is merged over it"
+    )
+    end: dict[str, Any] = Field(
+        alias="to", description="the other configuration, in the same notation"
+    )
     groups: dict[str, list[str]] = Field(
-        default_factory=dict, description="groups of fields that change together, by name of the group"
+        default_factory=dict,
+        description="groups of fields that change together, by name of the group",
     )
 
 
@@ -133,16 +152,19 @@ class DesignBlock(ConfigSection):
     """A block of a design with exactly one field."""
 
     product: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
-        None, description="all combinations of the values; `zip` inside it combines axes that change together"
+        None,
+        description="all combinations of the values; `zip` inside it combines axes that change together",
     )
     one_at_a_time: dict[str, list[Any] | dict[str, list[Any]]] | None = Field(
-        None, description="the baseline, and the baseline with one value changed; `zip` inside it as in a product"
+        None,
+        description="the baseline, and the baseline with one value changed; `zip` inside it as in a product",
     )
     zip: dict[str, list[Any]] | None = Field(
         None, description="the first values together, the second values together, …"
     )
     between: BetweenDesign | None = Field(
-        None, description="two configurations, and every single change between them; the only block of its design"
+        None,
+        description="two configurations, and every single change between them; the only block of its design",
     )
 
 
@@ -166,14 +188,21 @@ class ExperimentFile(ConfigSection):
         description="sizes, small to large, at which the whole design is trained; each sets the same fields, such as "
         "{model.d_model: 64, train.steps: 2000}. Variants are compared with the baseline of their size",
     )
-    exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
+    exclude: list[ExclusionRule] = Field(
+        default_factory=list, description="combinations that do not run"
+    )
     contrasts: list[ContrastDeclaration] = Field(
         default_factory=list,
         max_length=1000,
         description="differences that the experiment tests; the answer is about them",
     )
-    seeds: Seed | Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)] | SequentialSeeds = Field(
-        6, description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds"
+    seeds: (
+        Seed
+        | Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
+        | SequentialSeeds
+    ) = Field(
+        6,
+        description="number of replicates n (seeds 1 to n), a list of seeds, or a mapping that adds seeds",
     )
     tune: dict[str, list[Any] | Literal["auto"]] | None = Field(
         None,
@@ -181,7 +210,9 @@ class ExperimentFile(ConfigSection):
         "experiment every variant is trained with each combination, and takes the one with the lowest validation "
         "loss; a number at the edge gets a further value beyond it, up to three times",
     )
-    tune_seeds: int = Field(2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use")
+    tune_seeds: int = Field(
+        2, ge=1, le=1000, description="seeds of the tuning runs, which no experiment can use"
+    )
     tune_epochs: float | None = Field(
         None,
         gt=0,

@@ -56,7 +56,9 @@ def _ratio(counts: Sequence[float]) -> float:
 MAX_EXPONENT = 690.0
 """A loss of this many nats or more has no perplexity: it would be larger than a float can be."""
 
-LOSS = Metric("loss", range=(0.0, math.inf), higher_is_better=False, unit="nats per token", pool=_ratio)
+LOSS = Metric(
+    "loss", range=(0.0, math.inf), higher_is_better=False, unit="nats per token", pool=_ratio
+)
 PERPLEXITY = Metric(
     "perplexity",
     range=(1.0, math.inf),
@@ -88,10 +90,16 @@ FUSED_DIFFERENCE = Metric("fused_difference", higher_is_better=None)
 LEARNING_RATE = Metric("lr", "learning rate", higher_is_better=None)
 """Learning rate of a step, ``train/lr``."""
 
-HOST = {metric.name: metric for metric in (*TEACHER_FORCED, *COSTS, *HEAD_MAPS, FUSED_DIFFERENCE, LEARNING_RATE)}
+HOST = {
+    metric.name: metric
+    for metric in (*TEACHER_FORCED, *COSTS, *HEAD_MAPS, FUSED_DIFFERENCE, LEARNING_RATE)
+}
 """Metrics that headtohead measures for every task, by name."""
 
-HEAD_EFFECTS = {"without-one": "masking one head", "only-one": "masking all heads of a layer but the best"}
+HEAD_EFFECTS = {
+    "without-one": "masking one head",
+    "only-one": "masking all heads of a layer but the best",
+}
 """Experiments of ``h2h ablate-heads``, in ``heads/ROLE/EFFECT/NAME``."""
 
 
@@ -120,4 +128,9 @@ def measured(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
 def of_heads(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the metrics that ``h2h ablate-heads`` adds to a finished run."""
     names = [LOSS.name, *(metric.name for metric in task)]
-    return tuple(f"heads/{role}/{effect}/{name}" for role in roles for effect in HEAD_EFFECTS for name in names)
+    return tuple(
+        f"heads/{role}/{effect}/{name}"
+        for role in roles
+        for effect in HEAD_EFFECTS
+        for name in names
+    )

@@ -67,21 +67,28 @@ PartSize = Annotated[float, Field(gt=0, le=10**9), AfterValidator(_part)]
 class SpecialTokens(ConfigSection):
     """Names of the special tokens in ``data.vocabulary.file``; default: the usual names, such as [PAD] or </s>."""
 
-    pad: str | None = Field(None, description="padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>")
-    unk: str | None = Field(None, description="unknown tokens; default: <unk>, [UNK], <|unk|>, <|unknown|>")
+    pad: str | None = Field(
+        None, description="padding; default: the first of <pad>, [PAD], <|pad|>, <|padding|>"
+    )
+    unk: str | None = Field(
+        None, description="unknown tokens; default: <unk>, [UNK], <|unk|>, <|unknown|>"
+    )
     bos: str | None = Field(
         None,
         description="start of a sentence; default: <s>, <bos>, <sos>, [BOS], [CLS], <|startoftext|>, <|begin_of_text|>",
     )
     eos: str | None = Field(
-        None, description="end of a sentence; default: </s>, <eos>, [EOS], [SEP], <|endoftext|>, <|end_of_text|>"
+        None,
+        description="end of a sentence; default: </s>, <eos>, [EOS], [SEP], <|endoftext|>, <|end_of_text|>",
     )
 
 
 class VocabularyConfig(ConfigSection):
     """How tokens get their ids."""
 
-    min_count: int = Field(1, ge=1, le=1_000_000, description="tokens that occur less often in training become <unk>")
+    min_count: int = Field(
+        1, ge=1, le=1_000_000, description="tokens that occur less often in training become <unk>"
+    )
     max_size: int | None = Field(
         None,
         ge=5,
@@ -97,7 +104,8 @@ class VocabularyConfig(ConfigSection):
         "by frequency; printed: the ids of the dataset's own tables, such as those of a notebook",
     )
     unknown: Literal["token", "drop", "refuse"] = Field(
-        "token", description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error"
+        "token",
+        description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error",
     )
     file: Annotated[str | None, FilePath()] = Field(
         None,
@@ -123,7 +131,9 @@ class DataConfig(ConfigSection):
         description="number of pairs kept after shuffling, beside parts for validation and test of the dataset; "
         "default: all",
     )
-    valid: PartSize = Field(0.05, description="validation part: a fraction below 1, or a number of pairs")
+    valid: PartSize = Field(
+        0.05, description="validation part: a fraction below 1, or a number of pairs"
+    )
     test: PartSize = Field(0.05, description="test part: a fraction below 1, or a number of pairs")
     seed: Annotated[int, Field(ge=1, le=MAX_DATA_SEED)] | Literal["per-run"] = Field(
         1,
@@ -131,18 +141,28 @@ class DataConfig(ConfigSection):
         "data with its own seed, so every seed of the study has its own data and vocabulary",
     )
     tokens: Literal["word", "subword", "character"] = Field(
-        "word", description="subword: byte-pair encoding learned on the training part; character: with ▁ for a space"
+        "word",
+        description="subword: byte-pair encoding learned on the training part; character: with ▁ for a space",
     )
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
     max_words: int | None = Field(
-        None, ge=1, le=MAX_LENGTH, description="pairs with a longer side are dropped and counted; default: no maximum"
+        None,
+        ge=1,
+        le=MAX_LENGTH,
+        description="pairs with a longer side are dropped and counted; default: no maximum",
     )
-    source_boundaries: Literal["none", "eos", "sos-eos"] = Field("eos", description="boundary tokens of a source")
+    source_boundaries: Literal["none", "eos", "sos-eos"] = Field(
+        "eos", description="boundary tokens of a source"
+    )
     target_boundaries: Literal["none", "eos", "sos-eos"] = Field(
-        "sos-eos", description="boundary tokens of a target; generation starts at <sos> and stops at <eos>"
+        "sos-eos",
+        description="boundary tokens of a target; generation starts at <sos> and stops at <eos>",
     )
     truncate_tokens: int | None = Field(
-        None, ge=2, le=MAX_LENGTH, description="tokens kept of a side, boundary tokens included; default: all"
+        None,
+        ge=2,
+        le=MAX_LENGTH,
+        description="tokens kept of a side, boundary tokens included; default: all",
     )
     split: str = Field(
         "iid",
@@ -166,7 +186,9 @@ class DataConfig(ConfigSection):
             for name, field in type(section).model_fields.items()
             if is_path(field)
         ]
-        return tuple(path for value in paths for path in ([value] if isinstance(value, str) else value))
+        return tuple(
+            path for value in paths for path in ([value] if isinstance(value, str) else value)
+        )
 
 
 class ModelConfig(OmittingSection):
@@ -177,9 +199,16 @@ class ModelConfig(OmittingSection):
         description="encoder-decoder: the decoder attends to the encoded source; decoder-only: one causal stack reads "
         "source and target as one sequence, with one vocabulary and labels on the target only",
     )
-    d_model: int = Field(128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream")
+    d_model: int = Field(
+        128, ge=1, le=MAX_WIDTH, description="width of embeddings and residual stream"
+    )
     heads: int = Field(4, ge=1, le=1024, description="attention heads")
-    d_ff: int = Field(512, ge=1, le=MAX_D_FF, description="inner width of the feed-forward network; 4x: 4 · d_model")
+    d_ff: int = Field(
+        512,
+        ge=1,
+        le=MAX_D_FF,
+        description="inner width of the feed-forward network; 4x: 4 · d_model",
+    )
     embedding_scale: Literal["one", "sqrt-d_model"] = Field(
         "sqrt-d_model", description="factor on embeddings before positions are added"
     )
@@ -188,10 +217,15 @@ class ModelConfig(OmittingSection):
         description="position of the norms; pre: before each sublayer; post: after each residual sum; sandwich: before "
         "each sublayer and after it, before the residual sum",
     )
-    norm_eps: float = Field(1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm")
+    norm_eps: float = Field(
+        1e-5, gt=0, le=1, description="added to the variance or the mean square in a norm"
+    )
     bias: bool = Field(True, description="biases in linear maps and norms")
     logit_softcap: Annotated[float | None, OmittedAtDefault()] = Field(
-        None, gt=0, le=10**6, description="c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none"
+        None,
+        gt=0,
+        le=10**6,
+        description="c of the logits c · tanh(logit / c) (Gemma 2: 30); default: none",
     )
     tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
@@ -205,39 +239,61 @@ class ModelConfig(OmittingSection):
         description="xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of "
         "torch.nn, embeddings N(0, 1)",
     )
-    mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()] = Field(
-        "-inf", description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"
+    mask_value: Annotated[
+        Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value), VariesInStack()
+    ] = Field(
+        "-inf",
+        description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted",
     )
     encoder_layers: int = Field(
-        2, ge=0, le=MAX_LAYERS, description="layers of the encoder; not used with architecture: decoder-only"
+        2,
+        ge=0,
+        le=MAX_LAYERS,
+        description="layers of the encoder; not used with architecture: decoder-only",
     )
     decoder_layers: int = Field(2, ge=1, le=MAX_LAYERS, description="layers of the decoder")
-    dropout_embedding: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout after the embedding")
-    dropout_attention: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout on attention weights")
-    dropout_ffn: VariesFloat = Field(0.1, ge=0, lt=1, description="dropout inside the feed-forward network")
+    dropout_embedding: VariesFloat = Field(
+        0.1, ge=0, lt=1, description="dropout after the embedding"
+    )
+    dropout_attention: VariesFloat = Field(
+        0.1, ge=0, lt=1, description="dropout on attention weights"
+    )
+    dropout_ffn: VariesFloat = Field(
+        0.1, ge=0, lt=1, description="dropout inside the feed-forward network"
+    )
     dropout_residual: VariesFloat = Field(
         0.1, ge=0, lt=1, description="dropout on sublayer outputs, before the residual sum"
     )
     final_norm: bool = Field(
-        True, description="a norm after the encoder and after the decoder; default: not with norm: post"
+        True,
+        description="a norm after the encoder and after the decoder; default: not with norm: post",
     )
 
     @property
     def layers_in_all(self) -> int:
         """Number of layers of the whole model."""
-        return self.decoder_layers + (self.encoder_layers if self.architecture == "encoder-decoder" else 0)
+        return self.decoder_layers + (
+            self.encoder_layers if self.architecture == "encoder-decoder" else 0
+        )
 
 
 class ModelInput(ModelConfig):
     """The section ``model`` of an experiment file, in which `SHORTHANDS` set several fields."""
 
-    layers: int = Field(2, ge=1, le=MAX_LAYERS, description="sets encoder_layers and decoder_layers")
+    layers: int = Field(
+        2, ge=1, le=MAX_LAYERS, description="sets encoder_layers and decoder_layers"
+    )
     dropout: float = Field(0.1, ge=0, lt=1, description="sets the four dropout rates")
 
 
 SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("model", "layers"): ("encoder_layers", "decoder_layers"),
-    ("model", "dropout"): ("dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual"),
+    ("model", "dropout"): (
+        "dropout_embedding",
+        "dropout_attention",
+        "dropout_ffn",
+        "dropout_residual",
+    ),
 }
 """Fields that set other fields of their section, as if those were written; the same mapping may override them."""
 
@@ -248,13 +304,18 @@ class EntryConfig(OmittingSection):
     name: str = Field(description="name of a registered entry")
     options: ParsedOptions = Field(RecordedOptions(), description="all options of the entry")
     next_layers: Annotated[tuple[EntryConfig, ...], OmittedAtDefault()] = Field(
-        (), description="entries of the next layers, where a file lists several; the list repeats over the layers"
+        (),
+        description="entries of the next layers, where a file lists several; the list repeats over the layers",
     )
 
     @property
     def pattern(self) -> tuple[EntryConfig, ...]:
         """The entries of the first layers, which repeat over the layers; usually one."""
-        return (self.model_copy(update={"next_layers": ()}), *self.next_layers) if self.next_layers else (self,)
+        return (
+            (self.model_copy(update={"next_layers": ()}), *self.next_layers)
+            if self.next_layers
+            else (self,)
+        )
 
     def at(self, layer: int | None) -> EntryConfig:
         """Return the entry of a layer; None is a module outside the layers."""
@@ -294,7 +355,9 @@ class EarlyStopping(ConfigSection):
     metric: Literal["valid/loss", "valid/perplexity", "valid/token_accuracy"] = Field(
         "valid/loss", description="validation metric"
     )
-    patience: int = Field(3, ge=1, le=10**6, description="evaluations without improvement before training stops")
+    patience: int = Field(
+        3, ge=1, le=10**6, description="evaluations without improvement before training stops"
+    )
 
 
 if TYPE_CHECKING:
@@ -308,9 +371,14 @@ class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
     epochs: float | None = Field(
-        None, ge=0, le=10**6, description="passes over the training pairs; 0: the initial model is evaluated"
+        None,
+        ge=0,
+        le=10**6,
+        description="passes over the training pairs; 0: the initial model is evaluated",
     )
-    steps: int | None = Field(None, ge=1, le=MAX_STEPS, description="optimizer steps, instead of epochs")
+    steps: int | None = Field(
+        None, ge=1, le=MAX_STEPS, description="optimizer steps, instead of epochs"
+    )
     tokens: Annotated[int | None, OmittedAtDefault()] = Field(
         None,
         ge=1,
@@ -318,7 +386,10 @@ class TrainConfig(OmittingSection):
         description="target tokens seen in training, instead of epochs: the steps are those of as many passes",
     )
     batch_tokens: int = Field(
-        2048, ge=1, le=10**7, description="tokens of a batch on its longer side, padding included, per run"
+        2048,
+        ge=1,
+        le=10**7,
+        description="tokens of a batch on its longer side, padding included, per run",
     )
     length_buckets: Literal["coarse", "exact"] = Field(
         "coarse",
@@ -339,7 +410,9 @@ class TrainConfig(OmittingSection):
     lr: VariesFloat = Field(1e-3, gt=0, le=10**6, description="peak learning rate")
     betas: tuple[DecayRate, DecayRate] = Field((0.9, 0.98), description="Adam's decay rates")
     eps: float = Field(1e-9, gt=0, le=1, description="Adam's epsilon")
-    weight_decay: VariesFloat = Field(0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam")
+    weight_decay: VariesFloat = Field(
+        0.0, ge=0, le=1000, description="decoupled with adamw, L2 with adam"
+    )
     decay: Annotated[Literal["all", "matrices"], OmittedAtDefault()] = Field(
         "all",
         description="parameters with weight decay; all: except those that a component excludes, as gated-delta its "
@@ -364,9 +437,14 @@ class TrainConfig(OmittingSection):
         description=f"learning rate of the last step with schedule {' or '.join(schedules_with('final_lr'))}",
     )
     warmup_steps: Annotated[int | None, VariesInStack()] = Field(
-        None, ge=0, le=MAX_STEPS, description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps"
+        None,
+        ge=0,
+        le=MAX_STEPS,
+        description="steps of linear warm-up from 0 to lr; default: a twentieth of the steps",
     )
-    label_smoothing: VariesFloat = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
+    label_smoothing: VariesFloat = Field(
+        0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss"
+    )
     z_loss: Annotated[float, OmittedAtDefault()] = Field(
         0.0,
         ge=0,
@@ -376,9 +454,14 @@ class TrainConfig(OmittingSection):
     clip_norm: Annotated[float | None, VariesInStack()] = Field(
         1.0, gt=0, le=10**9, description="maximum gradient norm of a run"
     )
-    early_stopping: EarlyStopping | None = Field(None, description="stop when a validation metric stops improving")
+    early_stopping: EarlyStopping | None = Field(
+        None, description="stop when a validation metric stops improving"
+    )
     evaluate_every: int | None = Field(
-        None, ge=1, le=MAX_STEPS, description="steps between evaluations; default: a tenth of the steps"
+        None,
+        ge=1,
+        le=MAX_STEPS,
+        description="steps between evaluations; default: a tenth of the steps",
     )
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = Field(
         "float32",
@@ -393,7 +476,10 @@ class TrainConfig(OmittingSection):
         "least 20 planned steps, if the first replay equals an eager step; auto: cuda-graphs on a GPU, else eager",
     )
     num_microbatches: Annotated[int, NotHashed()] = Field(
-        1, ge=1, le=10**6, description="parts of a batch whose gradients are accumulated; grows after out-of-memory"
+        1,
+        ge=1,
+        le=10**6,
+        description="parts of a batch whose gradients are accumulated; grows after out-of-memory",
     )
     checkpoint_seconds: Annotated[float, NotHashed()] = Field(
         30.0,
@@ -423,7 +509,9 @@ STEPWISE = ("greedy", "beam")
 class EvaluateConfig(ConfigSection):
     """Measurements on validation and test sentences."""
 
-    batch_size: int = Field(128, ge=1, le=65_536, description="sentences of an evaluation batch, padded")
+    batch_size: int = Field(
+        128, ge=1, le=65_536, description="sentences of an evaluation batch, padded"
+    )
     max_length: int | None = Field(
         None,
         ge=1,
@@ -432,19 +520,27 @@ class EvaluateConfig(ConfigSection):
         "longest in training",
     )
     buckets: tuple[Length, ...] = Field(
-        (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without <eos>"
+        (5, 8, 11, 14, 20, 30),
+        description="upper bounds of source lengths, in tokens without <eos>",
     )
     test_limit: int | None = Field(
-        None, ge=1, le=10**9, description="number of test sentences to translate, chosen at random; default: all"
+        None,
+        ge=1,
+        le=10**9,
+        description="number of test sentences to translate, chosen at random; default: all",
     )
-    unpadded: bool = Field(True, description="compute the scores a second time without padding (batches of one)")
+    unpadded: bool = Field(
+        True, description="compute the scores a second time without padding (batches of one)"
+    )
     decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(
         "greedy",
         description="greedy; beam: beam search with the settings of `beam`; none: no translations and "
         "no scores of them; non-autoregressive: one pass over a target of zeros as long as the source; "
         "teacher-forced: the most likely tokens of the pass that reads the reference",
     )
-    beam: BeamConfig | None = Field(None, description="beam size and length penalty, with decode: beam")
+    beam: BeamConfig | None = Field(
+        None, description="beam size and length penalty, with decode: beam"
+    )
 
     @field_validator("buckets")
     @classmethod
@@ -470,10 +566,12 @@ class QuirksConfig(ConfigSection):
     """Choices that exist only to reproduce a notebook."""
 
     shift_targets: bool = Field(
-        True, description="false: a target token predicts itself instead of the next token, so the input is the answer"
+        True,
+        description="false: a target token predicts itself instead of the next token, so the input is the answer",
     )
     trainable: tuple[ModelPart, ...] | None = Field(
-        None, description="parts of the model that are trained; the others keep their initial values; default: all"
+        None,
+        description="parts of the model that are trained; the others keep their initial values; default: all",
     )
     cross_attention_memory: Literal["encoder", "decoder"] = Field(
         "encoder",
@@ -483,7 +581,8 @@ class QuirksConfig(ConfigSection):
         (), description="modules with one instance for the whole model"
     )
     decoder_feed_forward: Literal["after-cross", "after-each"] = Field(
-        "after-cross", description="after-each: a feed-forward network also after the decoder's self-attention"
+        "after-cross",
+        description="after-each: a feed-forward network also after the decoder's self-attention",
     )
     min_vocab_size: int | None = Field(
         None,
@@ -526,7 +625,11 @@ class RunConfig(OmittingSection):
     @property
     def roles(self) -> tuple[str, ...]:
         """The attention roles of the model, in the order in which its attentions are built."""
-        return ("decoder",) if self.model.architecture == "decoder-only" else tuple(PerRole.model_fields)
+        return (
+            ("decoder",)
+            if self.model.architecture == "decoder-only"
+            else tuple(PerRole.model_fields)
+        )
 
     def entries(self, family: str) -> dict[str, EntryConfig]:
         """Return the entries of a plugin family by role, in the roles that the model has."""
@@ -553,7 +656,11 @@ SECTIONS: dict[str, type[ConfigSection]] = {
 """Sections of a configuration that are not plugin families, as an experiment file has them."""
 
 MEMBER_FIELDS: dict[str, list[str]] = {
-    section: [name for name, info in SECTIONS[section].model_fields.items() if VariesInStack() in info.metadata]
+    section: [
+        name
+        for name, info in SECTIONS[section].model_fields.items()
+        if VariesInStack() in info.metadata
+    ]
     for section in ("train", "model")
 }
 """Fields in which members of a stack may differ, by section."""
@@ -562,5 +669,8 @@ MEMBER_FIELDS: dict[str, list[str]] = {
 def changed(config: RunConfig, **sections: Mapping[str, Any]) -> RunConfig:
     """Return the configuration with other values of some fields, by section; nothing is validated."""
     return config.model_copy(
-        update={name: getattr(config, name).model_copy(update=dict(fields)) for name, fields in sections.items()}
+        update={
+            name: getattr(config, name).model_copy(update=dict(fields))
+            for name, fields in sections.items()
+        }
     )

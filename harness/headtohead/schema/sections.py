@@ -79,6 +79,8 @@ class RecordedOptions(Options):
 
 ParsedOptions = Annotated[
     SerializeAsAny[Options],
-    BeforeValidator(lambda value: RecordedOptions(**value) if isinstance(value, Mapping) else value),
+    BeforeValidator(
+        lambda value: RecordedOptions(**value) if isinstance(value, Mapping) else value
+    ),
 ]
 """The options object of an entry. They are parsed once: when a configuration is built, or a record is loaded."""

@@ -35,7 +35,11 @@ class BestComparison:
 
 
 def compare_with_best(
-    scores: ArrayLike, *, margin: float | None = None, higher_is_better: bool = True, looks: Looks | None = None
+    scores: ArrayLike,
+    *,
+    margin: float | None = None,
+    higher_is_better: bool = True,
+    looks: Looks | None = None,
 ) -> list[BestComparison]:
     """Return the comparison of each variant with the best, paired by seed.
 
@@ -58,9 +62,14 @@ def compare_with_best(
     x = np.asarray(scores, dtype=np.float64) * (1 if higher_is_better else -1)
     variants, seeds = x.shape
     if min(variants, seeds) < 2:
-        raise ValueError(f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}")
+        raise ValueError(
+            f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}"
+        )
     scale = float(np.nanmax(np.abs(x)))
-    differences, others = x - x[:, None], ~np.eye(variants, dtype=bool)  # [own, other, seed]: other minus own
+    differences, others = (
+        x - x[:, None],
+        ~np.eye(variants, dtype=bool),
+    )  # [own, other, seed]: other minus own
 
     def over_looks(p: float) -> float:
         return looks.adjusted(p, sides=1) if looks else p

@@ -131,13 +131,17 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
     """
     x, rows = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0, return_inverse=True)
     degrees = np.maximum(np.isfinite(x).sum(axis=1) - 1, 0)
-    squares = np.nansum((x - np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)) ** 2, axis=1)
+    squares = np.nansum(
+        (x - np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)) ** 2, axis=1
+    )
     variances = squares / np.maximum(degrees, 1)
     order, ratios, rounding = variances.argsort(), np.zeros(len(x)), 1e-24 * np.nansum(x**2)
     for count in range(max(2, math.ceil(len(x) / 2)), len(x)):
         following, known = order[count], degrees[order[:count]].sum()
         common = squares[order[:count]].sum() / max(1, known)
-        if common > rounding and fdtrc(degrees[following], known, variances[following] / common) <= GATE / len(x):
+        if common > rounding and fdtrc(
+            degrees[following], known, variances[following] / common
+        ) <= GATE / len(x):
             ratios[order[count:]] = np.sqrt(variances[order[count:]] / common)
             break
     return [float(ratio) for ratio in ratios[rows.ravel()]]
@@ -153,7 +157,9 @@ def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:
 
     The variance of log F-distributed values is matched (Smyth 2004, section 6.2). Variances of 0 are left out.
     """
-    s, d = np.broadcast_arrays(np.asarray(variances, dtype=np.float64), np.asarray(degrees, dtype=np.float64))
+    s, d = np.broadcast_arrays(
+        np.asarray(variances, dtype=np.float64), np.asarray(degrees, dtype=np.float64)
+    )
     s, d = s[s > 0], d[s > 0]
     if len(s) < 2:
         return math.inf

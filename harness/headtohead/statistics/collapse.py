@@ -30,17 +30,26 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
     normal, heavy-tailed, lognormal or bounded losses (``benchmarks/simulation.py``). Without a second variant, no run
     collapsed; a run without a finite loss has diverged instead.
     """
-    values = [np.maximum(np.asarray(own, dtype=np.float64), np.finfo(np.float64).tiny) for own in losses]
+    values = [
+        np.maximum(np.asarray(own, dtype=np.float64), np.finfo(np.float64).tiny) for own in losses
+    ]
     logs = [np.log(own) for own in values]
     limits = [
         max(limit, math.exp(min(log_limit, 700.0)))
-        for limit, log_limit in zip(_limits(values, DEVIATIONS), _limits(logs, LOG_DEVIATIONS), strict=True)
+        for limit, log_limit in zip(
+            _limits(values, DEVIATIONS), _limits(logs, LOG_DEVIATIONS), strict=True
+        )
     ]
-    worst = [float(own[own <= limit].max(initial=-math.inf)) for own, limit in zip(values, limits, strict=True)]
+    worst = [
+        float(own[own <= limit].max(initial=-math.inf))
+        for own, limit in zip(values, limits, strict=True)
+    ]
     result = []
     for index, own in enumerate(values):
         others = max(worst[:index] + worst[index + 1 :], default=math.inf)
-        result.append([bool(found) for found in (own > limits[index]) & (own > ABOVE_OTHERS * others)])
+        result.append(
+            [bool(found) for found in (own > limits[index]) & (own > ABOVE_OTHERS * others)]
+        )
     return result
 
 

@@ -142,7 +142,9 @@ def _examples(fractions: Floats, unit: float) -> int | None:
         numbers = np.arange(first, last + 1, dtype=np.float64)
         for value in fractions:
             counts = value * numbers
-            numbers = numbers[np.abs(counts - np.rint(counts)) <= 0.5 * unit * numbers + 1e-12 * counts]
+            numbers = numbers[
+                np.abs(counts - np.rint(counts)) <= 0.5 * unit * numbers + 1e-12 * counts
+            ]
             if not len(numbers):
                 break
         if len(numbers):
@@ -240,7 +242,13 @@ def shared_scores(first: Scores, second: Scores) -> EqualScores | None:
     deviation = math.hypot(_spread(first, step, [second]), _spread(second, step, [first]))
     expected = len(left) * len(right) * chance_equal(deviation, step)
     count = _counted(matches, step, left.values())
-    return EqualScores(tuple(pairs), count, expected, step, chance_of(count, expected, min(len(first), len(second))))
+    return EqualScores(
+        tuple(pairs),
+        count,
+        expected,
+        step,
+        chance_of(count, expected, min(len(first), len(second))),
+    )
 
 
 def shared_seeds(first: Scores, second: Scores, deviation: float) -> EqualScores | None:
@@ -258,7 +266,9 @@ def shared_seeds(first: Scores, second: Scores, deviation: float) -> EqualScores
     unit = max(resolution(left.values()), resolution(right.values()))
     keys = _keys((left[seed] for seed in common), unit)
     other_keys = _keys((right[seed] for seed in common), unit)
-    equal = {seed: key for seed, key, other in zip(common, keys, other_keys, strict=True) if key == other}
+    equal = {
+        seed: key for seed, key, other in zip(common, keys, other_keys, strict=True) if key == other
+    }
     if not equal:
         return None
     step = max(step_of(left.values()), step_of(right.values()))
@@ -329,7 +339,9 @@ def copy_warnings(
     curves = {run: curve for run, curve in curves.items() if len(curve) > 1}
     warnings = []
     if same := _equal_runs(scores, curves, is_paired):
-        warnings.append(f"the same values at every step: {_listed(same)}; check that these are separate runs")
+        warnings.append(
+            f"the same values at every step: {_listed(same)}; check that these are separate runs"
+        )
     without_curves = {
         variant: by_seed
         for variant, by_seed in scores.items()
@@ -343,14 +355,18 @@ def copy_warnings(
     return warnings
 
 
-def _equal_runs(scores: Mapping[str, Scores], curves: Mapping[Run, Curve], is_paired: bool) -> list[str]:
+def _equal_runs(
+    scores: Mapping[str, Scores], curves: Mapping[Run, Curve], is_paired: bool
+) -> list[str]:
     """Return the groups of runs with equal curves as texts."""
     texts = []
     for group in equal_curves(curves):
         kept: list[Run] = []
         for run in group:
             same_seed = [earlier for earlier in kept if is_paired and earlier.seed == run.seed]
-            if not any(_agree(scores[earlier.variant], scores[run.variant]) for earlier in same_seed):
+            if not any(
+                _agree(scores[earlier.variant], scores[run.variant]) for earlier in same_seed
+            ):
                 kept.append(run)
         seeds_of: dict[str, list[str]] = {}
         for run in kept:
@@ -364,14 +380,18 @@ def _equal_runs(scores: Mapping[str, Scores], curves: Mapping[Run, Curve], is_pa
     return texts
 
 
-def _equal_scores(scores: Mapping[str, Scores], baseline: str, is_paired: bool, known: Collection[str]) -> list[str]:
+def _equal_scores(
+    scores: Mapping[str, Scores], baseline: str, is_paired: bool, known: Collection[str]
+) -> list[str]:
     """Return the variants, and pairs of variants, with more equal scores than the step explains, as texts."""
     level = MAX_CHANCE / max(1, len(scores))
     found = []
     for variant, by_seed in scores.items():
         if variant in known or len({*by_seed.values()}) == len(by_seed):
             continue
-        others = [side for name, side in itertools.islice(scores.items(), MAX_OTHERS) if name != variant]
+        others = [
+            side for name, side in itertools.islice(scores.items(), MAX_OTHERS) if name != variant
+        ]
         equal = repeated_scores(by_seed, others)
         if equal and equal.chance <= level:
             found.append(f"'{variant}' under seeds {_described(equal)}")
@@ -392,7 +412,9 @@ def _shared(first: Scores, second: Scores, is_paired: bool) -> list[EqualScores]
         return []
     differences = [value - second[seed] for seed, value in first.items() if seed in second]
     same = {seed for seed, value in first.items() if second.get(seed) == value}
-    left, right = ({seed: side[seed] for seed in side if seed not in same} for side in (first, second))
+    left, right = (
+        {seed: side[seed] for seed in side if seed not in same} for side in (first, second)
+    )
     found = [shared_seeds(first, second, spread(differences, 0.0)), shared_scores(left, right)]
     return [equal for equal in found if equal]
 

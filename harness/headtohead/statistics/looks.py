@@ -39,12 +39,23 @@ class Looks:
 
     def __post_init__(self) -> None:
         if not self.seeds or self.seeds[0] < 2 or list(self.seeds) != sorted(set(self.seeds)):
-            raise ValueError(f"looks must be ascending numbers of at least 2 seeds, got {self.seeds}")
+            raise ValueError(
+                f"looks must be ascending numbers of at least 2 seeds, got {self.seeds}"
+            )
 
     @classmethod
     def planned(cls, number: int, most: int) -> Looks:
         """Return ``number`` looks at equal intervals up to ``most`` seeds, none before ``MIN_SEEDS``."""
-        return cls(tuple(sorted({max(MIN_SEEDS, math.ceil(most * look / number)) for look in range(1, number + 1)})))
+        return cls(
+            tuple(
+                sorted(
+                    {
+                        max(MIN_SEEDS, math.ceil(most * look / number))
+                        for look in range(1, number + 1)
+                    }
+                )
+            )
+        )
 
     def next(self, seeds: int) -> int | None:
         """Return the number of seeds of the first look with more than ``seeds``, or None after the last."""

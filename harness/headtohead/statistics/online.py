@@ -43,4 +43,8 @@ def wealth(tests: int, detections: Sequence[int]) -> float:
 
 def _share(distance: int) -> float:
     """Return the share of a reward that the test at a distance spends; the shares of all distances sum to 1."""
-    return 0.07720838 * math.log(max(distance, 2)) / (distance * math.exp(math.sqrt(math.log(distance))))
+    return (
+        0.07720838
+        * math.log(max(distance, 2))
+        / (distance * math.exp(math.sqrt(math.log(distance))))
+    )

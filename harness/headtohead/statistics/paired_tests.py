@@ -233,7 +233,9 @@ def few_seeds(seeds: int) -> str:
     return f"{seeds} seeds: a single sign-flip test requires at least {SIGN_FLIP_SEEDS} seeds to reach p = {ALPHA}"
 
 
-def minimum_detectable_effect(sd: float, n: int, *, level: float = ALPHA, degrees: float | None = None) -> float:
+def minimum_detectable_effect(
+    sd: float, n: int, *, level: float = ALPHA, degrees: float | None = None
+) -> float:
     """Return the true difference that a t-test of paired differences detects with a power of ``POWER``.
 
     Args:
@@ -247,7 +249,9 @@ def minimum_detectable_effect(sd: float, n: int, *, level: float = ALPHA, degree
     return _noncentrality(n - 1 if degrees is None else degrees, level) * sd / math.sqrt(n)
 
 
-def seeds_needed(effect: float, *, level: float = ALPHA, known: float = 0.0, sides: int = 1) -> int | None:
+def seeds_needed(
+    effect: float, *, level: float = ALPHA, known: float = 0.0, sides: int = 1
+) -> int | None:
     """Return the smallest number of seeds that detects an effect with a power of ``POWER``; None above ``MAX_SEEDS``.
 
     Args:
@@ -257,7 +261,9 @@ def seeds_needed(effect: float, *, level: float = ALPHA, known: float = 0.0, sid
         sides: 1 if seeds are paired; 2 if each side has its own seeds and an equal variance.
     """
     for n in range(2, MAX_SEEDS + 1):
-        if minimum_detectable_effect(1.0, n, level=level, degrees=known + sides * (n - 1)) <= abs(effect):
+        if minimum_detectable_effect(1.0, n, level=level, degrees=known + sides * (n - 1)) <= abs(
+            effect
+        ):
             return n
     return None
 
@@ -333,7 +339,9 @@ def _hedges(mean: float, sd: float, n: int) -> float:
     if n < 3 or not sd > 0:
         return math.nan
     degrees = n - 1
-    correction = math.exp(gammaln(degrees / 2) - gammaln((degrees - 1) / 2)) / math.sqrt(degrees / 2)
+    correction = math.exp(gammaln(degrees / 2) - gammaln((degrees - 1) / 2)) / math.sqrt(
+        degrees / 2
+    )
     return correction * mean / sd
 
 

@@ -8,7 +8,14 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headtohead.statistics.paired_tests import DRAWS, MAX_SIGNS, ROUNDING, Difference, Kind, t_test_p
+from headtohead.statistics.paired_tests import (
+    DRAWS,
+    MAX_SIGNS,
+    ROUNDING,
+    Difference,
+    Kind,
+    t_test_p,
+)
 
 MAX_ENUMERATED_PERMUTATIONS = 200_000
 """Largest number of permutations that are all counted."""
@@ -28,13 +35,20 @@ def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
         return Difference(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan)
     permuted = permutation_p(left, right)
     smallest = 1 / math.comb(sum(numbers), numbers[0])
-    spreads = [float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0 for side in (left, right)]
+    spreads = [
+        float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0
+        for side in (left, right)
+    ]
     parts = [spread / number for spread, number in zip(spreads, numbers, strict=True)]
     if not any(parts):
         kind = "constant" if mean else "identical"
-        return Difference(kind, min(numbers), mean, 0.0, sum(numbers) - 2, nan, permuted, permuted, smallest)
+        return Difference(
+            kind, min(numbers), mean, 0.0, sum(numbers) - 2, nan, permuted, permuted, smallest
+        )
     error = math.sqrt(sum(parts))
-    degrees = sum(parts) ** 2 / sum(part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True))
+    degrees = sum(parts) ** 2 / sum(
+        part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True)
+    )
     return Difference(
         kind="varied",
         n=min(numbers),
@@ -62,6 +76,8 @@ def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> floa
         sums = np.array([sum(chosen) for chosen in combinations(scores.tolist(), size)])
         return float((np.abs(sums - expected) >= observed).mean())
     draws = min(DRAWS, MAX_SIGNS // len(scores))
-    permuted = np.random.default_rng(20_17).permuted(np.broadcast_to(scores, (draws, len(scores))), axis=1)
+    permuted = np.random.default_rng(20_17).permuted(
+        np.broadcast_to(scores, (draws, len(scores))), axis=1
+    )
     hits = int((np.abs(permuted[:, :size].sum(axis=1) - expected) >= observed).sum())
     return (hits + 1) / (draws + 1)

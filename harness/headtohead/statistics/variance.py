@@ -21,7 +21,9 @@ def sentence_variance(values: ArrayLike) -> float:
     """
     x = np.asarray(values, dtype=np.float64)
     if min(x.shape) < 2:
-        raise ValueError(f"crossed effects need two seeds and two sentences, got {x.shape[0]} and {x.shape[1]}")
+        raise ValueError(
+            f"crossed effects need two seeds and two sentences, got {x.shape[0]} and {x.shape[1]}"
+        )
     _, sentence, residual = _mean_squares(x)
     return (sentence - residual) / x.size
 
@@ -33,7 +35,10 @@ def with_sentences(over_seeds: Difference, values: ArrayLike) -> Interval:
     """
     x = np.asarray(values, dtype=np.float64)
     variance = max(0.0, sentence_variance(x))
-    half = math.hypot(over_seeds.high - over_seeds.mean, t_quantile(x.shape[1] - 1, CONFIDENCE) * math.sqrt(variance))
+    half = math.hypot(
+        over_seeds.high - over_seeds.mean,
+        t_quantile(x.shape[1] - 1, CONFIDENCE) * math.sqrt(variance),
+    )
     return Interval(CONFIDENCE, over_seeds.mean - half, over_seeds.mean + half)
 
 
@@ -72,7 +77,9 @@ def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
         without: The score of each seed without each sentence ``[seed, sentence]``.
     """
     full, rest = np.asarray(score, dtype=np.float64), np.asarray(without, dtype=np.float64)
-    values: NDArray[np.float64] = full[:, None] + (rest.shape[1] - 1) * (rest.mean(axis=1, keepdims=True) - rest)
+    values: NDArray[np.float64] = full[:, None] + (rest.shape[1] - 1) * (
+        rest.mean(axis=1, keepdims=True) - rest
+    )
     return values
 
 

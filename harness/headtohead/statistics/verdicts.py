@@ -8,10 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, equivalence_p, holm, interval
+from headtohead.statistics.paired_tests import (
+    ALPHA,
+    Difference,
+    Interval,
+    equivalence_p,
+    holm,
+    interval,
+)
 
 Direction = Literal[
-    "same by construction", "identical", "better", "worse", "larger", "smaller", "undetected", "no verdict"
+    "same by construction",
+    "identical",
+    "better",
+    "worse",
+    "larger",
+    "smaller",
+    "undetected",
+    "no verdict",
 ]
 Size = Literal["within", "beyond", "unclear"]
 SAME: Direction = "same by construction"
@@ -23,7 +37,12 @@ SMALLER: Direction = "smaller"
 UNDETECTED: Direction = "undetected"
 NO_VERDICT: Direction = "no verdict"
 DETECTED = (BETTER, WORSE, LARGER, SMALLER)
-EXCHANGED: dict[Direction, Direction] = {BETTER: WORSE, WORSE: BETTER, LARGER: SMALLER, SMALLER: LARGER}
+EXCHANGED: dict[Direction, Direction] = {
+    BETTER: WORSE,
+    WORSE: BETTER,
+    LARGER: SMALLER,
+    SMALLER: LARGER,
+}
 WITHIN: Size = "within"
 BEYOND: Size = "beyond"
 UNCLEAR: Size = "unclear"
@@ -71,7 +90,11 @@ class Judgement:
     @property
     def size(self) -> Size | None:
         """Whether the difference is smaller than the margin; None without a margin or a verdict."""
-        return self.size_test.size if self.size_test and self.direction not in (IDENTICAL, NO_VERDICT) else None
+        return (
+            self.size_test.size
+            if self.size_test and self.direction not in (IDENTICAL, NO_VERDICT)
+            else None
+        )
 
     @property
     def verdict(self) -> str:
@@ -90,7 +113,9 @@ class Judgement:
             return self
         test = self.size_test and replace(self.size_test, interval=-self.size_test.interval)
         direction = EXCHANGED.get(self.direction, self.direction)
-        return replace(self, direction=direction, interval=self.interval and -self.interval, size_test=test)
+        return replace(
+            self, direction=direction, interval=self.interval and -self.interval, size_test=test
+        )
 
 
 UNTESTED = Judgement()
@@ -120,7 +145,11 @@ def judge(
         return looks.level(level, sides) if looks else level
 
     margins = margin if isinstance(margin, Sequence) else [margin] * len(family)
-    better = higher_is_better if isinstance(higher_is_better, Sequence) else [higher_is_better] * len(family)
+    better = (
+        higher_is_better
+        if isinstance(higher_is_better, Sequence)
+        else [higher_is_better] * len(family)
+    )
     p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
     adjusted, levels = holm(p_values)
     one_sided = [
@@ -145,7 +174,9 @@ def judge(
     return judgements
 
 
-def _direction(found: Difference, p: float, test: SizeTest | None, higher_is_better: bool | None) -> Direction:
+def _direction(
+    found: Difference, p: float, test: SizeTest | None, higher_is_better: bool | None
+) -> Direction:
     if found.kind == "identical":
         return IDENTICAL
     if p <= ALPHA:

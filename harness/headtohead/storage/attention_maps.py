@@ -108,10 +108,14 @@ class ProbeMaps:
         expected = [*map(len, self.tokens(role))] if role in ROLES else None
         if kind != "F32" or len(shape) != 4 or shape[2:] != expected or 0 in shape:
             found = f"tensor '{name}' is {kind} {shape}"
-            raise self._damaged(f"{found}, expected F32 [layer, head, query, key] of a role, with {expected} tokens")
+            raise self._damaged(
+                f"{found}, expected F32 [layer, head, query, key] of a role, with {expected} tokens"
+            )
 
     def _damaged(self, reason: str) -> HeadToHeadError:
-        return HeadToHeadError(f"cannot read '{self.file}': {reason}; remove the run and run the experiment again")
+        return HeadToHeadError(
+            f"cannot read '{self.file}': {reason}; remove the run and run the experiment again"
+        )
 
     def tokens(self, role: str) -> tuple[list[str], list[str]]:
         """Return the query tokens and the key tokens of ``role``."""

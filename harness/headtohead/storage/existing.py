@@ -42,7 +42,9 @@ class ExistingRuns:
     It leaves out ``ignored`` references and, if ``experiments`` are given, the runs of all others.
     """
 
-    def __init__(self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None) -> None:
+    def __init__(
+        self, root: Path, ignored: Collection[str] = (), experiments: Collection[str] | None = None
+    ) -> None:
         self.root = root
         self._names: dict[str, list[tuple[str, str]]] = {}
         for experiment in _folders(root) if experiments is None else experiments:
@@ -62,7 +64,9 @@ class ExistingRuns:
         if own:
             return min(own, key=lambda run: (run.path.name != directory, run.path))
         results = [run for run in matching if run.status.state in states.RESULTS]
-        return min(results, key=lambda run: (run.status.state != states.DONE, run.reference), default=None)
+        return min(
+            results, key=lambda run: (run.status.state != states.DONE, run.reference), default=None
+        )
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
@@ -78,7 +82,11 @@ def run_directories(experiment: Path) -> list[Path]:
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:
     """Raise if a run's stored configuration is not the identity of the planned run with the same run hash."""
     record = existing.record
-    stored = dict(leaves({"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}))
+    stored = dict(
+        leaves(
+            {"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}
+        )
+    )
     field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
     if field is not None:
         field = field.removeprefix("config.")
@@ -91,7 +99,9 @@ def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> Non
 def _folders(path: Path) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
+            return sorted(
+                entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
+            )
     except FileNotFoundError:
         return []
     except OSError as error:

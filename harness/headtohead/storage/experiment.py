@@ -349,9 +349,18 @@ class ExperimentRecord(Record):
         known = Counter(variant.slug for variant in self.variants)
         used = [
             ("baseline", self.baseline),
-            *(("variants.equal_to", variant.equal_to) for variant in self.variants if variant.equal_to is not None),
+            *(
+                ("variants.equal_to", variant.equal_to)
+                for variant in self.variants
+                if variant.equal_to is not None
+            ),
             *(("runs.variant", run.variant) for run in self.runs),
-            *(("contrasts.pairs", slug) for contrast in self.contrasts for pair in contrast.pairs for slug in pair),
+            *(
+                ("contrasts.pairs", slug)
+                for contrast in self.contrasts
+                for pair in contrast.pairs
+                for slug in pair
+            ),
         ]
         for field, slug in used:
             if slug not in known:
@@ -391,7 +400,9 @@ class ExperimentDirectory:
     def read_any(cls, path: Path) -> Self:
         """Read the record of an experiment's folder, which can be a copy under another name."""
         advice = "start with h2h run FILE, or pass its runs folder with --runs"
-        return cls(path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES))
+        return cls(
+            path, required_record(ExperimentRecord, inside(path, EXPERIMENT), advice, LARGE_BYTES)
+        )
 
     def refuse_copy(self) -> None:
         """Raise a `CopyError` if the folder has another name than the experiment."""

@@ -65,7 +65,11 @@ class Frames:
     @property
     def looks(self) -> Looks | None:
         """The numbers of seeds at which the experiment is judged; None if its number of seeds is fixed."""
-        return Looks(self.record.looks.seeds) if self.record.looks and self.record.looks.seeds else None
+        return (
+            Looks(self.record.looks.seeds)
+            if self.record.looks and self.record.looks.seeds
+            else None
+        )
 
     @property
     def baseline(self) -> str:
@@ -95,7 +99,9 @@ class Frames:
     def trained_steps(self) -> list[int]:
         """The steps of each run; of a run that stopped early, those until it stopped."""
         stopped = self.runs["stopped_early"].fillna(False).astype(bool)
-        return [int(steps) for steps in self.runs["step"].where(stopped, self.runs["steps"]).dropna()]
+        return [
+            int(steps) for steps in self.runs["step"].where(stopped, self.runs["steps"]).dropna()
+        ]
 
     def same_data(self, slugs: Iterable[str]) -> bool:
         """Return whether variants have the same data in each seed."""
@@ -105,8 +111,14 @@ class Frames:
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""
         rows = self.rows(slug)
-        values = zip(rows["seed"].tolist(), rows[metric].tolist() if metric in rows else (), strict=False)
-        return {int(seed): float(value) for seed, value in values if value is not None and value == value}
+        values = zip(
+            rows["seed"].tolist(), rows[metric].tolist() if metric in rows else (), strict=False
+        )
+        return {
+            int(seed): float(value)
+            for seed, value in values
+            if value is not None and value == value
+        }
 
     def steps(self, slug: str) -> int:
         """Return the largest number of trained steps of a variant's runs; 0 without a run."""
@@ -158,7 +170,9 @@ def load_frames(experiment_dir: Path) -> Frames:
                 "state": status.state,
                 "reason": status.reason or status.signature,
                 "run_hash": planned.run_hash,
-                "directory": f"../{planned.reused_from}" if planned.reused_from else planned.directory,
+                "directory": f"../{planned.reused_from}"
+                if planned.reused_from
+                else planned.directory,
                 "reused_from": planned.reused_from,
                 "step": status.step,
                 "steps": status.steps,
@@ -204,9 +218,21 @@ class _Histories:
                 torn += 1
                 continue
             for metric, value in line.values.items():
-                code, number = self.metrics.setdefault(metric, len(self.metrics)), math.nan if value is None else value
-                values[line.step, metric] = (len(self.runs), line.step, line.epoch, line.time, code, number)
-        for column, items in zip(self.columns.values(), zip(*values.values(), strict=True), strict=False):
+                code, number = (
+                    self.metrics.setdefault(metric, len(self.metrics)),
+                    math.nan if value is None else value,
+                )
+                values[line.step, metric] = (
+                    len(self.runs),
+                    line.step,
+                    line.epoch,
+                    line.time,
+                    code,
+                    number,
+                )
+        for column, items in zip(
+            self.columns.values(), zip(*values.values(), strict=True), strict=False
+        ):
             column.extend(items)
         self.runs.append(run)
         return torn

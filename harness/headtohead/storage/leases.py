@@ -70,7 +70,9 @@ class Busy(HeadToHeadError):
     """Another live process holds the lease."""
 
     def __init__(self, problem: str) -> None:
-        super().__init__(f"run {problem}; wait for that process or end it, then run the same command")
+        super().__init__(
+            f"run {problem}; wait for that process or end it, then run the same command"
+        )
 
 
 class LeaseLost(Exception):
@@ -116,13 +118,17 @@ class Lease:
             for run in self._runs:
                 with _locked(run):
                     if holder := _read(run):
-                        raise Busy(f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}")
+                        raise Busy(
+                            f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}"
+                        )
                     # A lease need not survive a power failure, since its holder does not either.
                     files.write_json(_lease_file(run), self._holder, sync=False)
         except BaseException:
             self.release()
             raise
-        threading.Thread(target=self._beat, args=[self._alive], daemon=True, name="heartbeat").start()
+        threading.Thread(
+            target=self._beat, args=[self._alive], daemon=True, name="heartbeat"
+        ).start()
 
     def release(self) -> None:
         """Release the leases that this process still holds."""
@@ -130,7 +136,9 @@ class Lease:
         if self._alive is None:
             return
         for run in self._runs:
-            if _read(run) == self._holder:  # without the lock, which the new holder of a lost lease may have
+            if (
+                _read(run) == self._holder
+            ):  # without the lock, which the new holder of a lost lease may have
                 with _locked(run, timeout=-1):
                     if _read(run) == self._holder:
                         _lease_file(run).unlink()
@@ -158,7 +166,9 @@ class Lease:
             with suppress(OSError, ValueError):  # closed meanwhile
                 os.utime(alive.fileno())
             with suppress(OSError, HeadToHeadError):
-                self._lost = self._lost or next((run for run in self._runs if _read(run) != self._holder), None)
+                self._lost = self._lost or next(
+                    (run for run in self._runs if _read(run) != self._holder), None
+                )
 
 
 def release_dead(runs: Sequence[Path]) -> None:
@@ -222,7 +232,10 @@ def _heartbeat(run: Path, holder: Holder) -> float:
 
 
 def _host() -> dict[str, str]:
-    return {"host": socket.gethostname(), "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ""}
+    return {
+        "host": socket.gethostname(),
+        "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "",
+    }
 
 
 def _locked(run: Path, timeout: float = LOCK_SECONDS) -> AbstractContextManager[None]:

@@ -8,7 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.metric import HEAD_EFFECTS, HOST, LOSS, PERPLEXITY, TEACHER_FORCED, UNPADDED, Metric, leaf
+from headtohead.schema.metric import (
+    HEAD_EFFECTS,
+    HOST,
+    LOSS,
+    PERPLEXITY,
+    TEACHER_FORCED,
+    UNPADDED,
+    Metric,
+    leaf,
+)
 
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 SPLITS = {"test": "test ", "valid": "validation "}
@@ -76,7 +85,9 @@ def higher_is_better(name: str) -> bool:
     """
     known = find(name)
     if known is None:
-        raise HeadToHeadError(f"no dataset declares the metric '{name}'; load the plugin of its dataset with --plugin")
+        raise HeadToHeadError(
+            f"no dataset declares the metric '{name}'; load the plugin of its dataset with --plugin"
+        )
     return bool(known.higher_is_better)
 
 
@@ -92,7 +103,10 @@ def span(metric: str) -> tuple[float, float]:
     if metric not in _spans:
         known = None if metric.startswith("heads/") else find(metric)
         if known is None:
-            return (-math.inf, math.inf)  # not stored, since a dataset that declares it may be registered later
+            return (
+                -math.inf,
+                math.inf,
+            )  # not stored, since a dataset that declares it may be registered later
         _spans[metric] = known.range
     return _spans[metric]
 
@@ -159,7 +173,9 @@ def decimals_of(value: float) -> int:
     return max(0, -int(Decimal(repr(float(value))).normalize().as_tuple().exponent))
 
 
-def show(value: float | None, metric: str, *, signed: bool = False, digits: int = 0, like: float = 0.0) -> str:
+def show(
+    value: float | None, metric: str, *, signed: bool = False, digits: int = 0, like: float = 0.0
+) -> str:
     """Format a value for reports; a missing value is an en dash.
 
     It has the decimals of its metric and ``digits`` more, and at least those of ``like``, a margin; at most 8. A

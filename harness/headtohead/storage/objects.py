@@ -30,7 +30,9 @@ def worker_plugins() -> WorkerPlugins:
             "file and pass the file with --plugin"
         ) from error
     files = tuple((str(path), source) for path, source in registry.files.items())
-    return WorkerPlugins(files, objects, tuple(registry.modules), tuple(map(os.path.abspath, sys.path)))
+    return WorkerPlugins(
+        files, objects, tuple(registry.modules), tuple(map(os.path.abspath, sys.path))
+    )
 
 
 def load_plugins(plugins: WorkerPlugins) -> Registry:

@@ -28,7 +28,8 @@ class Palette:
         self.axes, self.by_slug = record.axes, record.by_slug
         variants = [self.by_slug[record.baseline], *record.variants]
         self.values = {
-            axis: list(dict.fromkeys(text(variant.axes.get(axis)) for variant in variants)) for axis in record.axes
+            axis: list(dict.fromkeys(text(variant.axes.get(axis)) for variant in variants))
+            for axis in record.axes
         }
         self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
         sizes = {axis: len(values) for axis, values in self.values.items()}
@@ -61,4 +62,6 @@ class Palette:
         if self.colour_axis is None:
             return ""
         axes = self.by_slug[slug].axes
-        return " · ".join(title_part(axis, axes.get(axis)) for axis in self.axes if axis != self.colour_axis)
+        return " · ".join(
+            title_part(axis, axes.get(axis)) for axis in self.axes if axis != self.colour_axis
+        )

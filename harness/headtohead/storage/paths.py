@@ -55,11 +55,15 @@ def _mode(path: Path | str) -> int:
         _refuse_unreadable(error)
         return 0
     if stat.S_ISLNK(mode):
-        raise HeadToHeadError(f"'{path}' is a symbolic link, which is not allowed; replace it by its target")
+        raise HeadToHeadError(
+            f"'{path}' is a symbolic link, which is not allowed; replace it by its target"
+        )
     return mode
 
 
 def _refuse_unreadable(error: OSError) -> None:
     """Raise the error for a path that exists."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise HeadToHeadError(f"cannot read '{error.filename}': {error.strerror or error}") from error
+        raise HeadToHeadError(
+            f"cannot read '{error.filename}': {error.strerror or error}"
+        ) from error

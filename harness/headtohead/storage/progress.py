@@ -10,7 +10,12 @@ from pathlib import Path
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest, similar
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ExperimentRecord, PlannedRunRecord
+from headtohead.storage.experiment import (
+    EXPERIMENT,
+    ExperimentDirectory,
+    ExperimentRecord,
+    PlannedRunRecord,
+)
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
 from headtohead.storage.run import METRICS
@@ -76,7 +81,10 @@ def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     for stack, found in stacks:
         with suppress(HeadToHeadError):  # split meanwhile, or damaged: only the progress is unknown
             trained |= {run.directory: found for run in stack.record.members} if found else {}
-    runs = (_run(run.path(experiment.path), run, trained.get(run.directory)) for run in experiment.record.runs)
+    runs = (
+        _run(run.path(experiment.path), run, trained.get(run.directory))
+        for run in experiment.record.runs
+    )
     return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
 
@@ -85,7 +93,9 @@ def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None
     if METRICS in status.files:
         RunDirectory(directory, known=status).verified(METRICS)
     state, step, left = status.state, status.step, None
-    if stack is not None and (state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}):
+    if stack is not None and (
+        state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}
+    ):
         step = step if state == states.FAILED and step else max(step, stack["step"])
         if state == states.RUNNING and stack["step"]:
             left = stack["seconds"] / stack["step"] * (stack["steps"] - stack["step"])
@@ -109,7 +119,9 @@ def seconds_left(progress: ExperimentProgress) -> float | None:
     training = [(run, run.seconds_left) for run in progress.runs if run.seconds_left]
     if not training:
         return None
-    steps = {run.directory: (run.steps or planned[run.variant].steps) - run.step for run in progress.runs}
+    steps = {
+        run.directory: (run.steps or planned[run.variant].steps) - run.step for run in progress.runs
+    }
     speed = sum(steps[run.directory] / left for run, left in training)
     todo = sum(steps[run.directory] for run in progress.runs if run.state in states.PENDING)
     return max(todo / max(speed, 1e-9), *(left for _, left in training))
@@ -118,7 +130,11 @@ def seconds_left(progress: ExperimentProgress) -> float | None:
 def duration(seconds: float) -> str:
     """Return a duration in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(1, round(seconds))
-    for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+    for unit, size, smaller, part in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
         if whole >= size:
             rest = whole % size // part
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")

@@ -55,7 +55,9 @@ def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:
 Scores = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_scores)]
 """Scores of the test split by the last part of the metric's name."""
 
-Metrics = Annotated[Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(valid_metrics)]
+Metrics = Annotated[
+    Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(valid_metrics)
+]
 """Metrics by name, each within its range."""
 
 
@@ -128,7 +130,9 @@ def _equal_names(record: _Heads) -> _Heads:
     names = record["whole"].keys()
     for number, head in enumerate(record["heads"]):
         if not head["without-one"].keys() == head["only-one"].keys() == names:
-            raise ValueError(f"heads.{number}: expected {', '.join(names)} in without-one and only-one")
+            raise ValueError(
+                f"heads.{number}: expected {', '.join(names)} in without-one and only-one"
+            )
     return record
 
 

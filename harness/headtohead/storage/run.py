@@ -13,7 +13,16 @@ from pydantic import Field
 from headtohead.plugins.reads import labelled_hashes
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
-from headtohead.storage.record import Count, Date, Record, Seed, Sha256, Sides, Versions, read_record
+from headtohead.storage.record import (
+    Count,
+    Date,
+    Record,
+    Seed,
+    Sha256,
+    Sides,
+    Versions,
+    read_record,
+)
 
 RUN = "run.json"
 STATUS = "status.json"
@@ -35,7 +44,9 @@ RUN_FILES = (RUN, METRICS, *RESULT_FILES)
 EARLIER_ATTEMPT = r"attempts/[0-9]+\.(metrics\.jsonl|json)"
 """Pattern of the files of an earlier attempt: its status, and its histories if the next attempt began at step 0."""
 
-FileName = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, RUN_FILES))}|{EARLIER_ATTEMPT})$")]
+FileName = Annotated[
+    str, Field(pattern=f"^({'|'.join(map(re.escape, RUN_FILES))}|{EARLIER_ATTEMPT})$")
+]
 
 
 class ReadRecord(Record):
@@ -144,7 +155,9 @@ def read_status(run: Path) -> StatusRecord:
     missing = next((name for name in required if not os.path.isfile(run / name)), None)
     if missing is None:
         return status
-    return status.model_copy(update={"state": states.INTERRUPTED, "reason": f"{missing} is missing", "files": {}})
+    return status.model_copy(
+        update={"state": states.INTERRUPTED, "reason": f"{missing} is missing", "files": {}}
+    )
 
 
 def stored_status(run: Path) -> StatusRecord:

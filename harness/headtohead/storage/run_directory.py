@@ -138,10 +138,14 @@ class RunDirectory:
         """Check that the run is DONE; the error names the missing file of a finished run."""
         status = self.status
         if status.state == states.INTERRUPTED:
-            raise HeadToHeadError(f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}")
+            raise HeadToHeadError(
+                f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}"
+            )
         if status.state != states.DONE:
             finish = "h2h run --fresh" if status.state == states.DIVERGED else "h2h run"
-            raise HeadToHeadError(f"run '{self.path.name}' is {status.state}, not DONE; finish it with {finish}")
+            raise HeadToHeadError(
+                f"run '{self.path.name}' is {status.state}, not DONE; finish it with {finish}"
+            )
 
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""
@@ -161,7 +165,11 @@ class RunDirectory:
         if path.stat().st_size > psutil.virtual_memory().total:
             return "is larger than the memory of this machine"
         try:
-            return None if files.sha256(path) == recorded[name] else f"is damaged: its sha256 is not that in {STATUS}"
+            return (
+                None
+                if files.sha256(path) == recorded[name]
+                else f"is damaged: its sha256 is not that in {STATUS}"
+            )
         except OSError as error:
             return f"cannot be read: {error.strerror}"
 
@@ -201,7 +209,11 @@ class RunWriter(RunDirectory):
         For a finished run, ``files`` gets the sha256 of every file; all of them have been written before.
         """
         with self.writing() as folder:
-            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid()}
+            changes: dict[str, Any] = {
+                "state": state,
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+            }
             changes["files"] = checksums(folder) if state in states.RESULTS else {}
             changes |= fields
             if state in states.FINAL | {states.KILLED}:
@@ -240,9 +252,13 @@ class RunWriter(RunDirectory):
         with self.writing() as folder:
             if (folder / METRICS).exists():
                 (folder / "attempts").mkdir(exist_ok=True)
-                (folder / METRICS).replace(folder / "attempts" / f"{stored_status(folder).attempt}.{METRICS}")
+                (folder / METRICS).replace(
+                    folder / "attempts" / f"{stored_status(folder).attempt}.{METRICS}"
+                )
 
-    def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
+    def log_metrics(
+        self, step: int, epoch: float, time: float, values: Mapping[str, float]
+    ) -> None:
         """Append a line to metrics.jsonl; ``time`` in seconds since 1970."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}
         with self.writing() as folder:
@@ -268,7 +284,11 @@ class RunWriter(RunDirectory):
     def remove_result(self, name: str) -> dict[str, str]:
         """Remove a result file and its sha256; return the sha256 of the other files."""
         with self.writing() as folder:
-            others = {other: sha256 for other, sha256 in stored_status(folder).files.items() if other != name}
+            others = {
+                other: sha256
+                for other, sha256 in stored_status(folder).files.items()
+                if other != name
+            }
             self._change_status(files=others)
             (folder / name).unlink(missing_ok=True)
             return others
@@ -291,7 +311,11 @@ def _repair(run: Path, name: str) -> str:
     if experiment is None or experiment.file is None:
         return "h2h run FILE --repair retrains the run; delete an imported run and import it again"
     file = runs.parent / experiment.file
-    label = experiment.name.removeprefix(experiment_name(file)).removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
+    label = (
+        experiment.name.removeprefix(experiment_name(file))
+        .removesuffix(f"-{SWEEP_LABEL}")
+        .removeprefix("-")
+    )
     command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)
     return f"{command}{f' --name {shlex.quote(label)}' if label else ''} --repair retrains the run"
 

@@ -20,14 +20,29 @@ PATTERNS = (
     *(".leases/*.json", ".leases/*.lock", f".*.{'?' * 32}{files.TEMPORARY}"),
     *(
         f".stacks/*/{name}"
-        for name in ("stack.lock", "initial.safetensors", "resume-*.safetensors", "worker.log", "progress.json")
+        for name in (
+            "stack.lock",
+            "initial.safetensors",
+            "resume-*.safetensors",
+            "worker.log",
+            "progress.json",
+        )
     ),
     *(".stacks/*/folder-token", ".stacks/*/slurm-job"),
 )
 """Patterns of the ends of paths; docs/reference/run-directory.md describes the files."""
 
 TRACES = (
-    *(EXPERIMENT, REFERENCE_POINTS, ".layout.lock", ".leases", ".stacks", ".loggers", ".archived", ".reproduced"),
+    *(
+        EXPERIMENT,
+        REFERENCE_POINTS,
+        ".layout.lock",
+        ".leases",
+        ".stacks",
+        ".loggers",
+        ".archived",
+        ".reproduced",
+    ),
     *("shipper-*.log", f"*/{RUN}"),
 )
 """Patterns of paths that only the folder of an experiment has, even if its record is missing."""

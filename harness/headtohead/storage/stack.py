@@ -23,7 +23,15 @@ from headtohead.storage import states
 from headtohead.storage.experiment import ProbeSentence
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
-from headtohead.storage.record import Count, NonNegative, Number, Record, Seed, read_record, required_record
+from headtohead.storage.record import (
+    Count,
+    NonNegative,
+    Number,
+    Record,
+    Seed,
+    read_record,
+    required_record,
+)
 from headtohead.storage.run import RUN, ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory, RunWriter
 
@@ -214,7 +222,9 @@ class StackFolder:
         """Add a note of the worker, unless an earlier attempt has added the same text."""
         with FileLock(self.path / "stack.lock"):
             record = self.record
-            self.write(record.model_copy(update={"notes": tuple(dict.fromkeys([*record.notes, text]))}))
+            self.write(
+                record.model_copy(update={"notes": tuple(dict.fromkeys([*record.notes, text]))})
+            )
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""
@@ -238,7 +248,9 @@ class StackFolder:
                 device=record.device,
                 dtype=record.configs[record.members[index].variant].train.precision,
             )
-            RunWriter(run.path, lease).write_json(RUN, run.record.model_copy(update={"execution": execution}).to_json())
+            RunWriter(run.path, lease).write_json(
+                RUN, run.record.model_copy(update={"execution": execution}).to_json()
+            )
 
     def write_progress(self, **fields: Any) -> None:
         """Write the progress of the stack, without fsync, since only progress displays read it."""

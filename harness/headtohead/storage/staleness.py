@@ -33,7 +33,9 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
     experiment ``file`` is by default the recorded file in the project.
     """
     project = _project(experiment)
-    fields = _changed_fields(experiment.record.text, file or project / (experiment.record.file or ""))
+    fields = _changed_fields(
+        experiment.record.text, file or project / (experiment.record.file or "")
+    )
     return (*fields, *_changed_data(experiment), *_changed_plugins(_plugins(experiment), project))
 
 
@@ -68,7 +70,11 @@ def _changed_plugins(plugins: Iterable[PluginRecord], project: Path) -> list[str
     changed = set()
     for plugin in plugins:
         now = _present_hashes(plugin, project)
-        changed |= {f"{label} has changed" for label, sha256 in now.items() if plugin.hashes[label] != sha256}
+        changed |= {
+            f"{label} has changed"
+            for label, sha256 in now.items()
+            if plugin.hashes[label] != sha256
+        }
     return sorted(changed)
 
 

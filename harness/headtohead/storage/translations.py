@@ -44,7 +44,9 @@ def read_translations(run: Path) -> list[Translation]:
         if len(cells) != len(COLUMNS) or cells[3] not in ("0", "1"):
             expected = f"line {number}: expected {', '.join(COLUMNS)} (0 or 1), separated by tabs"
             raise HeadToHeadError(files.unreadable(path, expected))
-        translations.append(Translation(cells[0], split_references(cells[1]), cells[2], cells[3] == "1"))
+        translations.append(
+            Translation(cells[0], split_references(cells[1]), cells[2], cells[3] == "1")
+        )
     return translations
 
 
@@ -59,7 +61,9 @@ def translations_text(translations: Iterable[Translation]) -> str:
 
 def joined_references(references: Iterable[str]) -> str:
     """Return references as one text; a backslash and the separator are escaped in each of them."""
-    escaped = (reference.replace("\\", "\\\\").replace(_SEPARATOR, "\\p") for reference in references)
+    escaped = (
+        reference.replace("\\", "\\\\").replace(_SEPARATOR, "\\p") for reference in references
+    )
     return f" {_SEPARATOR} ".join(escaped)
 
 
@@ -67,7 +71,8 @@ def split_references(joined: str) -> tuple[str, ...]:
     """Return the references that ``joined_references`` joined."""
     references = joined.split(f" {_SEPARATOR} ")
     return tuple(
-        re.sub(r"\\(.)", lambda escape: {"p": _SEPARATOR}.get(escape[1], escape[1]), text) for text in references
+        re.sub(r"\\(.)", lambda escape: {"p": _SEPARATOR}.get(escape[1], escape[1]), text)
+        for text in references
     )
 
 

@@ -36,10 +36,14 @@ class ComponentContract:
         return Subject(tiny_config(**{family: {"name": name, **self.options}}))
 
     @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda invariant: invariant.name)
-    def test_invariant_has_no_unexpected_violation(self, invariant: Invariant, subject: Subject) -> None:
+    def test_invariant_has_no_unexpected_violation(
+        self, invariant: Invariant, subject: Subject
+    ) -> None:
         """The invariant holds, does not apply, or is violated by a setting with this known violation."""
         verdict = invariant(subject)
-        assert verdict.outcome != "violated", f"{invariant.name}: {verdict}; example: {verdict.counterexample}"
+        assert verdict.outcome != "violated", (
+            f"{invariant.name}: {verdict}; example: {verdict.counterexample}"
+        )
 
 
 class DatasetContract:

@@ -34,12 +34,17 @@ class DatasetSubject:
     corpora: Mapping[str, tuple[Corpus, Corpus]]
 
     @classmethod
-    def load(cls, name: str, dataset: type[Dataset], options: Options, cache: Path | None = None) -> DatasetSubject:
+    def load(
+        cls, name: str, dataset: type[Dataset], options: Options, cache: Path | None = None
+    ) -> DatasetSubject:
         """Load every split twice: with empty folders for downloads, or both times with ``cache``."""
         with tempfile.TemporaryDirectory() as folder:
             first, second = (cache or Path(folder, name) for name in ("first", "second"))
             corpora = {
-                split: (load_corpus(dataset, options, split, first), load_corpus(dataset, options, split, second))
+                split: (
+                    load_corpus(dataset, options, split, first),
+                    load_corpus(dataset, options, split, second),
+                )
                 for split in dataset.splits
             }
         return cls(name, dataset, options, corpora)
@@ -60,7 +65,9 @@ def invariant(name: str) -> Callable[[Callable[[DatasetSubject], Iterator[str]]]
             if found:
                 return violated(found[0], float(len(found)))
             pairs = sum(len(corpus.pairs) for corpus in subject.first.values())
-            return Verdict("holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits")
+            return Verdict(
+                "holds", 0.0, f"violations in {pairs:,} pairs of {len(subject.corpora)} splits"
+            )
 
         return Invariant(name, check)
 
@@ -88,7 +95,10 @@ def data_hash_is_the_hash_of_the_pairs(subject: DatasetSubject) -> Iterator[str]
 def pairs_have_texts(subject: DatasetSubject) -> Iterator[str]:
     """Every pair has a group and two texts on one line; of some pairs, both are not empty (without sources, one)."""
     for split, corpus in subject.first.items():
-        if not any((pair.source.strip() or not corpus.has_sources) and pair.target.strip() for pair in corpus.pairs):
+        if not any(
+            (pair.source.strip() or not corpus.has_sources) and pair.target.strip()
+            for pair in corpus.pairs
+        ):
             yield f"split {split}: no pair with two texts"
         for number, pair in enumerate(corpus.pairs):
             for text in (pair.source, pair.target):
@@ -137,14 +147,20 @@ def every_part_has_pairs(subject: DatasetSubject) -> Iterator[str]:
     """Every split has training, validation and test pairs."""
     defaults = {"normalise": subject.dataset.normalise, **subject.dataset.defaults.get("data", {})}
     for split, corpus in subject.first.items():
-        sizes = dict.fromkeys(("valid", "test"), max(1, sum(pair.split is None for pair in corpus.pairs) // 10))
+        sizes = dict.fromkeys(
+            ("valid", "test"), max(1, sum(pair.split is None for pair in corpus.pairs) // 10)
+        )
         config = DataConfig(dataset=subject.name, split=split, **defaults | sizes)
         try:
             prepared = prepare_corpus(corpus, config)
         except HeadToHeadError as error:
             yield f"split {split}: {error}"
         else:
-            yield from (f"split {split}: {part} has no pairs" for part in PARTS if not len(prepared.splits[part]))
+            yield from (
+                f"split {split}: {part} has no pairs"
+                for part in PARTS
+                if not len(prepared.splits[part])
+            )
 
 
 @invariant("cache-key")
@@ -152,7 +168,9 @@ def the_cache_key_is_stable(subject: DatasetSubject) -> Iterator[str]:
     """The cache key is the same while the data is unchanged."""
     with tempfile.TemporaryDirectory() as folder:
         for split in subject.dataset.splits:
-            first, second = (subject.dataset.cache_key(subject.options, split, Path(folder)) for _ in range(2))
+            first, second = (
+                subject.dataset.cache_key(subject.options, split, Path(folder)) for _ in range(2)
+            )
             if first != second:
                 yield f"split {split}: {first!r}, called again {second!r}"
 

@@ -62,7 +62,9 @@ def invariant(name: str, scope: Scope = "combination") -> Callable[[Check], Inva
     return make
 
 
-def role_invariant(name: str, scope: Scope = "combination") -> Callable[[Callable[[Subject, str], Verdict]], Invariant]:
+def role_invariant(
+    name: str, scope: Scope = "combination"
+) -> Callable[[Callable[[Subject, str], Verdict]], Invariant]:
     """Return a decorator that turns a check of one attention role into an invariant of all roles."""
 
     def make(check: Callable[[Subject, str], Verdict]) -> Invariant:
@@ -79,16 +81,22 @@ def known_violations(config: RunConfig) -> dict[str, str]:
     """Return the invariants that a configuration may violate, each with the setting that causes it."""
     causes: dict[str, str] = {}
     if config.quirks.cross_attention_memory == "decoder":
-        causes |= dict.fromkeys(("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder")
+        causes |= dict.fromkeys(
+            ("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder"
+        )
     for role in config.roles:
         positional, attention = config.positional.role(role), config.attention.role(role)
         if current().positional(positional.name).by_row:
             order = ("source-order", "source-mirror") if role == "encoder" else ()
-            causes |= dict.fromkeys(("batch-of-one", *order), f"positional.{role}, which counts rows of the batch")
+            causes |= dict.fromkeys(
+                ("batch-of-one", *order), f"positional.{role}, which counts rows of the batch"
+            )
         style = current().attention(attention.name)
         causes |= dict.fromkeys(style.known_violations, f"attention.{role}: {attention.name}")
     for family in FAMILIES:
         for role, chosen in config.entries(family).items():
             options = current().find(family, chosen.name).entry.violations_by_option(chosen.options)
-            causes |= {violated: f"{family}.{role}.{option}" for violated, option in options.items()}
+            causes |= {
+                violated: f"{family}.{role}.{option}" for violated, option in options.items()
+            }
     return causes

@@ -88,7 +88,13 @@ class Subject:
         longest: tuple[int, int] | None = None,
     ) -> None:
         self.longest = longest
-        fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
+        fields = (
+            "dropout",
+            "dropout_embedding",
+            "dropout_attention",
+            "dropout_ffn",
+            "dropout_residual",
+        )
         self.config = changed(config, model=dict.fromkeys(fields, 0.0))
         self.seeds = tuple(seeds)
         self.lengths: Lengths = tuple(islice(cycle(LENGTHS), len(self.seeds)))
@@ -137,7 +143,9 @@ class Subject:
         """The subject's sentences; random sentences for a decoder-only model, which decodes sources of equal length."""
         if "encoder" in self.roles:
             return self.sentences
-        return self.random_sentences(tuple(tuple((LONGEST[0], own[1]) for own in pairs) for pairs in self.lengths))
+        return self.random_sentences(
+            tuple(tuple((LONGEST[0], own[1]) for own in pairs) for pairs in self.lengths)
+        )
 
     def random_sentences(self, lengths: Lengths) -> SentenceBatch:
         """Return random sentences of the given lengths, the same in every call."""
@@ -148,11 +156,18 @@ class Subject:
         shape = (*sources.shape, int(sources.max()))
         ranks = torch.rand(*shape[:-1], source_size - first, generator=generator).argsort(-1)
         target_time = self.only_length or int(targets.max())
-        target = torch.randint(first, target_size, (*targets.shape, target_time), generator=generator)
+        target = torch.randint(
+            first, target_size, (*targets.shape, target_time), generator=generator
+        )
         target[..., 0] = SOS
-        ranks = ranks.repeat(1, 1, -(-shape[-1] // ranks.shape[-1]))  # a short source has no word twice
+        ranks = ranks.repeat(
+            1, 1, -(-shape[-1] // ranks.shape[-1])
+        )  # a short source has no word twice
         full = SentenceBatch(ranks[..., : shape[-1]] + first, sources, target, targets)
-        source, target = full.source.where(full.source_nonpad, PAD), full.target.where(full.target_nonpad, PAD)
+        source, target = (
+            full.source.where(full.source_nonpad, PAD),
+            full.target.where(full.target_nonpad, PAD),
+        )
         return SentenceBatch(source, sources, target, targets)
 
     def random_weights(self, generator: int | torch.Generator) -> Tensor:
@@ -218,12 +233,18 @@ class Subject:
         """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
         queries, keys = self.times(role)
         sentences = self.sentences
-        lengths = sentences.target_lengths if role in self.target_key_roles else sentences.source_lengths
+        lengths = (
+            sentences.target_lengths if role in self.target_key_roles else sentences.source_lengths
+        )
         if "encoder" not in self.roles:
             lengths = sentences.source_lengths + sentences.target_lengths
-        return full_mask(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
+        return full_mask(self.masking(role), role, queries, keys, lengths.flatten()).view(
+            *lengths.shape, queries, keys
+        )
 
-    def attention_context(self, role: str, shift: int = 0, mask: Tensor | None = None) -> AttentionContext:
+    def attention_context(
+        self, role: str, shift: int = 0, mask: Tensor | None = None
+    ) -> AttentionContext:
         """Return the context of a role's attention: positions plus ``shift``, and the mask.
 
         Args:
@@ -231,12 +252,16 @@ class Subject:
             shift: Added to the positions of queries and keys.
             mask: ``[member, batch, query, key]``; None allows every key.
         """
-        queries, keys = (torch.arange(shift, shift + time).unsqueeze(0) for time in self.times(role))
+        queries, keys = (
+            torch.arange(shift, shift + time).unsqueeze(0) for time in self.times(role)
+        )
         return AttentionContext(
             queries,
             queries if len(queries[0]) == len(keys[0]) else keys,
             None if mask is None else mask.unsqueeze(2),
-            declared=self.masking(role).role_properties(role) or frozenset() if mask is None else frozenset(),
+            declared=self.masking(role).role_properties(role) or frozenset()
+            if mask is None
+            else frozenset(),
         )
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:
@@ -368,12 +393,16 @@ def full_mask(masking: Masking, role: str, queries: int, keys: int, lengths: Ten
 
 def forward(model: Transformer, sentences: SentenceBatch) -> Tensor:
     """Return the logits ``[member, batch, time, vocab]`` of a model on a batch."""
-    logits: Tensor = model(sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths)
+    logits: Tensor = model(
+        sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths
+    )
     return logits
 
 
 def explicit_forward(
-    model: Transformer, sentences: SentenceBatch, observe: Observe = lambda role, layer, name, value: None
+    model: Transformer,
+    sentences: SentenceBatch,
+    observe: Observe = lambda role, layer, name, value: None,
 ) -> Tensor:
     """Return the logits of the explicit path; ``observe`` is called with each intermediate tensor."""
     return model.project(model.hidden(model.batch_of(*vars(sentences).values()), observe))
@@ -385,7 +414,10 @@ def gradients(model: nn.Module, output: Tensor, weights: Tensor | float = 1.0) -
     if not parameters:
         return {}
     tensors = torch.autograd.grad(
-        (output * weights).sum(), list(parameters.values()), allow_unused=True, materialize_grads=True
+        (output * weights).sum(),
+        list(parameters.values()),
+        allow_unused=True,
+        materialize_grads=True,
     )
     return dict(zip(parameters, tensors, strict=True))
 
@@ -403,4 +435,6 @@ def with_mask_value(model: Transformer, mask_value: str) -> Iterator[None]:
 def force_kernel(kernel: str) -> AbstractContextManager[Any]:
     """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
     most = 2**62 if kernel == "short" else -1
-    return patch.multiple(attention, MAX_SHORT_SCORES=most, MAX_SHORT_SCORES_BFLOAT16=most, MIN_SHORT_HEADS=0)
+    return patch.multiple(
+        attention, MAX_SHORT_SCORES=most, MAX_SHORT_SCORES_BFLOAT16=most, MIN_SHORT_HEADS=0
+    )

@@ -12,7 +12,13 @@ from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.run_config import DataConfig, ModelConfig, RunConfig, VocabularyConfig, changed
+from headtohead.schema.run_config import (
+    DataConfig,
+    ModelConfig,
+    RunConfig,
+    VocabularyConfig,
+    changed,
+)
 
 # With heads of width 2, every pairing of coordinates by a rotary encoding would be the same.
 SMALL: dict[str, Any] = {
@@ -61,7 +67,13 @@ def tiny_config(
     train = train or {}
     if norm in get_args(ModelConfig.model_fields["norm"].annotation):
         model["norm"], norm = norm, "layernorm"
-    replaced = {"batch_tokens"} if "batch_size" in train else {"steps"} if {"epochs", "tokens"} & {*train} else set()
+    replaced = (
+        {"batch_tokens"}
+        if "batch_size" in train
+        else {"steps"}
+        if {"epochs", "tokens"} & {*train}
+        else set()
+    )
     raw = {
         "positional": positional,
         "attention": attention,
@@ -75,7 +87,11 @@ def tiny_config(
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
-    return config if only_length(config) is None else changed(config, evaluate={"decode": "teacher-forced"})
+    return (
+        config
+        if only_length(config) is None
+        else changed(config, evaluate={"decode": "teacher-forced"})
+    )
 
 
 def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
@@ -83,7 +99,11 @@ def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
     name = fields.get("dataset", DataConfig().dataset)
     dataset = (registry or current()).dataset(name)
     fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
-    defaults = {"split": dataset.splits[0], "normalise": dataset.normalise, **dataset.defaults.get("data", {})}
+    defaults = {
+        "split": dataset.splits[0],
+        "normalise": dataset.normalise,
+        **dataset.defaults.get("data", {}),
+    }
     return DataConfig(**defaults | fields)
 
 
@@ -98,7 +118,9 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        source_words = [words[(index * 3 + position * (1 + index % 5)) % 7] for position in range(1 + index % 6)]
+        source_words = [
+            words[(index * 3 + position * (1 + index % 5)) % 7] for position in range(1 + index % 6)
+        ]
         reversed_words = [f"{word}o" for word in reversed(source_words)]
         if target_words is not None:
             reversed_words = list(islice(cycle(reversed_words), target_words))
@@ -106,6 +128,11 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
         pairs.append(Pair(source, target, source))
     corpus = Corpus(pairs, "public domain", "invented", ("source", "target"))
     config = DataConfig(
-        dataset="invented", split="row", normalise="none", valid=6, test=6, vocabulary=VocabularyConfig(shared=shared)
+        dataset="invented",
+        split="row",
+        normalise="none",
+        valid=6,
+        test=6,
+        vocabulary=VocabularyConfig(shared=shared),
     )
     return prepare_corpus(corpus, config)

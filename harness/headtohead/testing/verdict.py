@@ -47,7 +47,9 @@ class Verdict:
     @property
     def outcome(self) -> str:
         """The state, or "known violation" where a setting has this known violation."""
-        return "known violation" if self.state == "violated" and self.cause is not None else self.state
+        return (
+            "known violation" if self.state == "violated" and self.cause is not None else self.state
+        )
 
     def in_role(self, role: str) -> Verdict:
         """Return the verdict with the attention role that it is about."""
@@ -70,7 +72,9 @@ def violated(reason: str, number: float | None = None) -> Verdict:
     return Verdict("violated", number, reason, counterexample=reason)
 
 
-def within(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = EXACT) -> Verdict:
+def within(
+    measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = EXACT
+) -> Verdict:
     """Return "holds" if the largest number is at most ``bound``, else "violated"; NaN is a violation.
 
     Args:
@@ -82,7 +86,9 @@ def within(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: f
     return _bounded(measured, quantity, axes, bound, largest=True)
 
 
-def beyond(measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = VISIBLE) -> Verdict:
+def beyond(
+    measured: Measured, quantity: str, axes: Sequence[str] = (), bound: float = VISIBLE
+) -> Verdict:
     """Return "holds" if the smallest number is at least ``bound``, else "violated"; NaN is a violation.
 
     For quantities that must change. The arguments are those of `within`; without numbers, the smallest is infinite.
@@ -120,7 +126,9 @@ def worst(*verdicts: Verdict) -> Verdict:
     return min(verdicts, key=lambda verdict: (order.index(verdict.state), verdict.is_undeclared))
 
 
-def _bounded(measured: Measured, quantity: str, axes: Sequence[str], bound: float, largest: bool) -> Verdict:
+def _bounded(
+    measured: Measured, quantity: str, axes: Sequence[str], bound: float, largest: bool
+) -> Verdict:
     values = torch.as_tensor(measured, dtype=torch.float64).detach()
     if not values.numel():
         return Verdict("holds", 0.0 if largest else torch.inf, quantity)

@@ -38,7 +38,9 @@ def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dic
 
     ``moment`` is the images' timestamp in milliseconds.
     """
-    omitted = {CHECKPOINT} if run.reused_from else set()  # the experiment that trained the run has its weights
+    omitted = (
+        {CHECKPOINT} if run.reused_from else set()
+    )  # the experiment that trained the run has its weights
     for name in [RUN, STATUS, METRICS, *sorted({*run.status.files} - omitted)]:
         path = run.verified(name) if run.has(name) else run.path / name
         if path.is_file():
@@ -49,16 +51,25 @@ def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dic
         tags["mlflow.loggedImages"] = "True"
         for role, maps in probe.weights.items():
             sheet = contact_sheet(maps, *probe.tokens(role))
-            file = write_image(sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash)
+            file = write_image(
+                sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash
+            )
             images.setdefault(f"attention/{role}", f"images/{file}")
     if translations := read_translations(run.path):
-        rows = [[row.source, joined_references(row.references), row.hypothesis, int(row.exact)] for row in translations]
-        (into / TABLE).write_text(json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8")
+        rows = [
+            [row.source, joined_references(row.references), row.hypothesis, int(row.exact)]
+            for row in translations
+        ]
+        (into / TABLE).write_text(
+            json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8"
+        )
         tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
     return tags, images
 
 
-def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> str:
+def write_image(
+    image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str
+) -> str:
     """Write an image with a step in the format of ``MlflowClient.log_image``; return its file name.
 
     The file name depends only on run, key and step, so a repeated upload overwrites the image.
@@ -72,7 +83,9 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
     return f"{stem}.png"
 
 
-def contact_sheet(maps: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]) -> Image.Image:
+def contact_sheet(
+    maps: NDArray[np.float32], rows: Sequence[str], columns: Sequence[str]
+) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key] with their tokens, as square as possible, for MLflow's square frames.
 
     A row has heads of a single layer. Sheets above ``MAX_PIXELS`` have small cells without tokens.
@@ -84,4 +97,6 @@ def contact_sheet(maps: NDArray[np.float32], rows: Sequence[str], columns: Seque
     drawn = tiles(maps, rows, columns, cell=cell)
     width, height = drawn[0].size
     divisors = [number for number in range(1, heads + 1) if heads % number == 0]
-    return grid(drawn, min(divisors, key=lambda n: abs(math.log(n * width / (layers * heads / n * height)))))
+    return grid(
+        drawn, min(divisors, key=lambda n: abs(math.log(n * width / (layers * heads / n * height))))
+    )

@@ -66,7 +66,9 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
                         figures += "<p>No difference to the baseline: it has other heads, layers or tokens.</p>"
                 size, wide = size + len(figures), max(wide, 2 * width + GAP)
                 title = f"{run.variant.title} (seed {run.seed}{', the baseline' if probe is baseline else ''})"
-                section = f'<section><h3>{escape(title)}</h3><div class="maps">{figures}</div></section>'
+                section = (
+                    f'<section><h3>{escape(title)}</h3><div class="maps">{figures}</div></section>'
+                )
                 variants += [section] if size <= MAX_BYTES else []
             if size > MAX_BYTES:
                 omitted.add(run.variant.title)
@@ -75,7 +77,9 @@ def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None
         summary = f"<details><summary>{len(variants) - MAX_OPEN} more variants</summary>"
         more = f"{summary}{columns}{folded}</div></details>" * bool(folded)
         text.append(f"<h2>{ROLES[role]}</h2>{columns}{opened}</div>{more}" * bool(variants))
-    left_out = f"<p>Too large for this page: {escape(', '.join(sorted(omitted)))}.</p>" * bool(omitted)
+    left_out = f"<p>Too large for this page: {escape(', '.join(sorted(omitted)))}.</p>" * bool(
+        omitted
+    )
     first = probes[0][1].probe
     source = escape(first["source"] or first["target"] or "")  # a text has no sources
     return visible(
@@ -95,10 +99,15 @@ def _weights(probe: ProbeMaps) -> dict[str, NDArray[np.float32]]:
     return {}
 
 
-def _figure(caption: str, weights: NDArray[np.float32], probe: ProbeMaps, role: str) -> tuple[int, str]:
+def _figure(
+    caption: str, weights: NDArray[np.float32], probe: ProbeMaps, role: str
+) -> tuple[int, str]:
     """Return the width and the element of a figure of ``[layer, head, query, key]``, a row per layer if it fits."""
     heads = tiles(weights, *probe.tokens(role))
-    image, content = grid(heads, max(1, min(weights.shape[1], WIDTH // heads[0].width))), io.BytesIO()
+    image, content = (
+        grid(heads, max(1, min(weights.shape[1], WIDTH // heads[0].width))),
+        io.BytesIO(),
+    )
     image.quantize(COLOURS, Image.Quantize.FASTOCTREE).save(content, "png", optimize=True)
     data = base64.b64encode(content.getvalue()).decode("ascii")
     return image.width, (

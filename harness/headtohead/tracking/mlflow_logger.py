@@ -20,7 +20,9 @@ from headtohead.tracking.run_page import REASON_TAG, RUN_HASH_TAG, SHIPPED_TAG, 
 from headtohead.tracking.store import Store
 from headtohead.tracking.study import StudyLogger, TrackedRun, milliseconds
 
-STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
+STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(
+    states.PENDING, "RUNNING"
+)
 """MLflow's status by state; FAILED for any other state."""
 
 DENSE_POINTS = 200
@@ -41,7 +43,9 @@ class Destination:
 class MlflowLogger(Logger):
     """Logs to MLflow: parameters, histories, results, attention maps, translations and weights."""
 
-    def __init__(self, run: LoggedRun, study: StudyLogger, directory: TrackedRun, to: Destination) -> None:
+    def __init__(
+        self, run: LoggedRun, study: StudyLogger, directory: TrackedRun, to: Destination
+    ) -> None:
         super().__init__(run)
         self.study, self.directory, self.to, self.client = study, directory, to, to.store.client
         self.run_id = to.run_ids.get(run.run_hash, "")
@@ -74,7 +78,9 @@ class MlflowLogger(Logger):
             points = self.points.setdefault(name, {})
             for metric in client.get_metric_history(self.run_id, name):
                 # Of equal steps MLflow displays the latest value.
-                points[metric.step] = max(points.get(metric.step, (0, 0.0)), (metric.timestamp, metric.value))
+                points[metric.step] = max(
+                    points.get(metric.step, (0, 0.0)), (metric.timestamp, metric.value)
+                )
         self.described = False
         return -1
 
@@ -102,7 +108,9 @@ class MlflowLogger(Logger):
         last = max((step for step, _, _ in self.last.values()), default=0)
         if state in states.RESULTS:
             self._add_results(directory.final_metrics, last, ended)
-        elif state == states.KILLED and (last == status.steps or directory.record.config.train.early_stopping):
+        elif state == states.KILLED and (
+            last == status.steps or directory.record.config.train.early_stopping
+        ):
             # The process may have died after its last step, which the next attempt logs, with the results.
             self.fresh = {key: point for key, point in self.fresh.items() if key[1] != last}
         with self.study.scratch() as folder:
@@ -110,7 +118,9 @@ class MlflowLogger(Logger):
             tags, images = stage(directory, folder, self.mlflow_run.info.start_time)
             client.log_artifacts(self.run_id, str(folder))
         client.log_inputs(self.run_id, [run_page.dataset_input(directory.record.data)])
-        figures = (f"{name}:\n\n{run_page.image(name, path, self.run_id)}" for name, path in images.items())
+        figures = (
+            f"{name}:\n\n{run_page.image(name, path, self.run_id)}" for name, path in images.items()
+        )
         self.figures = "\n\n".join(figures)
         self._send(state, status.reason, tags | {SHIPPED_TAG: directory.content_hash()})
         client.set_terminated(self.run_id, STATUS.get(state, "FAILED"), ended)
@@ -132,7 +142,10 @@ class MlflowLogger(Logger):
             self.fresh.pop((name, last), None)
             shown = self.points.get(name, {}).get(last)
             if shown is None or shown[1] != value:
-                self.fresh[name, last] = (ended if shown is None else max(ended, shown[0] + 1), float(value))
+                self.fresh[name, last] = (
+                    ended if shown is None else max(ended, shown[0] + 1),
+                    float(value),
+                )
 
     def _send(self, state: str, reason: str | None, tags: dict[str, str]) -> None:
         """Log everything in a single call; parameters and tags of an active run only once."""
@@ -144,14 +157,21 @@ class MlflowLogger(Logger):
             page = run_page.run_link(self.to.index, self.to.parent)
             about = self.study.study, self.directory, state, reason
             tags = run_page.tags(*about, run_page.note(*about, page, self.figures)) | tags
-            params = run_page.parameters(record, seed=self.run.seed, variant=self.directory.variant.slug)
+            params = run_page.parameters(
+                record, seed=self.run.seed, variant=self.directory.variant.slug
+            )
             if REASON_TAG in existing.tags and REASON_TAG not in tags:
                 client.delete_tag(self.run_id, REASON_TAG)
                 del existing.tags[REASON_TAG]
         client.log_batch(
             self.run_id,
-            metrics=[Metric(name, value, time, step) for (name, step), (time, value) in self.fresh.items()],
-            params=[Param(name, value) for name, value in params.items() if name not in existing.params],
+            metrics=[
+                Metric(name, value, time, step)
+                for (name, step), (time, value) in self.fresh.items()
+            ],
+            params=[
+                Param(name, value) for name, value in params.items() if name not in existing.params
+            ],
             tags=[RunTag(name, value) for name, value in tags.items()],
         )
         for (name, step), point in self.fresh.items():

@@ -58,7 +58,15 @@ CONTRASTS = ("diff", "low", "high", "p")
 """Beginnings of the names of metrics of main contrasts."""
 
 # Errors caused by damaged run directories. Errors of the store end the pass.
-DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
+DAMAGED = (
+    HeadToHeadError,
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    FileNotFoundError,
+    SafetensorError,
+)
 REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
 
 
@@ -128,7 +136,11 @@ class MlflowStudy(StudyLogger):
         name = self.study.name.replace("\\", "\\\\").replace("'", "\\'")
         known = list(store.runs(index, f"tags.`{STUDY_TAG}` = '{name}'"))
         if not known:
-            tags = {STUDY_TAG: self.study.name, "mlflow.source.type": "LOCAL", "mlflow.user": run_page.user()}
+            tags = {
+                STUDY_TAG: self.study.name,
+                "mlflow.source.type": "LOCAL",
+                "mlflow.user": run_page.user(),
+            }
             tags["mlflow.source.name"] = self.study.record.file or self.study.name
             started = milliseconds(self.study.record.created)
             known = [store.create_run(index, started, self.study.name, tags)]
@@ -155,9 +167,17 @@ class MlflowStudy(StudyLogger):
         self.report = report = inside(self.reports, self.study.name, tree=True) if is_last else None
         self.page = page = StudyPage.read(self.study, is_last=is_last, report=report)
         # MLflow cannot delete a metric of an earlier answer.
-        shown = [name for name, value in self.sent.items() if not math.isnan(value)] if page.answer else []
+        shown = (
+            [name for name, value in self.sent.items() if not math.isnan(value)]
+            if page.answer
+            else []
+        )
         earlier = {name: math.nan for name in shown if name.partition("/")[0] in CONTRASTS}
-        fresh = {name: value for name, value in (earlier | page.metrics).items() if self.sent.get(name) != value}
+        fresh = {
+            name: value
+            for name, value in (earlier | page.metrics).items()
+            if self.sent.get(name) != value
+        }
         tags = page.tags | {"h2h.experiment_id": self.to.experiment_id, NOTE_TAG: self._note()}
         if is_last and not page.stale and STALE_TAG in client.get_run(parent).data.tags:
             client.delete_tag(parent, STALE_TAG)
@@ -181,7 +201,9 @@ class MlflowStudy(StudyLogger):
             for name, page_of_probe in pages.items():
                 (folder / name).write_text(page_of_probe, encoding="utf-8")
             client.log_artifacts(parent, str(folder), ATTENTION)
-        self.probes = [run_page.run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages]
+        self.probes = [
+            run_page.run_link(self.to.index, parent, f"{ATTENTION}/{name}") for name in pages
+        ]
         description = self._description(markdown_escape(page.headline))
         client.set_experiment_tag(self.to.experiment_id, NOTE_TAG, description)
 
@@ -193,7 +215,9 @@ class MlflowStudy(StudyLogger):
             store.client.update_run(parent, status="RUNNING")
         else:
             store.client.set_terminated(parent, "FINISHED", self.page.ended)
-        log_comparisons(store, self.to.experiment_id, self.study, self.report and self.report / "results.csv")
+        log_comparisons(
+            store, self.to.experiment_id, self.study, self.report and self.report / "results.csv"
+        )
         store.analyze()
         return untested()
 
@@ -240,4 +264,6 @@ class MlflowStudy(StudyLogger):
             "The list above the runs has further views.",
             f"Attention of all variants, by probe sentence, whose number is the step of the images: {probes}",
         ]
-        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[: run_page.TAG_LIMIT]
+        return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[
+            : run_page.TAG_LIMIT
+        ]

@@ -21,9 +21,15 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
         found = store.client.get_experiment_by_name(experiment)
         if found is None:
             names = [known.name for known in store.client.search_experiments()]
-            raise HeadToHeadError(f"no experiment '{experiment}' in {readable(uri)}{nearest(experiment, names)}")
+            raise HeadToHeadError(
+                f"no experiment '{experiment}' in {readable(uri)}{nearest(experiment, names)}"
+            )
         for run in store.runs(found.experiment_id, newest_first=True):
-            fields: dict[str, Any] = {"run_name": run.info.run_name, **run.data.params, "status": run.info.status}
+            fields: dict[str, Any] = {
+                "run_name": run.info.run_name,
+                **run.data.params,
+                "status": run.info.status,
+            }
             if metric is None or metric not in run.data.metrics:
                 rows.append({**fields, **run.data.metrics})
                 continue

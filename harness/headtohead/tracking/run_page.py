@@ -66,7 +66,11 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
             params = {name: names, **options} | params
     named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
     fields = {name: value for name, value in named if not is_runtime(*name.split(".")[:2])} | params
-    return {mlflow_name(name): text(value)[:PARAM_LIMIT] for name, value in fields.items() if value is not None}
+    return {
+        mlflow_name(name): text(value)[:PARAM_LIMIT]
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
 def mlflow_name(name: str) -> str:
@@ -74,7 +78,9 @@ def mlflow_name(name: str) -> str:
     return re.sub(r"[^\w\-./ :]", "-", name)
 
 
-def tags(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, description: str) -> dict[str, str]:
+def tags(
+    study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, description: str
+) -> dict[str, str]:
     """Return MLflow's tags and ours; writing them repeatedly is safe."""
     status, record = run.status, run.record
     values: dict[str, Any] = {
@@ -102,10 +108,19 @@ def tags(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, d
 def plan_tags(study: TrackedStudy, run: TrackedRun) -> dict[str, str]:
     """Return the tags of a run that depend on the plan."""
     colour = study.colours.get(run.variant.slug)
-    return {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title} | ({"mlflow.runColor": colour} if colour else {})
+    return {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title} | (
+        {"mlflow.runColor": colour} if colour else {}
+    )
 
 
-def note(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, study_link: str, figures: str) -> str:
+def note(
+    study: TrackedStudy,
+    run: TrackedRun,
+    state: str,
+    reason: str | None,
+    study_link: str,
+    figures: str,
+) -> str:
     """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
     escape, record, data = markdown_escape, run.record, run.record.data
     counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
@@ -114,9 +129,14 @@ def note(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, s
         f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
         f"**Variant:** {escape(run.variant.title)}, seed {run.seed}",
         figures,
-        *(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls),
+        *(
+            f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}"
+            for pitfall in record.pitfalls
+        ),
         f"**{state}:** {escape(reason)}" if reason else "",
-        f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there" if run.reused_from else "",
+        f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there"
+        if run.reused_from
+        else "",
         f"**Data:** {escape(data['dataset'])}, split {escape(data['split'])} ({counts})"
         + "; **leaky split**" * bool(data.get("leaky")),
         f"**Reproduce:** {markdown_code(command)}",
@@ -125,7 +145,9 @@ def note(study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, s
         rows = ([row.source, joined_references(row.references), row.hypothesis] for row in worst)
         table = ["| source | reference | translation |", "|---|---|---|"]
         table += [f"| {' | '.join(escape(shortened(cell)) for cell in cells)} |" for cells in rows]
-        lines += [f"**The {len(worst)} worst translations** (fewest words in common with a reference)"]
+        lines += [
+            f"**The {len(worst)} worst translations** (fewest words in common with a reference)"
+        ]
         lines += ["\n".join(table)]
     return "\n\n".join(filter(None, lines))
 
@@ -136,7 +158,9 @@ def worst_translations(run: Path) -> list[Translation]:
     def overlap(row: Translation) -> float:
         words = Counter(row.hypothesis.split())
         references = (Counter(reference.split()) for reference in row.references)
-        return max((words & own).total() / max(1, words.total() + own.total()) for own in references)
+        return max(
+            (words & own).total() / max(1, words.total() + own.total()) for own in references
+        )
 
     return sorted((row for row in read_translations(run) if not row.exact), key=overlap)[:10]
 

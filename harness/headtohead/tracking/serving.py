@@ -19,7 +19,14 @@ import psutil
 from headtohead import children
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking.mlflow_study import INDEX, STUDY_TAG
-from headtohead.tracking.store import ARTIFACTS, SETTINGS, database_of, mlflow_experiment, open_store, store_errors
+from headtohead.tracking.store import (
+    ARTIFACTS,
+    SETTINGS,
+    database_of,
+    mlflow_experiment,
+    open_store,
+    store_errors,
+)
 from headtohead.tracking.view import HOST, PORT, link
 
 START_SECONDS = 180.0
@@ -32,7 +39,9 @@ def study_links(uri: str, port: int = PORT) -> dict[str, str]:
     with store_errors(uri):
         experiments = store.client.search_experiments(order_by=["creation_time DESC"])
     return {
-        experiment.name: link(experiment.experiment_id, uri, port, index=STUDY_TAG not in experiment.tags)
+        experiment.name: link(
+            experiment.experiment_id, uri, port, index=STUDY_TAG not in experiment.tags
+        )
         for experiment in experiments
         if STUDY_TAG in experiment.tags or experiment.name == mlflow_experiment(INDEX)
     }
@@ -61,17 +70,26 @@ def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Pop
     try:
         end = time.monotonic() + START_SECONDS
         while True:
-            with suppress(OSError), urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2):
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2),
+            ):
                 break
             if (code := process.poll()) is not None or time.monotonic() > end:
                 reason = "did not respond in time" if code is None else f"ended with code {code}"
-                raise HeadToHeadError(f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}")
+                raise HeadToHeadError(
+                    f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}"
+                )
             time.sleep(0.2)
         yield process
     except KeyboardInterrupt:
         pass
     finally:
-        workers = psutil.Process(process.pid).children(recursive=True) if psutil.pid_exists(process.pid) else []
+        workers = (
+            psutil.Process(process.pid).children(recursive=True)
+            if psutil.pid_exists(process.pid)
+            else []
+        )
         for number in (signal.SIGTERM, signal.SIGKILL):  # a worker may outlive the server
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)

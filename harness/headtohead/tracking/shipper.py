@@ -55,7 +55,9 @@ class ShipperProcess:
     @property
     def tracker(self) -> str:
         """The tracker's name in messages: the MLflow store without its password, or the logger."""
-        return readable(default_uri(self.experiment.parent)) if self.logger == MLFLOW else self.logger
+        return (
+            readable(default_uri(self.experiment.parent)) if self.logger == MLFLOW else self.logger
+        )
 
     def close(self) -> None:
         """Signal the shipper to end after a final pass, without waiting for it."""
@@ -98,7 +100,11 @@ class ShipperProcess:
 def log_file(experiment: Path, logger: str) -> Path:
     """Return the log of a shipper: in the experiment's folder, or in the cache if that folder is read-only."""
     name = f"shipper-{logger}.log"
-    return inside(experiment, name) if os.access(experiment, os.W_OK) else logger_file(experiment, name)
+    return (
+        inside(experiment, name)
+        if os.access(experiment, os.W_OK)
+        else logger_file(experiment, name)
+    )
 
 
 def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
@@ -109,7 +115,14 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
     except OSError:
         # The scheduler writes the same folder next and reports the error.
         return None
-    command = [sys.executable, "-m", "headtohead.tracking.shipper", str(experiment), logger, str(reports)]
+    command = [
+        sys.executable,
+        "-m",
+        "headtohead.tracking.shipper",
+        str(experiment),
+        logger,
+        str(reports),
+    ]
     with file:
         process = children.start_program(
             command, stdin=subprocess.PIPE, stdout=file, stderr=file, start_new_session=True
@@ -155,7 +168,9 @@ def _finish(shipper: Shipper) -> bool:
         try:
             return shipper.finish()
         except HeadToHeadError as error:
-            is_read_only = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EROFS
+            is_read_only = (
+                isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EROFS
+            )
             if isinstance(error, DeniedError) or is_read_only or time.monotonic() + pause > until:
                 raise
             log.warning("%s; next attempt in %.0f s", error, pause)

@@ -145,7 +145,9 @@ class Shipper:
             self.tracker = self.tracker or self._tracker(study)
             self.tracker.study = study
             with self.tracker.opened():
-                if is_last or is_live:  # before the runs: if time runs out, the answer is not what is missing
+                if (
+                    is_last or is_live
+                ):  # before the runs: if time runs out, the answer is not what is missing
                     self.tracker.describe(is_last=is_last)
                 for run in study.runs() if runs is None else runs:
                     self._try(self.tracker, run, report, is_last)
@@ -203,7 +205,9 @@ class Shipper:
         is_received = tracker.received.get(run.run_hash) == content_hash
         if is_received and tracker.logger(run).exists() if is_final else state != states.RUNNING:
             return False
-        directory = replace(run, known=status)  # so that each file of results does not read the status again
+        directory = replace(
+            run, known=status
+        )  # so that each file of results does not read the status again
         steps = directory.steps()
         opened = self.runs.get(run.run_hash)
         if opened is not None and opened.attempt != status.attempt:  # which may begin at step 0
@@ -215,7 +219,11 @@ class Shipper:
             opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1)
             opened.last = logger.begin()
         newest = steps[-1] if steps else None
-        if not is_final and newest and (newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS):
+        if (
+            not is_final
+            and newest
+            and (newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS)
+        ):
             steps.pop()  # further metrics of this step may follow
         for step, seconds, metrics in steps:
             if step > opened.last:
@@ -225,7 +233,11 @@ class Shipper:
             opened.logger.flush()
             return True
         final = directory.final_metrics if state in states.RESULTS else {}
-        finite = {name: float(value) for name, value in final.items() if value is not None and math.isfinite(value)}
+        finite = {
+            name: float(value)
+            for name, value in final.items()
+            if value is not None and math.isfinite(value)
+        }
         opened.logger.end(state, finite)
         del self.runs[run.run_hash]
         tracker.keep(run, content_hash)
@@ -244,7 +256,11 @@ def require(name: str) -> None:
 
 
 def ship(
-    experiment_dir: Path, uri: str | None = None, *, logger: str = MLFLOW, reports: Path | None = None
+    experiment_dir: Path,
+    uri: str | None = None,
+    *,
+    logger: str = MLFLOW,
+    reports: Path | None = None,
 ) -> ShipReport:
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 

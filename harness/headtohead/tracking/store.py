@@ -107,7 +107,9 @@ class Store:
         folder = self.database and self.database.parent / ARTIFACTS / name.replace("/", "-")
         location = folder.as_uri() if folder else None
         try:
-            return self.client.get_experiment(self.client.create_experiment(name, location, {ID_TAG: owner}))
+            return self.client.get_experiment(
+                self.client.create_experiment(name, location, {ID_TAG: owner})
+            )
         except MlflowException:  # another process may have created it in the meantime
             experiment = self.client.get_experiment_by_name(name)
             if experiment is None:
@@ -120,20 +122,26 @@ class Store:
             f"project, which is put before the names of experiments, or {URI_VARIABLE} to another store"
         )
 
-    def runs(self, experiment_id: str, query: str = "", *, newest_first: bool = False) -> Iterator[Run]:
+    def runs(
+        self, experiment_id: str, query: str = "", *, newest_first: bool = False
+    ) -> Iterator[Run]:
         """Yield all active runs of an MLflow experiment in the order of their starts, page by page.
 
         An MLflow run takes about 150 kB of memory, too much for 10,000 runs at once.
         """
         order, token = [f"attributes.start_time {'DESC' if newest_first else 'ASC'}"], None
         while True:
-            page = self.client.search_runs([experiment_id], query, max_results=PAGE, page_token=token, order_by=order)
+            page = self.client.search_runs(
+                [experiment_id], query, max_results=PAGE, page_token=token, order_by=order
+            )
             yield from page
             token = page.token
             if not token:
                 return
 
-    def create_run(self, experiment_id: str, start_time: int | None, name: str, tags: Mapping[str, str]) -> Run:
+    def create_run(
+        self, experiment_id: str, start_time: int | None, name: str, tags: Mapping[str, str]
+    ) -> Run:
         """Create a run without repeating the request: a server whose answer was lost may have created the run."""
         before = os.environ[RETRIES]
         os.environ[RETRIES] = "0"
@@ -170,7 +178,9 @@ def database_of(uri: str) -> Path | None:
         return None
     path = Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
     if path.is_dir():
-        raise HeadToHeadError(f"MLflow store {readable(uri)} is a folder; append the name of a file, such as mlflow.db")
+        raise HeadToHeadError(
+            f"MLflow store {readable(uri)} is a folder; append the name of a file, such as mlflow.db"
+        )
     return path
 
 
@@ -185,7 +195,9 @@ def store_errors(uri: str) -> Iterator[None]:
     except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         if damage := next((text for text in DAMAGE if text in reason), None):
-            raise HeadToHeadError(f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}") from error
+            raise HeadToHeadError(
+                f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}"
+            ) from error
         known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
         code = getattr(error, "error_code", None)
         raise (DeniedError if code in DENIED else HeadToHeadError)(
@@ -222,7 +234,9 @@ def locked(uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    problem = f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s"
+    problem = (
+        f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s"
+    )
     error = HeadToHeadError(f"{problem}; run h2h sync when it has ended")
     with files.locked(database.with_name(f"{database.name}.lock"), LOCK_SECONDS, error):
         yield
@@ -239,10 +253,14 @@ def _prepare(uri: str, database: Path, create: bool) -> None:
         with locked(uri):
             if not database.exists():
                 _create(database)
-    engine = create_engine(f"sqlite:///file:{quote(str(database))}?mode=ro&uri=true", poolclass=NullPool)
+    engine = create_engine(
+        f"sqlite:///file:{quote(str(database))}?mode=ro&uri=true", poolclass=NullPool
+    )
     found, expected = _get_schema_version(engine), _get_latest_schema_revision()  # type: ignore[no-untyped-call]
     if found is None:
-        raise HeadToHeadError(f"{database} is not an MLflow store; {MOVE_AWAY}, or set {URI_VARIABLE} to another store")
+        raise HeadToHeadError(
+            f"{database} is not an MLflow store; {MOVE_AWAY}, or set {URI_VARIABLE} to another store"
+        )
     if found != expected:  # MLflow would add tables to an older store
         raise HeadToHeadError(
             f"MLflow store {database} has schema '{found}', but this mlflow has '{expected}'; if the store is older, "

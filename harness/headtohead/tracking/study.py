@@ -57,7 +57,9 @@ class TrackedStudy(ExperimentDirectory):
         """Return all planned runs in the order of the plan."""
         variants = self.record.by_slug
         return [
-            TrackedRun(run.path(self.path), run.run_hash, run.seed, variants[run.variant], run.reused_from)
+            TrackedRun(
+                run.path(self.path), run.run_hash, run.seed, variants[run.variant], run.reused_from
+            )
             for run in self.record.runs
         ]
 
@@ -77,7 +79,10 @@ class TrackedRun(RunDirectory):
 
     def modified(self) -> tuple[int, ...]:
         """Return the modification times of record, status and metrics in nanoseconds; 0 for a missing file."""
-        return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in map(self.path.joinpath, CONTENT))
+        return tuple(
+            path.stat().st_mtime_ns if path.exists() else 0
+            for path in map(self.path.joinpath, CONTENT)
+        )
 
     def observed(self, *, sweep: bool) -> StatusRecord:
         """Return the status, which is KILLED for a finished run without one of its files.
@@ -116,7 +121,11 @@ class TrackedRun(RunDirectory):
         """
         found: dict[int, Step] = {}
         for line in filter(None, self.history()):
-            metrics = {name: float(v) for name, v in line.values.items() if v is not None and math.isfinite(v)}
+            metrics = {
+                name: float(v)
+                for name, v in line.values.items()
+                if v is not None and math.isfinite(v)
+            }
             if metrics:
                 found.setdefault(line.step, Step(line.step, line.time, {})).metrics.update(metrics)
         return [found[step] for step in sorted(found)]
@@ -220,6 +229,11 @@ def logger_file(study: Path, name: str) -> Path:
     if os.access(study, os.W_OK):
         path = inside(study, FOLDER, name)
     else:
-        path = cache_root() / "loggers" / hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16] / name
+        path = (
+            cache_root()
+            / "loggers"
+            / hashlib.sha256(str(study.resolve()).encode()).hexdigest()[:16]
+            / name
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

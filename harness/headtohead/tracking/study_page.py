@@ -118,7 +118,11 @@ class StudyPage:
         """
         if self.answer is not None:
             line = single_line(self.answer["answer"])
-            return f"STALE ({self.stale}): {line}" if self.stale and not line.startswith("STALE") else line
+            return (
+                f"STALE ({self.stale}): {line}"
+                if self.stale and not line.startswith("STALE")
+                else line
+            )
         name, left = self.study.name, None
         done = sum(self.counts[state] for state in states.RESULTS)
         line = f"No answer yet: {done} of {self.counts.total()} runs have a result"
@@ -137,10 +141,15 @@ class StudyPage:
         found = self.answer["contrasts"] if self.answer else ()
         main = {contrast["label"]: contrast for contrast in found if contrast["main"]}
         lefts = Counter(label.partition(" against ")[0] for label in main)
-        short = {label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1}
+        short = {
+            label: left for label in main if lefts[left := label.partition(" against ")[0]] == 1
+        }
         names = {label: mlflow_name(short.get(label, label).replace("/", "-")) for label in main}
         uses = Counter(names.values())
-        return {shortened_slug(name, label if uses[name] > 1 else ""): main[label] for label, name in names.items()}
+        return {
+            shortened_slug(name, label if uses[name] > 1 else ""): main[label]
+            for label, name in names.items()
+        }
 
     @property
     def verdicts(self) -> Counter[str]:
@@ -153,30 +162,50 @@ class StudyPage:
 
         MLflow shows all digits, so values other than counts have four significant digits.
         """
-        found: dict[str, float | None] = {"runs": self.counts.total(), "runs_done": self.counts[states.DONE]}
+        found: dict[str, float | None] = {
+            "runs": self.counts.total(),
+            "runs_done": self.counts[states.DONE],
+        }
         if self.answer is not None:
-            found |= {"hours": self.hours, "baseline": self.answer["scores"].get(self.study.record.baseline)}
+            found |= {
+                "hours": self.hours,
+                "baseline": self.answer["scores"].get(self.study.record.baseline),
+            }
             found |= {name: self.verdicts[name] for name in ("better", "worse")}
         found = {f"study/{name}": value for name, value in found.items()}
         for name, contrast in self.contrasts.items():
             found |= {f"diff/{name}": contrast["difference"], f"p/{name}": contrast["holm_p"]}
-            found |= {f"{end}/{name}": (contrast["interval"] or {}).get(end) for end in ("low", "high")}
+            found |= {
+                f"{end}/{name}": (contrast["interval"] or {}).get(end) for end in ("low", "high")
+            }
         shown = {name: value for name, value in found.items() if value is not None}
-        return {name: float(value if isinstance(value, int) else f"{value:.4g}") for name, value in shown.items()}
+        return {
+            name: float(value if isinstance(value, int) else f"{value:.4g}")
+            for name, value in shown.items()
+        }
 
     @property
     def tags(self) -> dict[str, str]:
         """The tags that are columns of the list of studies."""
         plan = self.study.record
-        values = {axis: dict.fromkeys(text(v.axes.get(axis)) for v in plan.variants) for axis in plan.axes}
+        values = {
+            axis: dict.fromkeys(text(v.axes.get(axis)) for v in plan.variants) for axis in plan.axes
+        }
         design = [f"{axis}: {', '.join(found)}" for axis, found in values.items()]
         tags = {
             "h2h.question": single_line(plan.question),
             "h2h.answer": self.headline,
-            "h2h.verdicts": ", ".join(f"{count} {name}" for name, count in self.verdicts.most_common()) or "–",
-            "h2h.states": ", ".join(f"{count} {state}" for state, count in self.counts.most_common()),
+            "h2h.verdicts": ", ".join(
+                f"{count} {name}" for name, count in self.verdicts.most_common()
+            )
+            or "–",
+            "h2h.states": ", ".join(
+                f"{count} {state}" for state, count in self.counts.most_common()
+            ),
             "h2h.metric": plan.metrics.primary,
-            "h2h.design": single_line("; ".join([*design, f"baseline: {plan.by_slug[plan.baseline].title}"])),
+            "h2h.design": single_line(
+                "; ".join([*design, f"baseline: {plan.by_slug[plan.baseline].title}"])
+            ),
             "h2h.stale": self.stale,
         }
         return {name: value for name, value in tags.items() if value}
@@ -194,18 +223,24 @@ class StudyPage:
         yield links
         if self.best is not None and best:
             metrics = self.best.final_metrics
-            values = {key: metrics[key] for key in (BEST_BY, plan.metrics.primary) if key in metrics}
+            values = {
+                key: metrics[key] for key in (BEST_BY, plan.metrics.primary) if key in metrics
+            }
             shown = (f"{key} {value:.4g}" for key, value in values.items())
             name = markdown_escape(run_name(self.best))
             yield f"Best run by {BEST_BY}, not by test scores: [{name}]({best}) ({', '.join(shown)})"
         yield figures
         if rows := answer["differences"] if answer else ():
             table = [[*rows[0]], ["---"] * len(rows[0]), *(row.values() for row in rows)]
-            cells = ([markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table)
+            cells = (
+                [markdown_escape(" · ".join(cell.split("\n"))) for cell in row] for row in table
+            )
             yield "\n".join(f"| {' | '.join(row)} |" for row in cells)
             yield DIRECTIONS + SIZES * (len(rows[0]) > 3)
         for remark in answer["remarks"] if answer else ():
-            yield f"**{remark['severity']}:** {markdown_escape(remark['text'])}" * (remark["severity"] != "note")
+            yield f"**{remark['severity']}:** {markdown_escape(remark['text'])}" * (
+                remark["severity"] != "note"
+            )
         yield markdown_escape(answer["setup"]) if answer else ""
         yield f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {self.tags['h2h.states']}"
         yield f"Command: {markdown_code(plan.command)}"

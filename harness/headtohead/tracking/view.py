@@ -73,9 +73,15 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
         return {}
     primary, *others = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
-    shown = () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
+    shown = (
+        () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
+    )
     axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
-    parallel: dict[str, Any] = {"type": "PARALLEL", "selectedParams": list(plan.axes), "showAllRuns": True}
+    parallel: dict[str, Any] = {
+        "type": "PARALLEL",
+        "selectedParams": list(plan.axes),
+        "showAllRuns": True,
+    }
     parallel["selectedMetrics"] = [primary]
     # The step of an attention image is the index of its probe sentence; views start with the first.
     images = [
@@ -84,15 +90,26 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     ]
     difference, explained = DIFFERENCE + primary, "diff/… is the difference to the baseline"
     rest = {"Curves": [_curve(metric) for metric in CURVES], "Fairness": _bars(FAIRNESS)}
-    answer = [*_bars([difference]), _curve(CURVE), _scatter(COST, primary), _curve(DIFFERENCE + CURVE)]
+    answer = [
+        *_bars([difference]),
+        _curve(CURVE),
+        _scatter(COST, primary),
+        _curve(DIFFERENCE + CURVE),
+    ]
     groups = {f"Answer: {explained}": answer, "Scores": _bars([primary, *others]), **rest}
     # A chart by variant would cut the names of variants.
     seeds = [_scatter(axis, metric) for axis in axes for metric in (difference, primary)]
     study = {f"Seeds: {explained}": seeds, "Axes": [parallel], "Attention": images, **rest}
-    heads = _bars(f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST)
+    heads = _bars(
+        f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST
+    )
     first_seed = " and ".join(filter(None, [search, f"params.seed = '{plan.seeds[0]}'"]))
-    by_variant = _state(plan, groups, search, ("tag", GROUP_TAG, [variant.title for variant in plan.variants]))
-    attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {"runListHidden": True}
+    by_variant = _state(
+        plan, groups, search, ("tag", GROUP_TAG, [variant.title for variant in plan.variants])
+    )
+    attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {
+        "runListHidden": True
+    }
     states = {
         "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
         "runs": ("2 · seeds: every run", _state(plan, study, search)),
@@ -106,11 +123,19 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
 
 def index_view(plan: ExperimentRecord) -> dict[str, str]:
     """Return the experiment tag of the view of the list of studies, the newest first."""
-    order = {"orderByKey": "attributes.start_time", "orderByAsc": False, "selectedColumns": STUDY_COLUMNS}
+    order = {
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "selectedColumns": STUDY_COLUMNS,
+    }
     # On a screen of 1,280 pixels, question, answer and verdicts are visible.
     widths = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 250, "tags.`h2h.verdicts`": 150}
     order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": widths}
-    return {} if untested() else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
+    return (
+        {}
+        if untested()
+        else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
+    )
 
 
 def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
@@ -121,30 +146,68 @@ def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
     created = milliseconds(plan.created)
     content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
     value = json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
-    if len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH and state["groupsExpanded"]:  # thousands of variants
+    if (
+        len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH and state["groupsExpanded"]
+    ):  # thousands of variants
         return _packed(plan, name, state | {"groupsExpanded": {}})
     return value
 
 
 def _state(
-    plan: ExperimentRecord, charts: Charts, search: str, group: tuple[str, str, Collection[str]] | None = None
+    plan: ExperimentRecord,
+    charts: Charts,
+    search: str,
+    group: tuple[str, str, Collection[str]] | None = None,
 ) -> dict[str, Any]:
     """Return the state of the page; charts average over the runs with equal values of ``group``.
 
     ``group`` is ``param`` or ``tag``, with its name and its values.
     """
     metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
-    columns = [f"tags.`{VERDICT_TAG}`", *(f"params.`{param}`" for param in (*plan.axes, "seed", "parameters"))]
-    columns += [*(f"metrics.`{metric}`" for metric in metrics), "tags.`h2h.state`", "attributes.`Duration`"]
+    columns = [
+        f"tags.`{VERDICT_TAG}`",
+        *(f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")),
+    ]
+    columns += [
+        *(f"metrics.`{metric}`" for metric in metrics),
+        "tags.`h2h.state`",
+        "attributes.`Duration`",
+    ]
     mode, key, values = group or ("", "", ())
-    state: dict[str, Any] = {"datasetsFilter": [], "columnOrder": columns, "runsPinned": [], "runsHidden": []}
-    state |= {"columnWidths": {columns[0]: 150}, "runsExpanded": {}, "runsVisibilityMap": {}, "runListHidden": False}
+    state: dict[str, Any] = {
+        "datasetsFilter": [],
+        "columnOrder": columns,
+        "runsPinned": [],
+        "runsHidden": [],
+    }
+    state |= {
+        "columnWidths": {columns[0]: 150},
+        "runsExpanded": {},
+        "runsVisibilityMap": {},
+        "runListHidden": False,
+    }
     state |= {"startTime": "ALL", "lifecycleFilter": "Active", "modelVersionFilter": "All Runs"}
-    state |= {"searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True, "selectedColumns": columns}
+    state |= {
+        "searchFilter": search,
+        "orderByKey": "params.`seed`",
+        "orderByAsc": True,
+        "selectedColumns": columns,
+    }
     state |= {"runsHiddenMode": "SHOW_ALL", "viewMaximized": False, "autoRefreshEnabled": True}
-    state |= {"isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True}
-    state["globalLineChartConfig"] = {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""}
-    state["groupBy"] = group and {"aggregateFunction": "average", "groupByKeys": [{"groupByData": key, "mode": mode}]}
+    state |= {
+        "isAccordionReordered": True,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+    }
+    state["globalLineChartConfig"] = {
+        "xAxisKey": "step",
+        "lineSmoothness": 0,
+        "selectedXAxisMetricKey": "",
+    }
+    state["groupBy"] = group and {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"groupByData": key, "mode": mode}],
+    }
     # The list of collapsed groups, as coloured lines, is the legend of the charts.
     state["groupsExpanded"] = {f"{mode}.{key}.{value}": False for value in values}
     state["compareRunCharts"] = [
@@ -154,7 +217,10 @@ def _state(
     ]
     state["compareRunSections"] = [
         {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True}
-        | {"columns": 1 + (name not in {"Attention", "Axes"}), "cardHeight": 500 if name == "Attention" else 340}
+        | {
+            "columns": 1 + (name not in {"Attention", "Axes"}),
+            "cardHeight": 500 if name == "Attention" else 340,
+        }
         for name, cards in charts.items()
         if cards
     ]
@@ -166,12 +232,32 @@ def _bars(metrics: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _scatter(param: str, metric: str) -> dict[str, Any]:
-    return {"type": "SCATTER", "xaxis": {"key": param, "type": "PARAM"}, "yaxis": {"key": metric, "type": "METRIC"}}
+    return {
+        "type": "SCATTER",
+        "xaxis": {"key": param, "type": "PARAM"},
+        "yaxis": {"key": metric, "type": "METRIC"},
+    }
 
 
 def _curve(metric: str) -> dict[str, Any]:
     scale = "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear"
-    state = {"type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric], "range": {}, "lineSmoothness": 0}
-    state |= {"xAxisKey": "step", "xAxisScaleType": "linear", "selectedXAxisMetricKey": "", "useGlobalXaxisKey": True}
-    state |= {"yAxisKey": "metric", "scaleType": scale, "yAxisExpressions": [], "ignoreOutliers": False}
+    state = {
+        "type": "LINE",
+        "metricKey": metric,
+        "selectedMetricKeys": [metric],
+        "range": {},
+        "lineSmoothness": 0,
+    }
+    state |= {
+        "xAxisKey": "step",
+        "xAxisScaleType": "linear",
+        "selectedXAxisMetricKey": "",
+        "useGlobalXaxisKey": True,
+    }
+    state |= {
+        "yAxisKey": "metric",
+        "scaleType": scale,
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+    }
     return state | {"useGlobalLineSmoothing": True}

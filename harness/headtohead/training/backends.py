@@ -75,7 +75,9 @@ class BackendChoice(NamedTuple):
     why: str
 
 
-def choose(requested: str, device: str, planned: Iterable[int], obstacle: str = "") -> BackendChoice:
+def choose(
+    requested: str, device: str, planned: Iterable[int], obstacle: str = ""
+) -> BackendChoice:
     """Return the backend of a training: CUDA graphs where they are possible and faster, else eager.
 
     ``planned`` is the number of planned steps of each shape, the obstacle why steps cannot be captured.
@@ -130,7 +132,10 @@ class Graphs:
     """
 
     def __init__(
-        self, planned: Mapping[tuple[int, int, int], int], capture: Capture, log: Callable[[str], None]
+        self,
+        planned: Mapping[tuple[int, int, int], int],
+        capture: Capture,
+        log: Callable[[str], None],
     ) -> None:
         self.planned, self.capture, self.log = planned, capture, log
         self.graphs: dict[BatchShape, Graph] = {}
@@ -167,8 +172,12 @@ class Graphs:
                 self._fall_back(f"steps keep tensors that they allocate ({kept} in the last one)")
             return
         try:
-            self.graphs[shape] = Graph(rows, self.capture(lambda: training.update(rows, shape)), witness.inputs)
-        except Exception as error:  # eager steps raise the same error unless it is specific to capture
+            self.graphs[shape] = Graph(
+                rows, self.capture(lambda: training.update(rows, shape)), witness.inputs
+            )
+        except (
+            Exception
+        ) as error:  # eager steps raise the same error unless it is specific to capture
             self._fall_back(f"the capture failed: {first_line(error)}")
         finally:
             training.clear_gradients()
@@ -186,11 +195,15 @@ class Graphs:
         if before is not None:
             with torch.no_grad():
                 for kind, parts in training.state().items():
-                    torch._foreach_copy_([owned.tensor.detach() for owned in parts], list(before[kind]))
+                    torch._foreach_copy_(
+                        [owned.tensor.detach() for owned in parts], list(before[kind])
+                    )
         training.update(spec.rows, spec.shape)
         if before is not None and replayed is not None:
             # If the loss of every active member is infinite or NaN, nothing is compared.
-            difference, compared = compare(before, replayed, training.state(), training.active_members)
+            difference, compared = compare(
+                before, replayed, training.state(), training.active_members
+            )
             graph.verified = compared and not difference
             fault = difference and f"a replayed step differs from the eager step: {difference}"
         if fault:
@@ -237,7 +250,9 @@ def _storages(value: Any) -> Iterable[UntypedStorage]:
         yield from _storages(list(value.values()))
 
 
-def compare(before: Values, replayed: Values, eager: State, active: Sequence[int]) -> tuple[str, bool]:
+def compare(
+    before: Values, replayed: Values, eager: State, active: Sequence[int]
+) -> tuple[str, bool]:
     """Compare the changes of a replayed step with those of the eager step, per active member.
 
     A member with eager values that are not finite agrees if its replayed values are not finite either.
@@ -251,18 +266,25 @@ def compare(before: Values, replayed: Values, eager: State, active: Sequence[int
     Returns:
         The first difference, empty if there is none, and whether any active member has finite values.
     """
-    members = 1 + max((max(owned.members) for kind in eager.values() for owned in kind if owned.members), default=-1)
+    members = 1 + max(
+        (max(owned.members) for kind in eager.values() for owned in kind if owned.members),
+        default=-1,
+    )
     finite = set(active)
     for kind, parts in eager.items():
         device = parts[0].tensor.device
-        squares = torch.zeros(3, members + 1, dtype=torch.float64, device=device)  # of shared tensors, the last
+        squares = torch.zeros(
+            3, members + 1, dtype=torch.float64, device=device
+        )  # of shared tensors, the last
         for (tensor, owners), *copies in zip(parts, replayed[kind], before[kind], strict=True):
             slots = torch.tensor([members] if owners is None else owners, device=device)
             rows = max(1, COMPARED_AT_ONCE // max(1, tensor.numel() // len(slots)))
             three = (x.detach().reshape(len(slots), -1).split(rows) for x in (tensor, *copies))
             for own, *pieces in zip(slots.split(rows), *three, strict=True):
                 new, other, start = (piece.to(device, torch.float64) for piece in pieces)
-                for row, gap in zip(squares, (other - new, new - start, other - start), strict=True):
+                for row, gap in zip(
+                    squares, (other - new, new - start, other - start), strict=True
+                ):
                     row.index_add_(0, own, gap.square().sum(1))
         wrongs, changes, moves = squares.sqrt().tolist()
         for slot in (*active, members):
@@ -273,10 +295,16 @@ def compare(before: Values, replayed: Values, eager: State, active: Sequence[int
                     continue
             if not wrong <= MAX_REPLAY_DIFFERENCE * change:
                 member = "" if slot == members else f" of member {slot}"
-                return f"{kind}{member} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}", True
+                return (
+                    f"{kind}{member} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}",
+                    True,
+                )
     return "", bool(finite)
 
 
 def _copied(state: State) -> Values:
     """Return copies in host memory: a stack may use all memory of a GPU."""
-    return {kind: [owned.tensor.detach().to("cpu", copy=True) for owned in parts] for kind, parts in state.items()}
+    return {
+        kind: [owned.tensor.detach().to("cpu", copy=True) for owned in parts]
+        for kind, parts in state.items()
+    }

@@ -65,7 +65,9 @@ def load_weights(path: Path, expected: Mapping[str, Tensor] | None = None) -> di
 
 
 def _damaged(path: Path, reason: object) -> HeadToHeadError:
-    return HeadToHeadError(f"checkpoint '{path}' is damaged ({reason}); delete it and run the same command again")
+    return HeadToHeadError(
+        f"checkpoint '{path}' is damaged ({reason}); delete it and run the same command again"
+    )
 
 
 def require_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
@@ -80,5 +82,7 @@ def require_shapes(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) 
         ],
     }
     if any(faults.values()):
-        listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults.items() if names)
+        listed = "; ".join(
+            f"{fault}: {', '.join(names)}" for fault, names in faults.items() if names
+        )
         raise HeadToHeadError(f"checkpoint does not match the configuration: {listed}")

@@ -63,7 +63,10 @@ def cuda_capture(device: torch.device) -> Capture:
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         # torch.cuda.graph leaves its own stream current if ending the capture raises.
-        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, pool=pool, stream=stream):
+        with (
+            torch.cuda.stream(torch.cuda.current_stream(device)),
+            torch.cuda.graph(graph, pool=pool, stream=stream),
+        ):
             work()
         return graph.replay
 

@@ -42,7 +42,9 @@ class TeacherForced:
     correct: Tensor
     num_tokens: Tensor
 
-    def counts(self, member: int, rows: Sequence[int] | slice = slice(None)) -> dict[str, list[float]]:
+    def counts(
+        self, member: int, rows: Sequence[int] | slice = slice(None)
+    ) -> dict[str, list[float]]:
         """Return the counts of the metrics ``TEACHER_FORCED`` of a member, summed over rows."""
         num_tokens = float(self.num_tokens[rows].sum())
         loss = [float(self.losses[member][rows].sum()), num_tokens]
@@ -55,7 +57,9 @@ class TeacherForced:
 
 
 @torch.no_grad()
-def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Tensor]) -> TeacherForced:
+def teacher_forced(
+    model: Transformer, split: SplitTensors, batches: Sequence[Tensor]
+) -> TeacherForced:
     """Return the teacher-forced losses and hits of every pair of a split."""
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)
@@ -91,15 +95,24 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, slice, Te
     for first in range(0, members, together):
         for start in range(0, rows, piece):
             own, part = slice(first, first + together), slice(start, start + piece)
-            logits = model.project(hidden[own, part], (weight[own], None if bias is None else bias[own]))
-            yield own, part, logits.to(torch.promote_types(logits.dtype, torch.float32)), labels[own, part]
+            logits = model.project(
+                hidden[own, part], (weight[own], None if bias is None else bias[own])
+            )
+            yield (
+                own,
+                part,
+                logits.to(torch.promote_types(logits.dtype, torch.float32)),
+                labels[own, part],
+            )
 
 
 Translator = Callable[[Transformer, Batch], Tensor]
 """Translates a batch to ids ``[member, row, time]``, with ``IGNORE_INDEX`` as padding."""
 
 
-def translator(evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int) -> Translator | None:
+def translator(
+    evaluate: EvaluateConfig, vocabulary: Vocabulary, max_length: int
+) -> Translator | None:
     """Return the translator of a configuration, or None without decoding.
 
     Args:
@@ -171,7 +184,9 @@ def translate_rows(
             batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
             for member, sentences in enumerate(translator(model, batch).tolist()):
                 for row, sentence in zip(rows.tolist(), sentences, strict=True):
-                    translations[member][row] = [token for token in sentence if token != IGNORE_INDEX]
+                    translations[member][row] = [
+                        token for token in sentence if token != IGNORE_INDEX
+                    ]
     return translations
 
 
@@ -183,7 +198,11 @@ class Scored(NamedTuple):
 
 
 def score(
-    model: Transformer, split: SplitTensors, rows: Sequence[int], translate: Translator | None, padded: bool = True
+    model: Transformer,
+    split: SplitTensors,
+    rows: Sequence[int],
+    translate: Translator | None,
+    padded: bool = True,
 ) -> Scored:
     """Score all pairs of a split, and translate the given rows.
 
@@ -206,7 +225,9 @@ def score(
         batches = split.unpadded_batches(size, by_target=evaluate.decode == "teacher-forced")
         batches = [part for batch in batches if len(part := batch[torch.isin(batch, chosen)])]
     forced = teacher_forced(model, split, pairs)
-    return Scored(forced, None if translate is None else translate_rows(model, split, batches, translate))
+    return Scored(
+        forced, None if translate is None else translate_rows(model, split, batches, translate)
+    )
 
 
 @dataclass(frozen=True)
@@ -220,7 +241,10 @@ class Translations:
     @property
     def exact(self) -> list[bool]:
         """Whether each translation equals one of its references."""
-        return [own in references for own, references in zip(self.hypotheses, self.references, strict=True)]
+        return [
+            own in references
+            for own, references in zip(self.hypotheses, self.references, strict=True)
+        ]
 
     def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
         """Return the counts ``[sentence, count]`` of the metrics that are computed from translations.
@@ -234,7 +258,11 @@ class Translations:
             if metric.per_example
         }
         for name, found in counts.items():
-            if found.ndim != 2 or len(found) != len(self.hypotheses) or not np.isfinite(found).all():
+            if (
+                found.ndim != 2
+                or len(found) != len(self.hypotheses)
+                or not np.isfinite(found).all()
+            ):
                 raise HeadToHeadError(
                     f"per_example of metric '{name}' returned counts of shape {found.shape}, or NaN, for "
                     f"{len(self.hypotheses)} outputs; return a row of finite counts for each output"
@@ -243,13 +271,18 @@ class Translations:
 
     def scores(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """Return the scores of all sentences."""
-        return pooled(metrics, {name: counts.sum(axis=0).tolist() for name, counts in self.counts(metrics).items()})
+        return pooled(
+            metrics,
+            {name: counts.sum(axis=0).tolist() for name, counts in self.counts(metrics).items()},
+        )
 
 
 def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the scores of counts that are summed over sentences, for the metrics that have counts."""
     return {
-        metric.name: metric.pool(counts[metric.name]) for metric in metrics if metric.pool and metric.name in counts
+        metric.name: metric.pool(counts[metric.name])
+        for metric in metrics
+        if metric.pool and metric.name in counts
     }
 
 
@@ -262,13 +295,19 @@ def distinct_sources(split: Split, limit: int | None) -> list[int]:
     for row, text in enumerate(split.source_text):
         first.setdefault(text or row, row)
     rows = list(first.values())
-    return rows if limit is None else [rows[index] for index in sorted(shuffled(len(rows), 0)[:limit])]
+    return (
+        rows if limit is None else [rows[index] for index in sorted(shuffled(len(rows), 0)[:limit])]
+    )
 
 
-def collect(data: PreparedData, split: Split, rows: Sequence[int], translations: dict[int, list[int]]) -> Translations:
+def collect(
+    data: PreparedData, split: Split, rows: Sequence[int], translations: dict[int, list[int]]
+) -> Translations:
     """Return translations as text, with sources and references."""
     return Translations(
         tuple(split.source_text[row] for row in rows),
         tuple(split.references[row] for row in rows),
-        tuple(data.tokenisers["target"].prepared(translations[row], until_eos=False) for row in rows),
+        tuple(
+            data.tokenisers["target"].prepared(translations[row], until_eos=False) for row in rows
+        ),
     )

@@ -135,7 +135,10 @@ class StackTraining:
         self.device = device
         if device.type == "cuda":
             configure()
-            if self.train.precision == "tf32" and torch.cuda.get_device_capability(device) < TF32_CAPABILITY:
+            if (
+                self.train.precision == "tf32"
+                and torch.cuda.get_device_capability(device) < TF32_CAPABILITY
+            ):
                 on_fall_back("train.precision tf32 computes in float32: this GPU has no tf32")
         self.resume_points = resume_points
         self.log = on_fall_back
@@ -144,15 +147,19 @@ class StackTraining:
         self.saving = saving
         self.num_microbatches = num_microbatches
         dtype = torch.float64 if self.train.precision == "float64" else torch.float32
-        self.model = Transformer(config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs).to(
-            device, dtype
-        )
+        self.model = Transformer(
+            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs
+        ).to(device, dtype)
         drops = any(isinstance(module, Dropout) and module.rate for module in self.model.modules())
         if drops and device.type == "cuda" and (fault := kernel_fault(device)):
             on_fall_back(f"dropout uses several operations instead of one kernel: {fault}")
         freeze(self.model, config.quirks.trainable)
         self.parameters = trained(self.model)
-        owners = [self.model.members_of(name) for name, value in self.model.named_parameters() if value.requires_grad]
+        owners = [
+            self.model.members_of(name)
+            for name, value in self.model.named_parameters()
+            if value.requires_grad
+        ]
         shared = all(len(own) == len(seeds) for own in owners)
         self.owners = None if shared else owners
         norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
@@ -166,7 +173,9 @@ class StackTraining:
         # A batch of targets with a single token and without boundary tokens has no labels.
         self.may_lack_labels = bool((training.num_labels == 0).any())
         self.has_unlabelled = not torch.equal(training.num_labels, training.host_target_lengths)
-        self.steps = planned_steps(self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch)
+        self.steps = planned_steps(
+            self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch
+        )
         planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
         self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)
         if self.train.backend not in ("auto", self.choice.name):
@@ -175,7 +184,9 @@ class StackTraining:
         # memory of a stack would stay allocated until the garbage collector runs.
         captured = self.choice.name == "cuda-graphs"
         self.backend = Graphs(planned, cuda_capture(device), on_fall_back) if captured else None
-        self.optimizer = StackOptimizer(trains, self.model, self.steps, capturable=self.backend is not None)
+        self.optimizer = StackOptimizer(
+            trains, self.model, self.steps, capturable=self.backend is not None
+        )
         self.evaluate_every = evaluation_interval(self.train, self.steps)
         self.progress = Progress(members=list(map(Member, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
@@ -259,7 +270,10 @@ class StackTraining:
         num_target_tokens, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
         if self.device.type == "cuda":
             num_target_tokens = rounded(num_target_tokens, (count, target_time))
-        return BatchSpec(copied(rows, self.device), BatchShape(count, source_time, target_time, num_target_tokens))
+        return BatchSpec(
+            copied(rows, self.device),
+            BatchShape(count, source_time, target_time, num_target_tokens),
+        )
 
     def _step(self, spec: BatchSpec) -> None:
         started = time.perf_counter()
@@ -322,7 +336,9 @@ class StackTraining:
             num_labels = num_labels.clamp(min=1)
         if self.num_microbatches == 1 or shape.rows == 1 or self.model.position_is_row:
             self.model.dropout_rng.start_microbatch(batch.shape)
-            total = backward_loss(self.model, batch, shape.num_target_tokens, num_labels, smoothing, unlabelled)
+            total = backward_loss(
+                self.model, batch, shape.num_target_tokens, num_labels, smoothing, unlabelled
+            )
             self.model.dropout_rng.finish_microbatch()
             return total
         total = torch.zeros_like(num_labels)
@@ -350,13 +366,18 @@ class StackTraining:
         self._wait()
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split, step = self.splits["valid"], progress.step
-        forced = teacher_forced(self.model, split, split.padded_batches(self.config.evaluate.batch_size))
+        forced = teacher_forced(
+            self.model, split, split.padded_batches(self.config.evaluate.batch_size)
+        )
         # Training that is too short has not diverged, and early stopping returns to the best weights.
         is_judged = step >= max(self.steps, MIN_JUDGED_STEPS) and self.train.early_stopping is None
         for index in self.active_members:
             metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
             if step:
-                metrics = {"train/loss": train_losses[index], "train/lr": self.optimizer.rate(index, step)} | metrics
+                metrics = {
+                    "train/loss": train_losses[index],
+                    "train/lr": self.optimizer.rate(index, step),
+                } | metrics
             losses = [metrics[name] for name in ("valid/loss", "train/loss") if name in metrics]
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
@@ -397,7 +418,9 @@ class StackTraining:
         tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
         state = asdict(self.progress)
         with self.saving():
-            self.resume_points.save(self.progress.step, lambda path: checkpoint.save(path, tensors, state))
+            self.resume_points.save(
+                self.progress.step, lambda path: checkpoint.save(path, tensors, state)
+            )
 
     def _resume(self) -> None:
         """Load the newest intact resume point, and remove damaged resume points."""
@@ -428,9 +451,13 @@ class StackTraining:
             first = error.errors(include_url=False)[0]
             raise HeadToHeadError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         seeds = [member.seed for member in self.progress.members]
-        if [member.seed for member in progress.members] != seeds or not 0 <= progress.step <= self.steps:
+        if [
+            member.seed for member in progress.members
+        ] != seeds or not 0 <= progress.step <= self.steps:
             raise HeadToHeadError("it belongs to other runs")
-        weights, moments, best = (_under(tensors, f"{section}/") for section in ("model", "optimizer", "best"))
+        weights, moments, best = (
+            _under(tensors, f"{section}/") for section in ("model", "optimizer", "best")
+        )
         if progress.step and not moments:
             raise HeadToHeadError("it lacks the state of the optimizer")
         sums = _under(tensors, "sums/")
@@ -443,7 +470,9 @@ class StackTraining:
         self.model.load_state_dict(weights)
         self.optimizer.load(moments)
         self.best_weights = {
-            index: {name: value.to(self.device) for name, value in _under(best, f"{index}/").items()}
+            index: {
+                name: value.to(self.device) for name, value in _under(best, f"{index}/").items()
+            }
             for index, member in enumerate(progress.members)
             if member.best_step is not None
         }
@@ -454,9 +483,12 @@ class StackTraining:
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
     """Return the planned steps by (rows, source time, target time), extrapolated from an epoch."""
     epoch = Counter(
-        (rows.shape[1], source_time, target_time) for rows, source_time, target_time in plan.batches([0], 0)
+        (rows.shape[1], source_time, target_time)
+        for rows, source_time, target_time in plan.batches([0], 0)
     )
-    return Counter({shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()})
+    return Counter(
+        {shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()}
+    )
 
 
 def split_tensors(
@@ -479,4 +511,8 @@ def split_tensors(
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -69,7 +69,9 @@ def probe_maps(
             own_weights = {role: maps[:, member] for role, maps in weights.items()}
             record = _record(model, data, source_ids[0, 0].tolist(), ids, own_weights)
             record |= {"source": source, "target": target, "target_from": target_from}
-            found[member] = SentenceMaps(record | {"fused_difference": differences[member]}, own_weights)
+            found[member] = SentenceMaps(
+                record | {"fused_difference": differences[member]}, own_weights
+            )
     return [found[member] for member in range(model.members)]
 
 
@@ -96,29 +98,43 @@ def _weights(
         if name == "weights":
             recorded[role].append(value[:, 0])
 
-    hidden = model.hidden(model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths), observe)
+    hidden = model.hidden(
+        model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths), observe
+    )
     differences = (model.project(hidden) - fused).abs().flatten(1).amax(1)
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
     return weights, differences.tolist()
 
 
 def _record(
-    model: Transformer, data: PreparedData, source_ids: list[int], ids: list[int], weights: Mapping[str, np.ndarray]
+    model: Transformer,
+    data: PreparedData,
+    source_ids: list[int],
+    ids: list[int],
+    weights: Mapping[str, np.ndarray],
 ) -> dict[str, Any]:
     """Return the labels of a member's maps, and the statistics of its heads."""
     styles: dict[str, list[Attention]] = {}
     for attention in model.attentions:
         styles.setdefault(attention.context.role, []).append(attention.style)
-    kinds = {role: max((style.weights for style in own), key=WEIGHTS.index) for role, own in styles.items()}
+    kinds = {
+        role: max((style.weights for style in own), key=WEIGHTS.index)
+        for role, own in styles.items()
+    }
     record: dict[str, Any] = {
         "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
         # A decoder-only model reads the source, too.
-        "target_tokens": [data.target_vocabulary.label(i) for i in (ids if model.encoder else source_ids + ids)],
+        "target_tokens": [
+            data.target_vocabulary.label(i) for i in (ids if model.encoder else source_ids + ids)
+        ],
         "heads": {role: _statistics(maps) for role, maps in weights.items()},
         "weights": kinds,
         "signed": "signed" in kinds.values(),
     }
-    texts = {role: dict.fromkeys(style.map_note for style in own if style.map_note) for role, own in styles.items()}
+    texts = {
+        role: dict.fromkeys(style.map_note for style in own if style.map_note)
+        for role, own in styles.items()
+    }
     if notes := {role: "; ".join(own) for role, own in texts.items() if own}:
         record["map_notes"] = notes
     if not model.attends_to_source:
@@ -138,10 +154,14 @@ def own_translations(
         return [[0] * source.shape[-1]] * model.members
     ends, evaluate = Ends.of(data.target_vocabulary), model.config.evaluate
     if evaluate.decode not in STEPWISE or ends is None:
-        raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
+        raise HeadToHeadError(
+            f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target"
+        )
     with matmul_precision(model):
         ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
-    return [[ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()]
+    return [
+        [ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()
+    ]
 
 
 def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
@@ -167,7 +187,9 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
             if values:
                 metrics[f"attention/{role}/{name}"] = math.fsum(values) / len(values)
     if maps:
-        metrics["attention/fused_difference"] = max(probe.record["fused_difference"] for probe in maps)
+        metrics["attention/fused_difference"] = max(
+            probe.record["fused_difference"] for probe in maps
+        )
     return metrics
 
 
@@ -175,6 +197,12 @@ def _statistics(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
     """Return entropy and mean distance by layer and head; None for a head without weights."""
 
     def of_head(values: list[float]) -> dict[str, float | None]:
-        return {name: None if math.isnan(x) else x for name, x in zip(("entropy", "distance"), values, strict=True)}
+        return {
+            name: None if math.isnan(x) else x
+            for name, x in zip(("entropy", "distance"), values, strict=True)
+        }
 
-    return [list(map(of_head, layer)) for layer in np.stack([entropy(maps), mean_distance(maps)], axis=-1).tolist()]
+    return [
+        list(map(of_head, layer))
+        for layer in np.stack([entropy(maps), mean_distance(maps)], axis=-1).tolist()
+    ]

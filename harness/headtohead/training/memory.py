@@ -21,7 +21,11 @@ MAX_THRESHOLD = 2**30
 
 def is_device_error(error: BaseException) -> bool:
     """Return whether an error is one of the GPU. Later operations of the process on that GPU fail too."""
-    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not is_out_of_memory(error)
+    return (
+        isinstance(error, RuntimeError)
+        and "CUDA error" in str(error)
+        and not is_out_of_memory(error)
+    )
 
 
 def keep_freed_memory() -> bool:
@@ -38,7 +42,9 @@ def keep_freed_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(name), "mallopt", None) if name else None
     if mallopt is None:
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, MAX_THRESHOLD) and mallopt(M_TRIM_THRESHOLD, MAX_THRESHOLD))
+    return bool(
+        mallopt(M_MMAP_THRESHOLD, MAX_THRESHOLD) and mallopt(M_TRIM_THRESHOLD, MAX_THRESHOLD)
+    )
 
 
 def machine_load(device: torch.device) -> dict[str, float]:
@@ -59,6 +65,8 @@ def machine_load(device: torch.device) -> dict[str, float]:
         load["system/gpu_0_memory_usage_percentage"] = 100 * (total - free) / total
         with suppress(ImportError):
             unmeasured = import_module("pynvml").NVMLError
-            with suppress(unmeasured, RuntimeError):  # a driver that does not count it, or no driver
+            with suppress(
+                unmeasured, RuntimeError
+            ):  # a driver that does not count it, or no driver
                 load["system/gpu_0_utilization_percentage"] = float(torch.cuda.utilization(device))
     return load

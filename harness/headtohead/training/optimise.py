@@ -35,17 +35,27 @@ class StackOptimizer:
     It calls the function of torch's optimizers and not their classes, which import ``torch._dynamo`` for a second.
     """
 
-    def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:
+    def __init__(
+        self,
+        trains: Sequence[TrainConfig],
+        model: Transformer,
+        steps: int,
+        capturable: bool = False,
+    ) -> None:
         self.trains, self.steps = trains, steps
         ranges = [list(members) for _, members in groupby(range(len(trains)), trains.__getitem__)]
-        parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        parameters = {
+            name: value for name, value in model.named_parameters() if value.requires_grad
+        }
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         self.groups: list[dict[str, Any]] = []
         owned: dict[Tensor, tuple[int, ...]] = {}
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
         muon = trains[0].optimizer == "muon"
-        layers = [own for own in model.named_modules() if muon and isinstance(own[1], StackedLinear)]
+        layers = [
+            own for own in model.named_modules() if muon and isinstance(own[1], StackedLinear)
+        ]
         widths = {f"{name}.weight": layer.outputs for name, layer in layers if name != "lm_head"}
         for members in ranges:
             first = trains[members[0]]
@@ -64,15 +74,22 @@ class StackOptimizer:
                 by_decay[weight_decay(parameter, first)].append(tensor)
                 if name in widths:
                     self._matrices[tensor] = widths[name]
-            self.groups += [{"params": own, "weight_decay": decay, "train": first} for decay, own in by_decay.items()]
-        self._updated: list[Tensor] = [tensor for group in self.groups for tensor in group["params"]]
+            self.groups += [
+                {"params": own, "weight_decay": decay, "train": first}
+                for decay, own in by_decay.items()
+            ]
+        self._updated: list[Tensor] = [
+            tensor for group in self.groups for tensor in group["params"]
+        ]
         self.members = [owned[tensor] for tensor in self._updated]
         """The members along the first dimension of each updated tensor."""
         device = self._updated[0].device
         on_gpu = device.type == "cuda"
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
         # in one copy. The dtype is what torch's fused update requires.
-        self._rates = torch.zeros(len(self.groups), device=device, dtype=torch.float32 if on_gpu else torch.float64)
+        self._rates = torch.zeros(
+            len(self.groups), device=device, dtype=torch.float32 if on_gpu else torch.float64
+        )
         for index, group in enumerate(self.groups):
             group["lr"] = self._rates[index]
         self.capturable = capturable
@@ -110,7 +127,8 @@ class StackOptimizer:
                 average, square = torch.zeros_like(tensor), torch.zeros_like(tensor)
                 self.moments[tensor] |= {"step": step, "exp_avg": average, "exp_avg_sq": square}
         averages, squares, steps = (
-            [self.moments[tensor][name] for tensor in updated] for name in ("exp_avg", "exp_avg_sq", "step")
+            [self.moments[tensor][name] for tensor in updated]
+            for name in ("exp_avg", "exp_avg_sq", "step")
         )
         adam(
             updated,
@@ -142,12 +160,16 @@ class StackOptimizer:
             average = moments["momentum"].lerp_(tensor.grad, 1 - MUON_MOMENTUM)
             direction = tensor.grad.lerp(average, MUON_MOMENTUM)
             tensor.mul_(1 - group["lr"] * group["weight_decay"])
-            for weight, update in zip(tensor.split(widths, -1), direction.split(widths, -1), strict=True):
+            for weight, update in zip(
+                tensor.split(widths, -1), direction.split(widths, -1), strict=True
+            ):
                 by_shape[weight.shape[1], weight.shape[2]].append((weight, update))
         for shape, maps in by_shape.items():
             rate = group["lr"] * (MUON_RMS * max(shape) ** 0.5)
             orthogonal = orthogonalised(torch.cat([update for _, update in maps])) * rate
-            for (weight, _), update in zip(maps, orthogonal.split([len(own) for own, _ in maps]), strict=True):
+            for (weight, _), update in zip(
+                maps, orthogonal.split([len(own) for own, _ in maps]), strict=True
+            ):
                 weight.sub_(update)
 
     def clear_gradients(self) -> None:
@@ -242,7 +264,9 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None) -> Tensor:
+def gradient_norms(
+    gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None
+) -> Tensor:
     """Return the norm of each member's gradients, ``[member]``.
 
     Args:
@@ -260,14 +284,18 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
         members = 1 + max(map(max, owners))
         # Members without a gradient have the norm 0.
         norms = [
-            own if len(owner) == members else own.new_zeros(members).index_copy(0, _index(owner, own), own)
+            own
+            if len(owner) == members
+            else own.new_zeros(members).index_copy(0, _index(owner, own), own)
             for own, owner in zip(norms, owners, strict=True)
         ]
     return norm(torch.stack(norms), dim=0)
 
 
 def clip_gradients(
-    parameters: Sequence[nn.Parameter], largest: float | PerMember, owners: Sequence[Sequence[int]] | None = None
+    parameters: Sequence[nn.Parameter],
+    largest: float | PerMember,
+    owners: Sequence[Sequence[int]] | None = None,
 ) -> Tensor:
     """Clip each member's gradients to norm ``largest``, and return the norms before clipping.
 
@@ -280,7 +308,11 @@ def clip_gradients(
     """
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if owners is not None:
-        owners = [own for parameter, own in zip(parameters, owners, strict=True) if parameter.grad is not None]
+        owners = [
+            own
+            for parameter, own in zip(parameters, owners, strict=True)
+            if parameter.grad is not None
+        ]
     norms = gradient_norms(gradients, owners)
     limit = largest.like(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
@@ -291,7 +323,11 @@ def clip_gradients(
     # which is not valid when a captured step is replayed.
     for number, gradient in enumerate(gradients):
         shared = owners is None or len(gradient) == len(factors)
-        own = factors if shared or owners is None else factors.index_select(0, _index(owners[number], factors))
+        own = (
+            factors
+            if shared or owners is None
+            else factors.index_select(0, _index(owners[number], factors))
+        )
         gradient.mul_(own.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 

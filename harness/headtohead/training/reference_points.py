@@ -34,26 +34,34 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
     """
     record = ExperimentDirectory.read(experiment_dir).record
     known = read_reference_points(experiment_dir)
-    configs = [variant.config.for_seed(seed) for variant in record.variants for seed in record.seeds]
+    configs = [
+        variant.config.for_seed(seed) for variant in record.variants for seed in record.seeds
+    ]
     wanted = {
         (config.data.model_dump_json(), config.evaluate.test_limit): config
         for config in configs
         if config.evaluate.decode != "none"
     }
-    if len(known) >= len(wanted) and (not wanted or record.data["data_hash"] in {entry.data_hash for entry in known}):
+    if len(known) >= len(wanted) and (
+        not wanted or record.data["data_hash"] in {entry.data_hash for entry in known}
+    ):
         return
     found = {(entry.data_hash, entry.test_limit): entry for entry in known}
     for config in wanted.values():
         with suppress(HeadToHeadError):
             data, limit = load(config.data), config.evaluate.test_limit
             if (data.data_hash, limit) not in found:
-                found[data.data_hash, limit] = reference_scores(data, limit, task_metrics(config.data.dataset))
+                found[data.data_hash, limit] = reference_scores(
+                    data, limit, task_metrics(config.data.dataset)
+                )
     if len(found) > len(known):
         points = ReferencePointsRecord(data=tuple(found.values()))
         write_json(inside(experiment_dir, REFERENCE_POINTS), points.to_json())
 
 
-def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequence[Metric]) -> ReferenceScores:
+def reference_scores(
+    data: PreparedData, test_limit: int | None, metrics: Sequence[Metric]
+) -> ReferenceScores:
     """Return the scores of nearest neighbours, vocabulary upper bound and copied sources on the test split.
 
     A labelled sequence is no answer, so its copy is left out.
@@ -74,4 +82,6 @@ def reference_scores(data: PreparedData, test_limit: int | None, metrics: Sequen
         name: Translations(sources, references, tuple(hypotheses)).scores(metrics)
         for name, hypotheses in translations.items()
     }
-    return ReferenceScores(data_hash=data.data_hash, test_limit=test_limit, sentences=len(rows), **scores)
+    return ReferenceScores(
+        data_hash=data.data_hash, test_limit=test_limit, sentences=len(rows), **scores
+    )

@@ -37,7 +37,9 @@ Member = tuple[ResultsRecord, Translations | None]
 """The record of a member with the metrics of the test split, and its translations; None with ``decode: none``."""
 
 
-def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], Member]:
+def score_test_split(
+    training: StackTraining, data: PreparedData, decoding_limit: int
+) -> Callable[[int], Member]:
     """Score the test split for all members, and return a function that gives a member's results."""
     config, split = training.config.evaluate, data.splits["test"]
     model, tensors = training.model, training.splits["test"]
@@ -59,16 +61,24 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     decoding = None if config.decode == "none" else {"decode": config.decode} | limit | beam
 
     def results(member: int) -> Member:
-        metrics: dict[str, float | None] = {f"test/{name}": v for name, v in padded.forced.metrics(member).items()}
+        metrics: dict[str, float | None] = {
+            f"test/{name}": v for name, v in padded.forced.metrics(member).items()
+        }
         losses = padded.forced.losses[member][rows].numpy()
-        counts = {name: np.stack([losses, of_target], axis=1) for name, of_target in of_targets.items()}
+        counts = {
+            name: np.stack([losses, of_target], axis=1) for name, of_target in of_targets.items()
+        }
         translations, signatures = None, {}
         if padded.translations is not None:
             translations = collect(data, split, rows, padded.translations[member])
             counts |= translations.counts(task)
             references = translations.references
-            signatures = {metric.name: metric.signature(references) for metric in task if metric.signature}
-        scores = pooled(task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()})
+            signatures = {
+                metric.name: metric.signature(references) for metric in task if metric.signature
+            }
+        scores = pooled(
+            task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()}
+        )
         metrics |= {f"test/{name}": value for name, value in scores.items()}
         if config.unpadded:
             unpadded = padded if equal[member] else alone
@@ -79,7 +89,9 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
         progress = training.progress.members[member]
         record = ResultsRecord(
             metrics=metrics,
-            buckets=tuple(bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)),
+            buckets=tuple(
+                bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
+            ),
             signatures=signatures,
             decoding=decoding,
             padding=training.plan.padding(),
@@ -120,7 +132,10 @@ def bucket_scores(
     for number, indices in sorted(groups.items()):
         low, high = 1 + (0, *bounds)[number], (*bounds, None)[number]
         sums = forced.counts(member, [rows[index] for index in indices])
-        sums |= {name: of_sentences[indices].sum(axis=0).tolist() for name, of_sentences in counts.items()}
+        sums |= {
+            name: of_sentences[indices].sum(axis=0).tolist()
+            for name, of_sentences in counts.items()
+        }
         scores = pooled((*TEACHER_FORCED, *task), sums)
         scored.append(
             {
@@ -128,7 +143,9 @@ def bucket_scores(
                 "low": low,
                 "high": high,
                 "n": len(indices),
-                "scores": {name: value if math.isfinite(value) else None for name, value in scores.items()},
+                "scores": {
+                    name: value if math.isfinite(value) else None for name, value in scores.items()
+                },
                 "counts": {
                     name: tuple(map(float, of_metric))
                     for name, of_metric in sums.items()
@@ -172,5 +189,10 @@ def translations_table(translations: Translations | None) -> str:
     """Return the content of translations.tsv; without decoding, only the header."""
     if translations is None:
         return translations_text(())
-    columns = (translations.sources, translations.references, translations.hypotheses, translations.exact)
+    columns = (
+        translations.sources,
+        translations.references,
+        translations.hypotheses,
+        translations.exact,
+    )
     return translations_text(map(Translation, *columns))

@@ -68,7 +68,9 @@ class SplitTensors:
         decoder_input_ids, lengths = _pad(split.target, pads[1] or 0, width)
         shift = int(shift_targets)
         labels, _ = _pad(
-            split.labels or [ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1]
+            split.labels or [ids[shift:] for ids in split.target],
+            IGNORE_INDEX,
+            decoder_input_ids.shape[1],
         )
         read_lengths = lengths - shift
         return cls(
@@ -111,7 +113,11 @@ class SplitTensors:
         lengths = self.prompt_lengths
         if by_target:
             lengths = lengths * (int(self.host_target_lengths.max()) + 1) + self.host_target_lengths
-        return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]
+        return [
+            part
+            for value in lengths.unique()
+            for part in torch.nonzero(lengths == value).flatten().split(size)
+        ]
 
     def num_target_tokens(self, rows: Tensor) -> int:
         """Return the largest number of labels of a member in rows ``[member, batch]``, at least 1.
@@ -122,7 +128,9 @@ class SplitTensors:
 
     def times(self, rows: Tensor) -> tuple[int, int]:
         """Return the longest source and the largest number of decoder inputs (at least 1) among rows."""
-        return int(self.host_source_lengths[rows].max()), max(1, int(self.host_target_lengths[rows].max()))
+        return int(self.host_source_lengths[rows].max()), max(
+            1, int(self.host_target_lengths[rows].max())
+        )
 
 
 def _pad(sequences: Sequence[np.ndarray], fill: int, width: int) -> tuple[Tensor, Tensor]:

@@ -25,10 +25,24 @@ from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
 from headtohead.planning.plan import plugin_records
 from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states
-from headtohead.storage.experiment import EXPERIMENT, ExperimentRecord, PlannedRunRecord, ReportedMetrics, VariantRecord
+from headtohead.storage.experiment import (
+    EXPERIMENT,
+    ExperimentRecord,
+    PlannedRunRecord,
+    ReportedMetrics,
+    VariantRecord,
+)
 from headtohead.storage.paths import inside
 from headtohead.storage.results import ResultsRecord
-from headtohead.storage.run import CHECKPOINT, METRICS, RUN, VOCABULARY, ExecutionRecord, ImportedRecord, RunRecord
+from headtohead.storage.run import (
+    CHECKPOINT,
+    METRICS,
+    RUN,
+    VOCABULARY,
+    ExecutionRecord,
+    ImportedRecord,
+    RunRecord,
+)
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.run_files import delete_run_files
 from headtohead.training import checkpoint
@@ -69,7 +83,9 @@ def import_checkpoint(
             f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
         )
     if (root / STUDY / name).exists():
-        raise HeadToHeadError(f"run '{root / STUDY / name}' exists; delete it, or use another --name")
+        raise HeadToHeadError(
+            f"run '{root / STUDY / name}' exists; delete it, or use another --name"
+        )
     registry = current()
     settings = [read_override(text) for text in overrides]
     imported = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
@@ -112,13 +128,24 @@ def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> 
     checkpoint.save(run.path / CHECKPOINT, imported.weights, {"run_hash": record.run_hash})
     vocabularies = imported.vocabulary.vocabularies
     files.write_json(
-        run.path / VOCABULARY, {side: vocabularies[side].words if vocabularies else None for side in SIDES}
+        run.path / VOCABULARY,
+        {side: vocabularies[side].words if vocabularies else None for side in SIDES},
     )
     (run.path / METRICS).touch()
     run.set_state(states.LEASED, attempt=1, started=now())
-    notes = [f"imported from '{imported.source.name}', not trained here", *imported.vocabulary.notes]
+    notes = [
+        f"imported from '{imported.source.name}', not trained here",
+        *imported.vocabulary.notes,
+    ]
     run.finish(
-        ResultsRecord(metrics={}, buckets=(), signatures={}, best_step=None, stopped_early=False, notes=tuple(notes))
+        ResultsRecord(
+            metrics={},
+            buckets=(),
+            signatures={},
+            best_step=None,
+            stopped_early=False,
+            notes=tuple(notes),
+        )
     )
 
 
@@ -154,7 +181,9 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
         config=config,
         plugins=plugin_records(config, registry, project),
         data=data,
-        execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),
+        execution=ExecutionRecord(
+            stack=(), member=0, threads=1, device=None, dtype=config.train.precision
+        ),
         versions=versions(),
         created=now(),
     )
@@ -162,7 +191,10 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
 
 def _list_runs(study: Path) -> None:
     """Rewrite experiment.json from the existing run directories."""
-    records = {path.parent.name: RunDirectory(path.parent).record for path in sorted(study.glob(f"[!.]*/{RUN}"))}
+    records = {
+        path.parent.name: RunDirectory(path.parent).record
+        for path in sorted(study.glob(f"[!.]*/{RUN}"))
+    }
     first = next(iter(records.values()))
     experiment = ExperimentRecord(
         name=STUDY,
@@ -172,7 +204,9 @@ def _list_runs(study: Path) -> None:
         axes=(),
         baseline=next(iter(records)),
         seeds=(SEED,),
-        variants=tuple(VariantRecord(slug=name, **record.resolved) for name, record in records.items()),
+        variants=tuple(
+            VariantRecord(slug=name, **record.resolved) for name, record in records.items()
+        ),
         contrasts=(),
         match="none",
         metrics=ReportedMetrics(primary="test/exact_match", report=()),

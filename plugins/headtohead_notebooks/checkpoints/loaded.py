@@ -24,19 +24,29 @@ class ImportedRun(LoadedRun):
     """A notebook's checkpoint."""
 
     @classmethod
-    def read_words(cls, run: RunDirectory, record: RunRecord, config: RunConfig) -> PreparedData | None:
+    def read_words(
+        cls, run: RunDirectory, record: RunRecord, config: RunConfig
+    ) -> PreparedData | None:
         """Return the stored vocabularies; None if there are none."""
         stored = run.verified_record(VocabularyRecord, VOCABULARY)
         if stored.source is None or stored.target is None or record.imported is None:
             return None
-        words, unknown = {"source": stored.source, "target": stored.target}, config.data.vocabulary.unknown
-        for side, rows in (("source", record.imported.words["source"]), ("target", record.imported.words["target"])):
+        words, unknown = (
+            {"source": stored.source, "target": stored.target},
+            config.data.vocabulary.unknown,
+        )
+        for side, rows in (
+            ("source", record.imported.words["source"]),
+            ("target", record.imported.words["target"]),
+        ):
             if len(words[side]) > rows:
                 raise HeadToHeadError(
                     f"'{run.path / VOCABULARY}' has {len(words[side])} {side} words, the checkpoint {rows}; repeat h2h "
                     "import-checkpoint"
                 )
-        vocabularies: dict[Side, Vocabulary] = {side: Vocabulary(list(words[side]), unknown) for side in SIDES}
+        vocabularies: dict[Side, Vocabulary] = {
+            side: Vocabulary(list(words[side]), unknown) for side in SIDES
+        }
         tokenisers = tokenisers_of(config.data, units_of(config.data), vocabularies)
         return PreparedData(tokenisers, {}, dict(record.data), record.data["data_hash"])
 
@@ -52,7 +62,12 @@ class ImportedRun(LoadedRun):
     def decode(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
         for ids in encoded:
             self._refuse_long(len(ids))
-        if beam or self.config.evaluate.beam or self.config.evaluate.decode == "non-autoregressive" or self.pad is None:
+        if (
+            beam
+            or self.config.evaluate.beam
+            or self.config.evaluate.decode == "non-autoregressive"
+            or self.pad is None
+        ):
             return super().decode(encoded, beam)
         # The decoding cache does not support padding inside a sentence.
         return [self._greedy_by_id(torch.tensor([list(ids)])) for ids in encoded]
@@ -76,7 +91,9 @@ class ImportedRun(LoadedRun):
         while len(decoded) <= self.decoding_limit:
             target = torch.tensor([decoded])
             with self._masked(source, target):
-                hidden = self.model.decode(target.unsqueeze(0), self.lengths(target.unsqueeze(0)), memory, lengths)
+                hidden = self.model.decode(
+                    target.unsqueeze(0), self.lengths(target.unsqueeze(0)), memory, lengths
+                )
             decoded.append(int(self.model.project(hidden[:, :, -1:])[0, 0, 0].argmax()))
             if decoded[-1] == eos:
                 return decoded[1:-1]
@@ -106,7 +123,9 @@ class _MaskPaddingById(Masking):
         super().__init__(inner.options)
         self.inner, self.live = inner, live
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor | None:
         full = torch.full_like(lengths, len(key_positions))
         mask = self.inner.mask(role, query_positions, key_positions, full)
         role_properties = self.inner.role_properties(role)

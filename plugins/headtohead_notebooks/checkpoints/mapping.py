@@ -44,7 +44,9 @@ class CheckpointMapping:
     def problems(self) -> str:
         """Missing and unknown names; empty if the names match."""
         kinds = {"missing": self.missing, "unknown": self.unknown}
-        return "; ".join(f"{kind}: {', '.join(names[:NAMES_SHOWN])}" for kind, names in kinds.items() if names)
+        return "; ".join(
+            f"{kind}: {', '.join(names[:NAMES_SHOWN])}" for kind, names in kinds.items() if names
+        )
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -68,7 +70,10 @@ class CheckpointMapping:
         """Rows of the embeddings; one embedding can serve both sides."""
         target = self._size("target_embedding.weight", 0)
         shared = "source_embedding.weight" not in self.tensors
-        return {"source": target if shared else self._size("source_embedding.weight", 0), "target": target}
+        return {
+            "source": target if shared else self._size("source_embedding.weight", 0),
+            "target": target,
+        }
 
     @property
     def positions(self) -> int | None:
@@ -78,7 +83,9 @@ class CheckpointMapping:
             return None
         shape = self.state[name].shape
         if len(shape) < 2:
-            raise MismatchError(f"wrong shape: {name} {list(shape)} instead of [..., positions, d_model]")
+            raise MismatchError(
+                f"wrong shape: {name} {list(shape)} instead of [..., positions, d_model]"
+            )
         return shape[-2]
 
     def _size(self, ours: str, axis: int) -> int:
@@ -91,21 +98,27 @@ class CheckpointMapping:
 
 def map_names(state: Mapping[str, Tensor], form: Checkpoint) -> CheckpointMapping:
     """Assign the names of a state dict to headtohead's tensors; layers and heads are counted."""
-    declared: dict[str, tuple[str, ...]] = {ours: (theirs,) for ours, theirs in form.tensors.items()}
+    declared: dict[str, tuple[str, ...]] = {
+        ours: (theirs,) for ours, theirs in form.tensors.items()
+    }
     for ours, theirs in form.modules.items():
         parts = [theirs] if isinstance(theirs, str) else theirs
         for kind in ("weight", "bias"):
             declared[f"{ours}.{kind}"] = tuple(f"{part}.{kind}" for part in parts)
     layers = {
         stack: _count(
-            "layer", (name for ours in declared if ours.startswith(f"{stack}.") for name in declared[ours]), state
+            "layer",
+            (name for ours in declared if ours.startswith(f"{stack}.") for name in declared[ours]),
+            state,
         )
         for stack in ("encoder", "decoder")
     }
     heads = _count("head", (name for names in declared.values() for name in names), state)
     tensors = {
         ours.format(layer=layer): tuple(
-            name.format(layer=layer, head=head) for name in names for head in range(heads if "{head}" in name else 1)
+            name.format(layer=layer, head=head)
+            for name in names
+            for head in range(heads if "{head}" in name else 1)
         )
         for ours, names in declared.items()
         for layer in range(layers[ours.partition(".")[0]] if "{layer}" in ours else 1)
@@ -141,7 +154,9 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
             raise MismatchError(f"the configuration has '{name}', which the checkpoint lacks")
     for name, theirs in mapping.tensors.items():
         if name not in ours:
-            raise MismatchError(f"the checkpoint has '{theirs[0]}', which the configuration does not use")
+            raise MismatchError(
+                f"the checkpoint has '{theirs[0]}', which the configuration does not use"
+            )
     weights, wrong = {}, []
     for name, tensor in ours.items():
         parts = {part: mapping.state[part] for part in mapping.tensors[name]}
@@ -152,14 +167,18 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
             elif list(value.shape) != shape:
                 wrong.append(f"{part} {list(value.shape)} instead of {shape}")
         if not wrong:
-            joined = torch.cat([value.t() if transposed else value for value in parts.values()], dim=-1)
+            joined = torch.cat(
+                [value.t() if transposed else value for value in parts.values()], dim=-1
+            )
             weights[name] = joined.reshape(tensor.shape[1:])
     if wrong:
         raise MismatchError(f"wrong shape: {', '.join(wrong[:NAMES_SHOWN])}")
     return weights
 
 
-def _notebook_shape(model: nn.Module, name: str, tensor: Tensor, parts: int) -> tuple[list[int], bool]:
+def _notebook_shape(
+    model: nn.Module, name: str, tensor: Tensor, parts: int
+) -> tuple[list[int], bool]:
     """Return the shape of each part of a tensor in the state dict, and whether it is transposed."""
     module = model.get_submodule(name.rpartition(".")[0])
     *inputs, outputs = tensor.shape[1:]
@@ -175,5 +194,7 @@ def _count(placeholder: str, patterns: Iterable[str], state: Mapping[str, Tensor
     for pattern in patterns:
         if f"{{{placeholder}}}" in pattern:
             expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", re.escape(pattern))
-            numbers |= {match[placeholder] for name in state if (match := re.fullmatch(expression, name))}
+            numbers |= {
+                match[placeholder] for name in state if (match := re.fullmatch(expression, name))
+            }
     return max(1, len(numbers))

@@ -26,7 +26,12 @@ from headtohead.plugins.positional import Positional
 from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import DataConfig, RunConfig
-from headtohead_notebooks.checkpoints.mapping import CheckpointMapping, MismatchError, convert, map_names
+from headtohead_notebooks.checkpoints.mapping import (
+    CheckpointMapping,
+    MismatchError,
+    convert,
+    map_names,
+)
 from headtohead_notebooks.checkpoints.state_dicts import read_state_dict
 from headtohead_notebooks.recipes.notebook_recipe import NotebookRecipe
 
@@ -77,7 +82,11 @@ class Imported:
 
 
 def read_checkpoint(
-    path: Path, recipe: str, registry: Registry, data: Path | None = None, overrides: Sequence[Override] = ()
+    path: Path,
+    recipe: str,
+    registry: Registry,
+    data: Path | None = None,
+    overrides: Sequence[Override] = (),
 ) -> Imported:
     """Read a state dict that was saved with the model classes of a recipe's notebook.
 
@@ -100,18 +109,30 @@ def read_checkpoint(
         config = _configure(recipe, fields, overrides, registry)
         weights = convert(mapping, _model(config, sizes))
     except MismatchError as error:
-        advice = "change or leave out --set" if overrides else "import a file that the notebook's own classes saved"
-        raise HeadToHeadError(f"'{path}' does not fit recipe '{recipe}': {error}; {advice}") from error
+        advice = (
+            "change or leave out --set"
+            if overrides
+            else "import a file that the notebook's own classes saved"
+        )
+        raise HeadToHeadError(
+            f"'{path}' does not fit recipe '{recipe}': {error}; {advice}"
+        ) from error
     for name, values in mapping.form.positions_computed.items():
-        configs = [_configure(recipe, {**fields, name: value}, overrides, registry) for value in values]
+        configs = [
+            _configure(recipe, {**fields, name: value}, overrides, registry) for value in values
+        ]
         config = _nearest_table(configs, mapping, recipe)
     vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
     sha256 = file_sha256(path)
     vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
-    return Imported(recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions)
+    return Imported(
+        recipe, mapping.form.name, path, sha256, config, vocabulary, weights, mapping.positions
+    )
 
 
-def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry: Registry) -> CheckpointMapping:
+def _matching_form(
+    path: Path, state: Mapping[str, Tensor], name: str, registry: Registry
+) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
     recipe = registry.recipe(name)
     if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
@@ -126,7 +147,9 @@ def _matching_form(path: Path, state: Mapping[str, Tensor], name: str, registry:
     )
 
 
-def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry) -> RunConfig:
+def _configure(
+    recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry
+) -> RunConfig:
     """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
     builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{recipe}'")))
     builder.merge({"recipe": recipe}, builder.root)
@@ -149,7 +172,9 @@ def _model(config: RunConfig, sizes: Mapping[Side, int]) -> Transformer:
         ) from error
 
 
-def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, recipe: str) -> RunConfig:
+def _nearest_table(
+    configs: Sequence[RunConfig], mapping: CheckpointMapping, recipe: str
+) -> RunConfig:
     """Return the configuration that computes the positional table of the checkpoint.
 
     Raises:
@@ -166,7 +191,9 @@ def _nearest_table(configs: Sequence[RunConfig], mapping: CheckpointMapping, rec
         if table is None:  # --set removes the added positions
             return config
         computed = table.flatten(0, -2).double()
-        differences.append(float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf)
+        differences.append(
+            float((computed - stored).abs().max()) if computed.shape == stored.shape else math.inf
+        )
     if not min(differences) <= TABLE_TOLERANCE:
         raise HeadToHeadError(
             f"'{name}' of the checkpoint is not the table that recipe '{recipe}' computes: "
@@ -216,7 +243,10 @@ def _file_vocabulary(
     except HeadToHeadError as error:
         raise HeadToHeadError(f"file '{data}': {error}") from error
     units = units_of(config.data)
-    sentences = {side: [units[side].tokens(pair[index]) for pair in pairs] for index, side in enumerate(SIDES)}
+    sentences = {
+        side: [units[side].tokens(pair[index]) for pair in pairs]
+        for index, side in enumerate(SIDES)
+    }
     vocabularies = vocabularies_of(sentences, units, config.data, None, dict.fromkeys(SIDES, ()))
     tokenisers = tokenisers_of(config.data, units, vocabularies)
     if not _has_sizes(vocabularies, sizes, config):
@@ -224,13 +254,17 @@ def _file_vocabulary(
             f"file '{data}' has {_describe(vocabularies)}, the checkpoint {sizes['source']} and "
             f"{sizes['target']}: it was trained on another file"
         )
-    longest = {side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES}
+    longest = {
+        side: max(len(tokenisers[side].ids(words)) for words in sentences[side]) for side in SIDES
+    }
     record = _record(config.data, sizes)
     record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}, "longest": longest}
     return ImportedVocabulary(sizes, vocabularies, record, longest["target"])
 
 
-def _has_sizes(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig) -> bool:
+def _has_sizes(
+    vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig
+) -> bool:
     """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes."""
     lengths = [len(vocabularies[side]) for side in SIDES]
     if config.quirks.min_vocab_size is not None:  # embeddings can have rows without a word

@@ -24,7 +24,9 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
             else than a state dict.
     """
     if not path.is_file():
-        raise HeadToHeadError(f"checkpoint '{path}' {'is a folder' if path.is_dir() else 'does not exist'}")
+        raise HeadToHeadError(
+            f"checkpoint '{path}' {'is a folder' if path.is_dir() else 'does not exist'}"
+        )
     try:
         if zipfile.is_zipfile(path):  # torch.load ignores the checksums of the archive
             with zipfile.ZipFile(path) as archive:
@@ -33,7 +35,9 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch.load has no exception type of its own for foreign or damaged files
+    except (
+        Exception
+    ) as error:  # torch.load has no exception type of its own for foreign or damaged files
         if match := re.search(r"(?:GLOBAL|unsupported class) ([\w.]+)", str(error)):
             raise HeadToHeadError(
                 f"'{path}' contains a pickled '{match[1]}', which is not loaded because it could run code; {SAVE}"
@@ -41,8 +45,12 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
         raise HeadToHeadError(
             f"checkpoint '{path}' is damaged, cannot be read, or was not written by torch.save; {SAVE}"
         ) from error
-    if not (isinstance(content, Mapping) and content and all(map(_is_tensor, content, content.values()))):
-        raise HeadToHeadError(f"'{path}' does not contain tensors by name, as a state dict does; {SAVE}")
+    if not (
+        isinstance(content, Mapping) and content and all(map(_is_tensor, content, content.values()))
+    ):
+        raise HeadToHeadError(
+            f"'{path}' does not contain tensors by name, as a state dict does; {SAVE}"
+        )
     return dict(content)
 
 

@@ -23,7 +23,9 @@ from headtohead.cli.output import echo
 @set_option("the recipe", "model.heads=2")
 @runs_option
 @plugin_option
-def command(file: Path, recipe: str, name: str, data: Path | None, overrides: tuple[str, ...], runs: Path) -> None:
+def command(
+    file: Path, recipe: str, name: str, data: Path | None, overrides: tuple[str, ...], runs: Path
+) -> None:
     """Import FILE, a state dict saved by a notebook, as the run directory runs/imported/RUN.
 
     Sizes are derived from the tensors. The number of heads cannot be derived from them: it is the recipe's, or
@@ -32,4 +34,8 @@ def command(file: Path, recipe: str, name: str, data: Path | None, overrides: tu
     from headtohead_notebooks import import_checkpoint
 
     load_plugins()
-    echo(import_checkpoint(file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, log=echo))
+    echo(
+        import_checkpoint(
+            file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs, log=echo
+        )
+    )

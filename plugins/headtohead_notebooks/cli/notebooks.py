@@ -45,7 +45,9 @@ EDITIONS = "experiments"
     metavar="FILE",
     help="English-Spanish pairs of Tatoeba, required by notebook 3.",
 )
-def command(out: Path | None, runs: Path, quick: bool, only: tuple[str, ...], data_file: Path | None) -> None:
+def command(
+    out: Path | None, runs: Path, quick: bool, only: tuple[str, ...], data_file: Path | None
+) -> None:
     """Run the experiments on the five notebooks and write a page with the results.
 
     For each notebook, the page shows its settings, its scores, the numbers printed in its text, and the measured
@@ -61,7 +63,9 @@ def command(out: Path | None, runs: Path, quick: bool, only: tuple[str, ...], da
     from headtohead_notebooks.page import editions, write_page
 
     if data_file is not None and not data_file.is_file():
-        raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
+        raise HeadToHeadError(
+            f"--data-file '{data_file}' does not exist; pass a file of sentence pairs"
+        )
     out = out or reports_folder(runs) / "notebooks"
     all_editions = editions(quick=quick, data_file=data_file, folder=out / EDITIONS)
     names = [edition.experiment.name for edition in all_editions]

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import format_option, load_plugins, plugin_option, runs_option, set_option
+from headtohead.cli.options import (
+    format_option,
+    load_plugins,
+    plugin_option,
+    runs_option,
+    set_option,
+)
 from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
@@ -29,9 +35,15 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write to FILE instead of standard output.",
 )
-@click.option("--only", metavar="PART", help="Show only this part, for example encoder.0.self, or this step.")
 @click.option(
-    "--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Seed of a recipe's initial weights."
+    "--only", metavar="PART", help="Show only this part, for example encoder.0.self, or this step."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Seed of a recipe's initial weights.",
 )
 @set_option("the recipe", "model.d_model=8")
 @runs_option

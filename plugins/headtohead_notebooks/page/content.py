@@ -51,14 +51,18 @@ class ExperimentResult:
     @cached_property
     def contrasts(self) -> tuple[Contrast, ...]:
         """The main contrasts; none between two configurations with missing runs."""
-        if self.analysis is None or (self.analysis.families.added.contrasts and not self._is_complete):
+        if self.analysis is None or (
+            self.analysis.families.added.contrasts and not self._is_complete
+        ):
             return ()
         return self.analysis.main_contrasts
 
     @property
     def answer(self) -> str:
         """The verdicts of the first contrasts, as a sentence; empty without any."""
-        clauses = [f"{contrast.name}: {contrast.verdict}" for contrast in self.contrasts[:MAX_CLAUSES]]
+        clauses = [
+            f"{contrast.name}: {contrast.verdict}" for contrast in self.contrasts[:MAX_CLAUSES]
+        ]
         return _capitalised("; ".join(clauses)) if clauses else ""
 
     @cached_property
@@ -72,7 +76,9 @@ class ExperimentResult:
 
     @property
     def _is_complete(self) -> bool:
-        return self.analysis is not None and bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
+        return self.analysis is not None and bool(
+            self.analysis.frames.runs["state"].isin(states.RESULTS).all()
+        )
 
 
 @dataclass(frozen=True)
@@ -192,11 +198,17 @@ class PageContent:
         return tuple(by_name.values())
 
     def _result(self, name: str) -> ExperimentResult | None:
-        return next((result for result in self.results if result.edition.experiment.name == name), None)
+        return next(
+            (result for result in self.results if result.edition.experiment.name == name), None
+        )
 
     def _section(self, index: int, notebook: SimpleNamespace) -> SimpleNamespace:
         rows = self.choices
-        unique = [name for name, values in rows.items() if values.count(values[index]) == 1 and name not in SIZES]
+        unique = [
+            name
+            for name, values in rows.items()
+            if values.count(values[index]) == 1 and name not in SIZES
+        ]
         own = self._scores(OWN_DATA, notebook)
         return SimpleNamespace(
             notebook=notebook,

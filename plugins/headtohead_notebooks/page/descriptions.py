@@ -27,7 +27,9 @@ def load_descriptions(name: str) -> dict[str, Any]:
 def _described(name: str, key: str) -> dict[str, SimpleNamespace]:
     """Return the entries of a file by their key, which is an attribute too."""
     entries = load_descriptions(name).items()
-    return {value: SimpleNamespace(**{**DEFAULTS, key: value, **fields}) for value, fields in entries}
+    return {
+        value: SimpleNamespace(**{**DEFAULTS, key: value, **fields}) for value, fields in entries
+    }
 
 
 EXPERIMENTS = tuple(_described("experiments", "name").values())

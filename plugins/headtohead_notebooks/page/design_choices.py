@@ -27,11 +27,16 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, t
             family: {
                 role: label_at(config, (family, role), registry)
                 for role in config.roles
-                if role in type(getattr(config, family)).model_fields  # cross-attention has no network of its own
+                if role
+                in type(
+                    getattr(config, family)
+                ).model_fields  # cross-attention has no network of its own
             }
             for family in FAMILIES
         }
         values = leaves(fields | labels)
-        columns.append({name: value if isinstance(value, str) else json.dumps(value) for name, value in values})
+        columns.append(
+            {name: value if isinstance(value, str) else json.dumps(value) for name, value in values}
+        )
     rows = {name: tuple(column[name] for column in columns) for name in columns[0]}
     return {name: values for name, values in rows.items() if len(set(values)) > 1}

@@ -46,7 +46,9 @@ class Edition:
     omitted: Mapping[str, str] = field(default_factory=dict)
 
 
-def editions(*, quick: bool, data_file: Path | None = None, folder: Path = Path()) -> tuple[Edition, ...]:
+def editions(
+    *, quick: bool, data_file: Path | None = None, folder: Path = Path()
+) -> tuple[Edition, ...]:
     """Return every experiment of the page as it is to be run.
 
     Args:
@@ -61,7 +63,9 @@ def editions(*, quick: bool, data_file: Path | None = None, folder: Path = Path(
         reductions = load_descriptions("quick").get(experiment.name, {}) if quick else {}
         changes = tuple(_reduce(content, reductions))
         omitted = _locate_files(content, data_file, folder)
-        lines = [f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."]
+        lines = [
+            f"{'The quick form' if quick else 'A form'} of experiments/{experiment.name}.yaml."
+        ]
         lines += [f"  {change}" for change in changes]
         lines += [f"  without {recipe}: {reason}" for recipe, reason in omitted.items()]
         text = "".join(f"# {line}\n" for line in lines) + dump(content)
@@ -108,7 +112,9 @@ def _locate_files(content: Fields, data_file: Path | None, folder: Path) -> dict
     """Write paths of data files relative to ``folder``; remove recipes without their file and return the reasons."""
     omitted = {}
     for recipes in _recipe_lists(content):
-        for recipe in [recipe for recipe in recipes if isinstance(recipe, dict) and recipe.get(FILE)]:
+        for recipe in [
+            recipe for recipe in recipes if isinstance(recipe, dict) and recipe.get(FILE)
+        ]:
             path = data_file or Path(located(recipe[FILE], _originals()))
             recipe[FILE] = os.path.relpath(path, folder)
             if not path.is_file():

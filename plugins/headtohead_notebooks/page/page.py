@@ -12,7 +12,12 @@ from headtohead.escaping import content_policy, visible
 from headtohead.files import writing
 from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment
-from headtohead_notebooks.page.content import PageContent, difference_text, measure_notebook, read_result
+from headtohead_notebooks.page.content import (
+    PageContent,
+    difference_text,
+    measure_notebook,
+    read_result,
+)
 from headtohead_notebooks.page.descriptions import NOTEBOOKS
 from headtohead_notebooks.page.editions import Edition
 from headtohead_notebooks.page.numbers import plain
@@ -44,7 +49,9 @@ def write_page(
     Raises:
         HeadToHeadError: If a record cannot be read or the page cannot be written.
     """
-    measured = [measure_notebook(notebook.recipe, registry, cache, data_file) for notebook in NOTEBOOKS]
+    measured = [
+        measure_notebook(notebook.recipe, registry, cache, data_file) for notebook in NOTEBOOKS
+    ]
     content = PageContent(
         results=tuple(read_result(edition, runs, out) for edition in experiments),
         configs=[config for config, _ in measured],
@@ -63,7 +70,10 @@ def _html(content: PageContent) -> str:
     """Return the page with all styles and pictures inside."""
     styles = [
         resources.files(package).joinpath("templates", name).read_text("utf-8")
-        for package, name in (("headtohead.report", "report.css"), ("headtohead_notebooks.page", "notebooks.css"))
+        for package, name in (
+            ("headtohead.report", "report.css"),
+            ("headtohead_notebooks.page", "notebooks.css"),
+        )
     ]
     template = environment("headtohead_notebooks.page", html=True).get_template("index.html.j2")
     return visible(
@@ -82,5 +92,6 @@ def _code_spans(text: str) -> Markup:
     """Return a text in which the parts between backticks are code."""
     parts = text.split("`")
     return Markup().join(
-        Markup("<code>{}</code>" if index % 2 else "{}").format(part) for index, part in enumerate(parts)
+        Markup("<code>{}</code>" if index % 2 else "{}").format(part)
+        for index, part in enumerate(parts)
     )

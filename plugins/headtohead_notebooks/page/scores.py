@@ -35,7 +35,11 @@ def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
             return
         yield from _loss(analysis, slug)
         yield from _translations(analysis, slug)
-        changes = [change for change in changed.split(", ") if change.partition("=")[0] not in EVALUATION_FIELDS]
+        changes = [
+            change
+            for change in changed.split(", ")
+            if change.partition("=")[0] not in EVALUATION_FIELDS
+        ]
         reduced = f", reduced here to {', '.join(changes)}".replace("=", " ") if changed else ""
         yield f"{counted(seeds, 'seed')}{reduced}"
 
@@ -46,7 +50,11 @@ def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
     variants = [(slug, changed) for slug, name, changed in _variants(analysis) if name == recipe]
     for slug, changed in variants:
         summaries = {metric: frames.summary(slug, metric) for metric in SAME_DATA_METRICS}
-        scores = [f"{readable(metric)} {_mean(summary, metric)}" for metric, summary in summaries.items() if summary.n]
+        scores = [
+            f"{readable(metric)} {_mean(summary, metric)}"
+            for metric, summary in summaries.items()
+            if summary.n
+        ]
         variant = f"{CHANGED.get(changed, changed)}: " if len(variants) > 1 else ""
         has_label = any(pitfall.name == FUTURE for pitfall in frames.by_slug[slug].pitfalls)
         note = "; its decoder input contains the label" if has_label else ""
@@ -100,7 +108,9 @@ def _translations(analysis: Analysis, slug: str) -> Iterator[str]:
     """Yield the number of correct and empty translations over all seeds, and an example."""
     frames = analysis.frames
     translations = [
-        translation for run in frames.rows(slug).index for translation in read_translations(frames.folders[str(run)])
+        translation
+        for run in frames.rows(slug).index
+        for translation in read_translations(frames.folders[str(run)])
     ]
     if not translations:
         yield "no translations: the notebook has no decoding"

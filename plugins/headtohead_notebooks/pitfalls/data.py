@@ -32,7 +32,9 @@ def nothing_held_out(case: Case) -> Numbers:
         shares.append(sum(text in rest for text in shuffled[:tenth]) / tenth)
     trained_on = sum(text in train_texts for text in test.source_text)
     numbers: Numbers = {"test": len(test), "trained_on": trained_on}
-    return numbers | {"leak_of_row_split": math.fsum(shares) / RESAMPLES} if any(shares) else numbers
+    return (
+        numbers | {"leak_of_row_split": math.fsum(shares) / RESAMPLES} if any(shares) else numbers
+    )
 
 
 def split_by_rows(case: Case) -> Numbers:
@@ -57,13 +59,19 @@ def words_dropped(case: Case) -> Numbers:
 
     def missing(side: Side, text: str) -> set[str]:
         vocabulary = case.data.vocabulary(side)
-        return {word for word in case.data.tokenisers[side].unit.split(text) if word not in vocabulary}
+        return {
+            word for word in case.data.tokenisers[side].unit.split(text) if word not in vocabulary
+        }
 
     dropped = [
         missing("source", source) | missing("target", target)
         for source, target in zip(train.source_text, train.target_text, strict=True)
     ]
-    return {"words": len(set().union(*dropped)), "sentences": len(train), "sentences_hit": sum(map(bool, dropped))}
+    return {
+        "words": len(set().union(*dropped)),
+        "sentences": len(train),
+        "sentences_hit": sum(map(bool, dropped)),
+    }
 
 
 def no_boundary_tokens(case: Case) -> Numbers:
@@ -75,7 +83,9 @@ def no_boundary_tokens(case: Case) -> Numbers:
     labels = case.training_tensors.target_lengths.tolist()
     return {
         "targets": len(train),
-        "targets_with_boundaries": sum(bool(boundaries & set(ids.tolist())) for ids in train.target),
+        "targets_with_boundaries": sum(
+            bool(boundaries & set(ids.tolist())) for ids in train.target
+        ),
         "words": words,
         "never_predicted": words - sum(labels),
         "one_word_targets": labels.count(0),
@@ -93,7 +103,11 @@ def targets_not_shifted(case: Case) -> Numbers:
     """Count the labels that equal the decoder input at their position."""
     equal, tokens = _labels_in_input(case, shift_targets=False)
     equal_if_shifted, _ = _labels_in_input(case, shift_targets=True)
-    return {"labels_in_input": equal, "tokens": tokens, "labels_in_input_if_shifted": equal_if_shifted}
+    return {
+        "labels_in_input": equal,
+        "tokens": tokens,
+        "labels_in_input_if_shifted": equal_if_shifted,
+    }
 
 
 def fixed_padding(case: Case) -> Numbers:

@@ -85,7 +85,10 @@ def never_trained(case: Case) -> Numbers:
     decoder_input, labels = case.teacher_forcing(train.target[0].tolist())
     probabilities = case.logits([train.source[0].tolist()], [decoder_input])[0].softmax(-1)
     correct = [float(probabilities[position, label]) for position, label in enumerate(labels)]
-    return {"mean_probability": math.fsum(correct) / len(correct), "guessing": 1 / probabilities.shape[-1]}
+    return {
+        "mean_probability": math.fsum(correct) / len(correct),
+        "guessing": 1 / probabilities.shape[-1],
+    }
 
 
 def parameters_frozen(case: Case) -> Numbers:
@@ -120,7 +123,9 @@ def _replace_last_token(case: Case) -> torch.Tensor:
 
 def _random_sources(case: Case) -> list[list[int]]:
     rng = random.Random(0)
-    return [[rng.randrange(case.vocab_sizes[0]) for _ in case.source] for _ in range(RANDOM_SOURCES)]
+    return [
+        [rng.randrange(case.vocab_sizes[0]) for _ in case.source] for _ in range(RANDOM_SOURCES)
+    ]
 
 
 def _largest_batch(case: Case) -> int:

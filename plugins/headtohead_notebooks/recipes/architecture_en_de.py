@@ -8,7 +8,13 @@ no end. Its two positional encodings are two forms of checkpoint.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import (
+    MODEL,
+    TRAIN,
+    Checkpoint,
+    NotebookRecipe,
+    layer_modules,
+)
 
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
@@ -54,14 +60,25 @@ class ArchitectureEnDe(NotebookRecipe):
             "embedding_scale": "one",
             "mask_value": "-inf",
         },
-        "train": {**TRAIN, "epochs": 10, "batch_size": 32, "lr": 1e-4, "betas": [0.9, 0.98], "eps": 1e-9},
+        "train": {
+            **TRAIN,
+            "epochs": 10,
+            "batch_size": 32,
+            "lr": 1e-4,
+            "betas": [0.9, 0.98],
+            "eps": 1e-9,
+        },
         "quirks": {"pad_to": 100},
         "evaluate": {"decode": "none"},
     }
 
     checkpoints = (
         Checkpoint(
-            "sinusoidal positions", MODULES, EMBEDDINGS, positions="positional_encoding.pe", positions_computed=TABLES
+            "sinusoidal positions",
+            MODULES,
+            EMBEDDINGS,
+            positions="positional_encoding.pe",
+            positions_computed=TABLES,
         ),
         Checkpoint(
             "learned positions",

@@ -25,7 +25,11 @@ class ByHandEnFr(NotebookRecipe):
             "target_boundaries": "sos-eos",
         },
         "positional": "sinusoidal",
-        "attention": {"encoder": "split-heads", "decoder": "embedding-softmax", "cross": "split-heads"},
+        "attention": {
+            "encoder": "split-heads",
+            "decoder": "embedding-softmax",
+            "cross": "split-heads",
+        },
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
         "model": {
             **MODEL,
@@ -37,7 +41,14 @@ class ByHandEnFr(NotebookRecipe):
             "embedding_scale": "one",
             "mask_value": "-1e9",
         },
-        "train": {**TRAIN, "steps": 1, "batch_size": 1, "lr": 1e-3, "betas": [0.9, 0.999], "eps": 1e-8},
+        "train": {
+            **TRAIN,
+            "steps": 1,
+            "batch_size": 1,
+            "lr": 1e-3,
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+        },
         "quirks": {
             "shared_modules": ["norm", "feed-forward"],
             "decoder_feed_forward": "after-each",

@@ -67,7 +67,13 @@ class NotebookRecipe(Recipe):
 MODEL = {"norm": "post", "final_norm": False, "init": "torch"}
 """Fields of ``model`` with the same values in nearly all notebooks."""
 
-TRAIN = {"optimizer": "adam", "weight_decay": 0.0, "schedule": "constant", "warmup_steps": 0, "clip_norm": None}
+TRAIN = {
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "schedule": "constant",
+    "warmup_steps": 0,
+    "clip_norm": None,
+}
 """Fields of ``train`` with the same values in all notebooks that train."""
 
 
@@ -95,18 +101,32 @@ def layer_modules(
     *inputs, output = projections
     name, inner, outer = feed_forward
     modules: dict[str, str | tuple[str, ...]] = {}
-    for side, at, own in (("encoder", encoder, attentions[:1]), ("decoder", decoder, attentions[1:])):
-        for number, (part, attention) in enumerate(zip(("attention", "cross"), own, strict=False), 1):
-            ours, theirs = f"{side}.{{layer}}.{part}", tuple(f"{at}.{attention}.{name}" for name in inputs)
+    for side, at, own in (
+        ("encoder", encoder, attentions[:1]),
+        ("decoder", decoder, attentions[1:]),
+    ):
+        for number, (part, attention) in enumerate(
+            zip(("attention", "cross"), own, strict=False), 1
+        ):
+            ours, theirs = (
+                f"{side}.{{layer}}.{part}",
+                tuple(f"{at}.{attention}.{name}" for name in inputs),
+            )
             if part == "attention" or joint_cross:
                 modules[f"{ours}.queries_keys_values"] = theirs
             else:
                 modules |= {f"{ours}.queries": theirs[0], f"{ours}.keys_values": theirs[1:]}
-            modules |= {f"{ours}.output": f"{at}.{attention}.{output}", f"{ours}_branch.norm": f"{at}.norm{number}"}
+            modules |= {
+                f"{ours}.output": f"{at}.{attention}.{output}",
+                f"{ours}_branch.norm": f"{at}.norm{number}",
+            }
         ours, theirs_ff = (
             f"{side}.{{layer}}.feed_forward",
             f"{at}.{(side == 'decoder' and decoder_feed_forward) or name}",
         )
-        modules |= {f"{ours}.inner": f"{theirs_ff}.{inner}", f"{ours}.outer": f"{theirs_ff}.{outer}"}
+        modules |= {
+            f"{ours}.inner": f"{theirs_ff}.{inner}",
+            f"{ours}.outer": f"{theirs_ff}.{outer}",
+        }
         modules[f"{ours}_branch.norm"] = f"{at}.norm{len(own) + 1}"
     return modules

@@ -8,7 +8,13 @@ split heads of the source code, and the independent heads that the text describe
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import (
+    MODEL,
+    TRAIN,
+    Checkpoint,
+    NotebookRecipe,
+    layer_modules,
+)
 
 
 class ScratchEnFr(NotebookRecipe):
@@ -38,7 +44,14 @@ class ScratchEnFr(NotebookRecipe):
             "embedding_scale": "one",
             "mask_value": "-1e9",
         },
-        "train": {**TRAIN, "epochs": 1, "batch_size": 20, "lr": 1e-3, "betas": [0.9, 0.98], "eps": 1e-9},
+        "train": {
+            **TRAIN,
+            "epochs": 1,
+            "batch_size": 20,
+            "lr": 1e-3,
+            "betas": [0.9, 0.98],
+            "eps": 1e-9,
+        },
         "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},
         "evaluate": {"decode": "greedy", "max_length": 5},
     }

@@ -8,7 +8,12 @@ translation is a single forward pass on a target of zeros.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead_notebooks.recipes.notebook_recipe import MODEL, Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import (
+    MODEL,
+    Checkpoint,
+    NotebookRecipe,
+    layer_modules,
+)
 
 MODULES = layer_modules(
     "encoder_layers.{layer}",

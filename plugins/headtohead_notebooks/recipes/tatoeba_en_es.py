@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from headtohead.plugin import HeadToHeadError
-from headtohead_notebooks.recipes.notebook_recipe import MODEL, TRAIN, Checkpoint, NotebookRecipe, layer_modules
+from headtohead_notebooks.recipes.notebook_recipe import (
+    MODEL,
+    TRAIN,
+    Checkpoint,
+    NotebookRecipe,
+    layer_modules,
+)
 
 MODULES = layer_modules(
     "encoder.layers.{layer}",
@@ -54,12 +60,23 @@ class TatoebaEnEs(NotebookRecipe):
             "final_norm": True,
             "mask_value": "-1e9",
         },
-        "train": {**TRAIN, "epochs": 10, "batch_size": 64, "lr": 1e-4, "betas": [0.9, 0.999], "eps": 1e-8},
+        "train": {
+            **TRAIN,
+            "epochs": 10,
+            "batch_size": 64,
+            "lr": 1e-4,
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+        },
         "evaluate": {"decode": "greedy", "max_length": 128},
     }
 
     # The state dict does not contain the sinusoidal table; headtohead computes it as the notebook does.
-    checkpoints = (Checkpoint("model of the notebook", MODULES, EMBEDDINGS, {"positional.arithmetic": "single"}),)
+    checkpoints = (
+        Checkpoint(
+            "model of the notebook", MODULES, EMBEDDINGS, {"positional.arithmetic": "single"}
+        ),
+    )
 
     needs_file = True
 
@@ -77,5 +94,7 @@ def _sentences(number: int, fields: Sequence[str]) -> tuple[str, str]:
     if len(fields) >= 4:
         return fields[1], fields[3]
     if fields[0].lstrip("\ufeff").isdigit():
-        raise HeadToHeadError(f"line {number} has {len(fields)} columns, expected id, text, id and text")
+        raise HeadToHeadError(
+            f"line {number} has {len(fields)} columns, expected id, text, id and text"
+        )
     return fields[0], fields[1]

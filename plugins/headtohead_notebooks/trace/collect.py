@@ -44,7 +44,16 @@ OUTPUT_HEAD_STEPS = ("values", "weights", "heads", "finished")
 KEY_ROWS = ("plain_keys", "keys", "values")
 """Steps with a row per key; all others have a row per query."""
 
-KEY_COLUMNS = ("products", "bias", "unmixed", "scores", "mask", "filled", "unmixed_weights", "weights")
+KEY_COLUMNS = (
+    "products",
+    "bias",
+    "unmixed",
+    "scores",
+    "mask",
+    "filled",
+    "unmixed_weights",
+    "weights",
+)
 """Steps with a column per key."""
 
 SHOWN_WORDS = 10
@@ -66,7 +75,9 @@ def collect(model: Transformer, inputs: TraceInputs, member: int = 0) -> tuple[T
     device = next(model.parameters()).device
 
     def batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        row = torch.tensor([list(ids)], dtype=torch.long, device=device).expand(model.members, 1, -1)
+        row = torch.tensor([list(ids)], dtype=torch.long, device=device).expand(
+            model.members, 1, -1
+        )
         return row, torch.full((model.members, 1), len(ids), device=device)
 
     source, target = batch(inputs.source), batch(inputs.target)
@@ -97,7 +108,9 @@ class _Collector:
     def add_ids(self, role: str) -> None:
         ids = self.inputs.source if role == "encoder" else self._decoder_ids
         meaning = formulas.EMBEDDING["ids"][1]
-        self.steps.append(TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning))
+        self.steps.append(
+            TraceStep(f"{role}.ids", np.array(ids), self._query_tokens(role), meaning=meaning)
+        )
 
     def observe(self, role: str, layer: int | None, name: str, value: Tensor) -> None:
         """Add an observed tensor: ``[member, row, column]``, or ``[member, batch, head, row, column]``."""
@@ -118,7 +131,8 @@ class _Collector:
         prominent = tuple(sorted(np.argsort(-probabilities.max(axis=0))[:SHOWN_WORDS].tolist()))
         predicted = logits.argmax(axis=-1)
         remarks = tuple(
-            f"{words[index]} ({row[index]:.0%})" for index, row in zip(predicted.tolist(), probabilities, strict=True)
+            f"{words[index]} ({row[index]:.0%})"
+            for index, row in zip(predicted.tolist(), probabilities, strict=True)
         )
         formula, meaning = formulas.OUTPUT["logits"]
         if self.model.lm_head is None:
@@ -179,25 +193,37 @@ class _Collector:
         assert isinstance(part, MultiHeadAttention)
         config = self.model.config
         masking = config.masking.role(role).name if "mask" in self.head_tensors else None
-        formulas_of = attention_formulas(part, masking, config.model.mask_value, self._pre_norm, config.model.bias)
+        formulas_of = attention_formulas(
+            part, masking, config.model.mask_value, self._pre_norm, config.model.bias
+        )
         if name == "output":
             self._add_heads(path, role, part.context.geometry, formulas_of)
             name = "projection"
         self._add_block_step(path, name, role, values, formulas_of[name])
 
-    def _add_block_step(self, path: str, step: str, role: str, values: Array, description: Description) -> None:
+    def _add_block_step(
+        self, path: str, step: str, role: str, values: Array, description: Description
+    ) -> None:
         """Add a step of a residual block."""
         if step in ("norm", "post_norm"):
             description = self._norm_formula(role), description[1]
         self._add(f"{path}.{step}", values, role, description)
 
-    def _add_heads(self, path: str, role: str, geometry: Geometry, formulas_of: Mapping[str, Description]) -> None:
+    def _add_heads(
+        self, path: str, role: str, geometry: Geometry, formulas_of: Mapping[str, Description]
+    ) -> None:
         """Add the steps inside an attention, head by head; maps that are mixed into heads come first."""
         maps: Sequence[str] = ()
         heads: Sequence[str] = HEAD_STEPS
         if geometry.output_heads != geometry.heads:
-            maps, heads = [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS], OUTPUT_HEAD_STEPS
-        for kind, count, names in (("map", geometry.heads, maps), ("head", geometry.output_heads, heads)):
+            maps, heads = (
+                [name for name in HEAD_STEPS if name not in OUTPUT_HEAD_STEPS],
+                OUTPUT_HEAD_STEPS,
+            )
+        for kind, count, names in (
+            ("map", geometry.heads, maps),
+            ("head", geometry.output_heads, heads),
+        ):
             for head in range(count if names else 0):
                 self._add_head(f"{path}.{kind}.{head}", role, geometry, formulas_of, head, names)
         if "joined" in self.head_tensors:
@@ -228,7 +254,9 @@ class _Collector:
             rows = self._key_tokens(role) if name in KEY_ROWS else self._query_tokens(role)
             columns = self._key_tokens(role) if name in KEY_COLUMNS else ()
             example = _line(head_examples.get(name, ""), rows, columns)
-            self.steps.append(TraceStep(f"{path}.{step}", values, rows, columns, *formulas_of[step], example))
+            self.steps.append(
+                TraceStep(f"{path}.{step}", values, rows, columns, *formulas_of[step], example)
+            )
 
     # -- settings and labels ---------------------------------------------------------------------
 
@@ -251,7 +279,9 @@ class _Collector:
     @property
     def _decoder_ids(self) -> Sequence[int]:
         """The ids that the decoder reads; a decoder-only model reads the source, too."""
-        return self.inputs.target if self.model.encoder else [*self.inputs.source, *self.inputs.target]
+        return (
+            self.inputs.target if self.model.encoder else [*self.inputs.source, *self.inputs.target]
+        )
 
     @property
     def _decoder_tokens(self) -> tuple[str, ...]:
@@ -274,13 +304,17 @@ def _head_examples(matrices: dict[str, Array], scale: float) -> dict[str, str]:
     total = "unmixed" if "unmixed" in matrices else "scores"
     first = "products" if "products" in matrices else total
     if first in matrices and "queries" in matrices:
-        cells[first] = examples.product(matrices["queries"], matrices["keys"], scale, matrices[first])
+        cells[first] = examples.product(
+            matrices["queries"], matrices["keys"], scale, matrices[first]
+        )
     masked_scores = matrices.get("filled", matrices.get("scores"))
     weights = "unmixed_weights" if "unmixed_weights" in matrices else "weights"
     if masked_scores is not None and weights in matrices:
         cells[weights] = examples.softmax_weight(masked_scores, matrices[weights])
     if "heads" in matrices:
-        cells["heads"] = examples.weighted_sum(matrices["weights"], matrices["values"], matrices["heads"])
+        cells["heads"] = examples.weighted_sum(
+            matrices["weights"], matrices["values"], matrices["heads"]
+        )
     return cells
 
 

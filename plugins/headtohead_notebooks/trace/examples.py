@@ -43,7 +43,9 @@ def number(value: float) -> str:
 def product(queries: Array, keys: Array, scale: float, scores: Array) -> str:
     """Return the scaled dot product of the last query and the first key."""
     terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[-1], keys[0], strict=True)]
-    return _equation(f"({_sum(terms)}) · {number(scale)}", float(queries[-1] @ keys[0]) * scale, scores)
+    return _equation(
+        f"({_sum(terms)}) · {number(scale)}", float(queries[-1] @ keys[0]) * scale, scores
+    )
 
 
 def softmax_weight(scores: Array, weights: Array) -> str:
@@ -58,7 +60,10 @@ def softmax_weight(scores: Array, weights: Array) -> str:
 
 def weighted_sum(weights: Array, values: Array, out: Array) -> str:
     """Return the weighted sum for the first coordinate of the last row."""
-    terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[-1], values[:, 0], strict=True)]
+    terms = [
+        f"{number(weight)}·{_bracket(value)}"
+        for weight, value in zip(weights[-1], values[:, 0], strict=True)
+    ]
     return _equation(_sum(terms), float(weights[-1] @ values[:, 0]), out)
 
 

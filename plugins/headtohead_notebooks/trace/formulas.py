@@ -89,7 +89,10 @@ def attention_formulas(
     if encodes("bias", "score"):
         scores = "S = products + B"
     masked = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[mask_value]
-    filled, projection = f"S' = S where M = 1, {masked} where M = 0", with_bias("O = Z W_O", "b_O", bias)
+    filled, projection = (
+        f"S' = S where M = 1, {masked} where M = 0",
+        with_bias("O = Z W_O", "b_O", bias),
+    )
     shares, outputs = "softmax(S)" if masking is None else "softmax(S')", "Z = A V"
     if not style.projects:
         filled, shares, projection = own, "softmax(filled)", "O = Z"
@@ -97,10 +100,16 @@ def attention_formulas(
         outputs += f" + {encoding or 'the values added by the encoding'}"
     return {
         "plain-queries": (projected("Q", x), "the query of each token, before transformation"),
-        "plain-keys": (projected("K", read), f"the key of each token, before transformation{memory}"),
+        "plain-keys": (
+            projected("K", read),
+            f"the key of each token, before transformation{memory}",
+        ),
         "queries": (transformed or projected("Q", x), "the query of each token"),
         "keys": (transformed or projected("K", read), f"the key of each token{memory}"),
-        "values": (projected("V", read) if style.projects else own, f"the value of each token{memory}"),
+        "values": (
+            projected("V", read) if style.projects else own,
+            f"the value of each token{memory}",
+        ),
         "products": (products, "scaled dot product of each query and each key"),
         "bias": (encoding, "the values added by the positional encoding"),
         "unmixed": (scores, "the scores before heads are mixed"),
@@ -108,11 +117,16 @@ def attention_formulas(
             own or "S: defined by the style" if is_own("mix_scores") else scores,
             "score of each query (row) and each key (column)",
         ),
-        "mask": (f"M: masking '{masking}'", "1 where a key may be attended to, 0 where it is masked"),
+        "mask": (
+            f"M: masking '{masking}'",
+            "1 where a key may be attended to, 0 where it is masked",
+        ),
         "filled": (filled, "scores with masked keys replaced by the mask value"),
         "unmixed-weights": (shares, "the weights of each map, before maps are mixed"),
         "weights": (
-            f"A: {own or 'defined by the style'}" if is_own("normalise", "mix") else f"A = {shares}",
+            f"A: {own or 'defined by the style'}"
+            if is_own("normalise", "mix")
+            else f"A = {shares}",
             "how much each token (row) attends to each other (column)",
         ),
         "output": (outputs, "the values, averaged with the weights"),
@@ -120,7 +134,9 @@ def attention_formulas(
         "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
         "projection": (
             projection,
-            "the outputs of the heads projected to the model width" if style.projects else "no projections",
+            "the outputs of the heads projected to the model width"
+            if style.projects
+            else "no projections",
         ),
         "residual": ("X + O", "the input plus the output of the block"),
         "norm": FEED_FORWARD["norm"],

@@ -51,7 +51,9 @@ def as_html(trace: Trace) -> str:
             max_rows=MAX_ROWS,
             shade=_shade,
             formula=lambda text: Markup(formula_html(text)),
-            shown_columns=lambda step: step.shown_columns(MAX_TOKENS if step.columns else MAX_COORDINATES),
+            shown_columns=lambda step: step.shown_columns(
+                MAX_TOKENS if step.columns else MAX_COORDINATES
+            ),
             cell_of=_cell_function,
         )
     )

@@ -76,7 +76,12 @@ def inputs_from_text(
     if not ids:
         raise HeadToHeadError(f"no word of '{target}' is in the vocabulary; use other words")
     texts = {"source": source, "target": target}
-    notes = [note for side in SIDES if (text := texts[side]) is not None for note in _notes(data, text, side)]
+    notes = [
+        note
+        for side in SIDES
+        if (text := texts[side]) is not None
+        for note in _notes(data, text, side)
+    ]
     return TraceInputs(
         source_ids,
         ids,
@@ -88,7 +93,9 @@ def inputs_from_text(
     )
 
 
-def _corpus_translation(data: PreparedData, source: str, source_ids: Sequence[int]) -> list[int] | None:
+def _corpus_translation(
+    data: PreparedData, source: str, source_ids: Sequence[int]
+) -> list[int] | None:
     """Return the corpus' first translation of a source without unknown words, or None."""
     if data.tokenisers["source"].unknown(source):
         return None

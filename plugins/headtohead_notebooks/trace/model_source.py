@@ -49,15 +49,22 @@ class TracedModel:
         pitfalls = find_pitfalls(self.config, current(), self.data.record.get("leak"))
         notes = [
             *inputs.notes,
-            *(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls),
+            *(
+                f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}"
+                for pitfall in pitfalls
+            ),
         ]
         if self.model.position_is_row:
             notes.append(BATCH_OF_ONE)
         steps = collect(self.model, inputs)
-        return Trace(self.title, source, decoder_input, steps, tuple(notes), self.model.attends_to_source)
+        return Trace(
+            self.title, source, decoder_input, steps, tuple(notes), self.model.attends_to_source
+        )
 
 
-def find_model(name: str, *, runs: Path = Path("runs"), seed: int = 1, overrides: Sequence[str] = ()) -> TracedModel:
+def find_model(
+    name: str, *, runs: Path = Path("runs"), seed: int = 1, overrides: Sequence[str] = ()
+) -> TracedModel:
     """Return the model of a recipe at initialisation, with or without the prefix ``recipe/``, or of a run.
 
     Args:
@@ -77,8 +84,12 @@ def find_model(name: str, *, runs: Path = Path("runs"), seed: int = 1, overrides
         config = recipe_config(recipe, registry, overrides)
         data = prepare(config.data, cache_root())
         if reason := find_incompatibility(config, data.record["longest"], registry):
-            raise HeadToHeadError(f"recipe '{recipe}' is incompatible with these settings: {reason}")
-        model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()
+            raise HeadToHeadError(
+                f"recipe '{recipe}' is incompatible with these settings: {reason}"
+            )
+        model = Transformer(
+            config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)
+        ).eval()
         if config.train.precision == "float64":
             model.double()
         title = f"{recipe}, seed {seed}: at initialisation, not trained"
@@ -88,11 +99,17 @@ def find_model(name: str, *, runs: Path = Path("runs"), seed: int = 1, overrides
     if overrides:
         raise HeadToHeadError(f"--set requires a recipe, and '{name}' is no recipe")
     directories = [path.parent for path in runs.glob("*/*/run.json")]
-    run_names = [run for path in directories for run in (path.name, f"{path.parent.name}/{path.name}")]
-    if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
+    run_names = [
+        run for path in directories for run in (path.name, f"{path.parent.name}/{path.name}")
+    ]
+    if not (Path(name) / "run.json").is_file() and not any(
+        run.startswith(name) for run in run_names
+    ):
         hint = suggestion(name, [*recipes, *run_names]) or nearest(name, recipes)
         raise HeadToHeadError(f"no recipe and no run '{name}'{hint}")
     run = load(name, runs=runs)
     if run.words is None:
-        raise HeadToHeadError(f"run '{run.path.name}' has no vocabularies; import its checkpoint with --data")
+        raise HeadToHeadError(
+            f"run '{run.path.name}' has no vocabularies; import its checkpoint with --data"
+        )
     return TracedModel(f"run {run.path.name}", run.config, run.model, run.words, run.decoding_limit)

@@ -50,9 +50,13 @@ def _table(step: TraceStep) -> Iterator[str]:
         if row is None:
             cells.append(["…", *("" for _ in columns or ("id", "remark"))])
         elif is_list:
-            cells.append([step.rows[row], str(step.values[row]), step.remarks[row] if step.remarks else ""])
+            cells.append(
+                [step.rows[row], str(step.values[row]), step.remarks[row] if step.remarks else ""]
+            )
         else:
-            values = ("…" if column is None else _number(step.values[row, column]) for column in columns)
+            values = (
+                "…" if column is None else _number(step.values[row, column]) for column in columns
+            )
             cells.append([step.rows[row], *values])
     return aligned(cells, right=range(1, len(columns) + 3))
 

@@ -23,8 +23,12 @@ CHAINED = ("mix_embeddings", "transform", "mix_values", "post_heads")
 class CombinedOptions(BaseOptions):
     """Names of two styles."""
 
-    first: str = Field("split-heads", description="the style that acts first, such as value-residual")
-    second: str = Field("split-heads", description="the style that receives its results, such as gated")
+    first: str = Field(
+        "split-heads", description="the style that acts first, such as value-residual"
+    )
+    second: str = Field(
+        "split-heads", description="the style that receives its results, such as gated"
+    )
 
 
 def style_of(name: str) -> type[Attention]:
@@ -46,14 +50,21 @@ class Combined(Attention):
 
     @classmethod
     def depends_on_order(cls, options) -> bool:  # type: ignore[no-untyped-def]
-        return any(style.depends_on_order(style.Options()) for style in map(style_of, cls.depends_on(options)))
+        return any(
+            style.depends_on_order(style.Options())
+            for style in map(style_of, cls.depends_on(options))
+        )
 
     @classmethod
     def incompatible_with(cls, options, setting: Setting) -> str | None:  # type: ignore[no-untyped-def]
         """Exclude styles with other hooks, and what either style excludes."""
         for name in cls.depends_on(options):
             style = style_of(name)
-            own = {hook for base in style.__mro__[: style.__mro__.index(Attention)] for hook in vars(base)}
+            own = {
+                hook
+                for base in style.__mro__[: style.__mro__.index(Attention)]
+                for hook in vars(base)
+            }
             if other := [hook for hook in Attention.hooks if hook in own and hook not in CHAINED]:
                 return f"combined requires styles that define only {', '.join(CHAINED)}; {name} defines {other[0]}"
             reason = style.incompatible_with(style.Options(), setting)

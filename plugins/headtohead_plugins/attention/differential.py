@@ -44,7 +44,9 @@ class Differential(Attention):
             )
         width = model.d_model // model.heads
         scale = width**-0.5
-        return Geometry(model.heads, model.heads, width, 2 * width, scale, mixed_heads=model.heads // 2)
+        return Geometry(
+            model.heads, model.heads, width, 2 * width, scale, mixed_heads=model.heads // 2
+        )
 
     def build(self) -> None:
         """Initialise the four vectors of λ normally (std 0.1) and the gain with 1."""

@@ -17,7 +17,10 @@ class FreeGeometryOptions(BaseOptions):
     key_width: int = Field(32, ge=1, le=65_536, description="d_k, width of a query or key")
     value_width: int = Field(32, ge=1, le=65_536, description="d_v, width of a value")
     kv_heads: int | None = Field(
-        None, ge=1, le=1024, description="key/value heads; must divide model.heads; default: model.heads"
+        None,
+        ge=1,
+        le=1024,
+        description="key/value heads; must divide model.heads; default: model.heads",
     )
 
 
@@ -31,7 +34,9 @@ class FreeGeometry(Attention):
         assert isinstance(options, FreeGeometryOptions)
         kv_heads = options.kv_heads or model.heads
         if model.heads % kv_heads:
-            raise HeadToHeadError(f"free-geometry needs kv_heads to divide heads, got {kv_heads} and {model.heads}")
+            raise HeadToHeadError(
+                f"free-geometry needs kv_heads to divide heads, got {kv_heads} and {model.heads}"
+            )
         scale = options.key_width**-0.5
         return Geometry(model.heads, kv_heads, options.key_width, options.value_width, scale)
 

@@ -17,7 +17,9 @@ from headtohead.plugin import Attention, HeadOptions, hookimpl
 class GatedOptions(HeadOptions):
     """Number of gates, and key/value heads."""
 
-    per: Literal["element", "head"] = Field("element", description="element: a gate per element; head: one per head")
+    per: Literal["element", "head"] = Field(
+        "element", description="element: a gate per element; head: one per head"
+    )
 
 
 class Gated(Attention):

@@ -21,7 +21,16 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad, silu, softplus
 
 from headtohead import registered
-from headtohead.plugin import Attention, Geometry, MaskPattern, ModelConfig, Options, Setting, hookimpl, sums_between
+from headtohead.plugin import (
+    Attention,
+    Geometry,
+    MaskPattern,
+    ModelConfig,
+    Options,
+    Setting,
+    hookimpl,
+    sums_between,
+)
 
 EPS = 1e-5
 """Epsilon of the output norm in the authors' code."""
@@ -63,7 +72,10 @@ class GatedDelta(Attention):
         if setting.role != "decoder":
             return f"gated-delta reads earlier tokens of a decoder; use another attention.{setting.role}"
         for entry in setting.config.masking.decoder.pattern:
-            declared = registered("masking", entry.name)(entry.options).role_properties("decoder") or frozenset()
+            declared = (
+                registered("masking", entry.name)(entry.options).role_properties("decoder")
+                or frozenset()
+            )
             if not {"hides-future", "shows-the-rest"} <= declared:
                 return f"gated-delta reads all tokens up to the query's; use padding-causal or causal, not {entry.name}"
         return None
@@ -91,32 +103,44 @@ class GatedDelta(Attention):
         q, k, v, gates = parts.split([geometry.value_width] * 3 + [2], dim=-1)
         decay, beta = gates.to(torch.promote_types(gates.dtype, torch.float32)).unbind(-1)
         log_alpha = -self.rate.exp()[:, None] * softplus(decay + self.step[:, None])
-        k = torch.cat([normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], dim=-1)], dim=-1)
+        k = torch.cat(
+            [normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], dim=-1)], dim=-1
+        )
         return pad(normalize(q, dim=-1), (0, 2)).flatten(-2), k.flatten(-2), v.flatten(-2)
 
-    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
         """Return W."""
         products, system, beta = self._factors(q, k)
-        inner: Tensor = torch.linalg.solve_triangular(system, products, upper=False, left=False, unitriangular=True)
+        inner: Tensor = torch.linalg.solve_triangular(
+            system, products, upper=False, left=False, unitriangular=True
+        )
         return inner * beta.transpose(-2, -1)
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         return scores if mask is None else torch.where(mask, scores, 0.0)
 
-    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
+    def fast_path(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
+    ) -> Tensor:
         """Return the outputs without W, unless the mask is another one than causal."""
         if mask is not None and pattern == "other":
             weights = self.normalise(self.scores(q, k, q, k), mask)
             return (weights @ v.to(weights.dtype)).to(v.dtype)
         products, system, beta = self._factors(q, k)
         values = beta * (v if mask is None else v * mask.any(-2).unsqueeze(-1))
-        inner: Tensor = torch.linalg.solve_triangular(system, values, upper=False, unitriangular=True)
+        inner: Tensor = torch.linalg.solve_triangular(
+            system, values, upper=False, unitriangular=True
+        )
         return (products @ inner).to(v.dtype)
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return the normalised heads times their gates."""
         normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
-        gates = silu(x.flatten(1, 2) @ self.gate).view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
+        gates = (
+            silu(x.flatten(1, 2) @ self.gate).view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
+        )
         return normalised * self.gain[:, None, None, None] * gates
 
     def _factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:

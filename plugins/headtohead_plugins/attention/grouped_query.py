@@ -13,7 +13,9 @@ from headtohead.plugin import Attention, HeadOptions, hookimpl
 class GroupedQueryOptions(HeadOptions):
     """Number of groups."""
 
-    kv_heads: int | None = Field(2, ge=1, le=1024, description="key/value heads; must divide model.heads")
+    kv_heads: int | None = Field(
+        2, ge=1, le=1024, description="key/value heads; must divide model.heads"
+    )
 
 
 class GroupedQuery(Attention):

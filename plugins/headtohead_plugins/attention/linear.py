@@ -31,7 +31,9 @@ def feature(x: Tensor) -> Tensor:
     >>> feature(torch.tensor([-20.0, 0.0, 2.0]))
     tensor([2.0612e-09, 1.0000e+00, 3.0000e+00])
     """
-    return x.clamp(max=0).exp() + x.relu()  # elu(x) + 1 is 0 below -17 in float32, below -6 in bfloat16
+    return (
+        x.clamp(max=0).exp() + x.relu()
+    )  # elu(x) + 1 is 0 below -17 in float32, below -6 in bfloat16
 
 
 class Linear(Attention):
@@ -51,7 +53,9 @@ class Linear(Attention):
     def formula(self) -> str:
         return "A = S / Σ_j S, S = φ(Q) φ(K)^T where not masked, φ(x) = elu(x) + 1"
 
-    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
         return feature(q) @ feature(k).transpose(-2, -1)
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -59,7 +63,9 @@ class Linear(Attention):
         unmasked = scores if mask is None else torch.where(mask, scores, 0.0)
         return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=EPS)
 
-    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
+    def fast_path(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
+    ) -> Tensor:
         """Return the outputs, without weights where the structure of the mask allows it."""
         q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
         if mask is not None and pattern == "other":
@@ -75,7 +81,9 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     time = q.shape[-2]
     blocks = -(-time // BLOCK)
     size = -(-time // blocks)
-    q, k, v = (pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v))
+    q, k, v = (
+        pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v)
+    )
     block_sums = k.transpose(-2, -1) @ v
     totals = block_sums.cumsum(-3, dtype=torch.promote_types(q.dtype, torch.float32)).to(q.dtype)
     before = pad(totals, (0, 0, 0, 0, 1, 0))[..., :-1, :, :]

@@ -27,9 +27,14 @@ EPS = 1e-6
 class MultiHeadLatentOptions(BaseOptions):
     """Widths of the latent vectors and of the rotary part."""
 
-    kv_rank: int | None = Field(None, ge=1, le=65_536, description="width of the latent vector; default: d_model / 4")
+    kv_rank: int | None = Field(
+        None, ge=1, le=65_536, description="width of the latent vector; default: d_model / 4"
+    )
     query_rank: int | None = Field(
-        None, ge=1, le=65_536, description="width of the latent vector of queries; default: queries are not compressed"
+        None,
+        ge=1,
+        le=65_536,
+        description="width of the latent vector of queries; default: queries are not compressed",
     )
     rotary_width: int | None = Field(
         None,
@@ -79,10 +84,14 @@ class MultiHeadLatent(Attention):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values; the part of the keys that all heads share comes first."""
         latent, shared = (x @ self.down).split([self.rank, self.shared], dim=-1)
-        own = (rms_normalised(latent, self.gain) @ self.up).unflatten(-1, (self.context.geometry.heads, -1))
+        own = (rms_normalised(latent, self.gain) @ self.up).unflatten(
+            -1, (self.context.geometry.heads, -1)
+        )
         keys, values = own.chunk(2, dim=-1)
         keys = torch.cat([shared.unsqueeze(-2).expand(*keys.shape[:-1], -1), keys], dim=-1)
-        source = rms_normalised(x @ self.query_down, self.query_gain) if self.options.query_rank else x
+        source = (
+            rms_normalised(x @ self.query_down, self.query_gain) if self.options.query_rank else x
+        )
         return source @ self.query_up, keys.flatten(-2), values.flatten(-2)
 
 

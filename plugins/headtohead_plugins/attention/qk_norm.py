@@ -24,9 +24,15 @@ class QkNormOptions(BaseOptions):
     """Norm, and initial value of the scale."""
 
     norm: Literal["unit", "rms"] = Field(
-        "unit", description="unit: length 1, scores not scaled further; rms: root mean square 1, scores over √d_k"
+        "unit",
+        description="unit: length 1, scores not scaled further; rms: root mean square 1, scores over √d_k",
     )
-    length: int = Field(16, ge=3, le=100_000, description="L: with norm unit, g starts at log2(L² - L); with rms, at 1")
+    length: int = Field(
+        16,
+        ge=3,
+        le=100_000,
+        description="L: with norm unit, g starts at log2(L² - L); with rms, at 1",
+    )
 
 
 def unit(x: Tensor) -> Tensor:
@@ -35,7 +41,9 @@ def unit(x: Tensor) -> Tensor:
     >>> unit(torch.tensor([3.0, 4.0]))
     tensor([0.6000, 0.8000])
     """
-    return torch.nn.functional.normalize(x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1).to(x.dtype)
+    return torch.nn.functional.normalize(
+        x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1
+    ).to(x.dtype)
 
 
 class QkNorm(Attention):

@@ -19,7 +19,10 @@ class RandomOptions(BaseOptions):
     """Size and initialisation of the matrix, and whether it is trained."""
 
     max_length: int = Field(
-        64, ge=1, le=100_000, description="rows of R: tokens of the longest sentence, with boundary tokens"
+        64,
+        ge=1,
+        le=100_000,
+        description="rows of R: tokens of the longest sentence, with boundary tokens",
     )
     trained: bool = Field(True, description="whether R is trained or stays at initialisation")
     std: float = Field(1.0, gt=0, le=1000, description="standard deviation of R at initialisation")
@@ -44,7 +47,9 @@ class Random(Attention):
     def formula(self) -> str:
         return "S = R_h[i, j], i and j: positions of query and key"
 
-    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
         scores = self.table[:, :, query_positions[0]][..., key_positions[0]]
         return scores.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
 

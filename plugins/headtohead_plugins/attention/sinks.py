@@ -33,7 +33,9 @@ class Sinks(Attention):
         sinks = self.sinks[:, None, :, None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
         return torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1)[..., :-1]
 
-    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
+    def fast_path(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
+    ) -> Tensor:
         """Return the outputs of the fused kernel for one more key, along a coordinate that no other key has."""
         members, batch, _, _, width = q.shape
         sinks = (self.sinks / self.context.geometry.scale).to(q.dtype)[:, None, :, None, None]
@@ -43,7 +45,9 @@ class Sinks(Attention):
         if mask is not None:
             mask = pad(mask, (0, 1), value=True).expand(members, batch, -1, -1, -1).flatten(0, 1)
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        heads: Tensor = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=self.context.geometry.scale)
+        heads: Tensor = scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, scale=self.context.geometry.scale
+        )
         return heads[..., :width].view(members, batch, *heads.shape[1:3], width)
 
 

@@ -21,7 +21,9 @@ from headtohead.plugin import Attention, HeadOptions, hookimpl
 class SmearOptions(HeadOptions):
     """Width of the gate's input, and key/value heads."""
 
-    gate_width: int = Field(12, ge=1, le=65_536, description="coordinates of the embedding that the gate depends on")
+    gate_width: int = Field(
+        12, ge=1, le=65_536, description="coordinates of the embedding that the gate depends on"
+    )
 
 
 class Smear(Attention):

@@ -21,7 +21,8 @@ class TalkingHeadsOptions(BaseOptions):
     """Initialisation of the two matrices."""
 
     start: Literal["identity", "random"] = Field(
-        "identity", description="identity: starts as split heads; random: normal with variance 1/heads, as the authors"
+        "identity",
+        description="identity: starts as split heads; random: normal with variance 1/heads, as the authors",
     )
 
 
@@ -40,7 +41,9 @@ class TalkingHeads(Attention):
     def build(self) -> None:
         heads = self.context.geometry.heads
         random = self.options.start == "random"
-        self.before, self.after = (self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2))
+        self.before, self.after = (
+            self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2)
+        )
         if not random:
             for matrix in (self.before, self.after):
                 matrix.data.diagonal(dim1=1, dim2=2).fill_(1.0)
@@ -48,7 +51,9 @@ class TalkingHeads(Attention):
     def formula(self) -> str:
         return "L = (Q K^T / √d_k) P_l, A = softmax(L + B) P_w, across heads"
 
-    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
         """Return scaled products, mixed by P_l."""
         return mix_heads(q @ k.transpose(-2, -1) * self.context.geometry.scale, self.before)
 

@@ -20,7 +20,9 @@ from headtohead.plugin import Attention, HeadOptions, hookimpl
 class ValueEmbeddingOptions(HeadOptions):
     """Number of layers with value embeddings, and key/value heads."""
 
-    ends: int = Field(3, ge=1, le=1024, description="layers from the first, and from the last, that have a table")
+    ends: int = Field(
+        3, ge=1, le=1024, description="layers from the first, and from the last, that have a table"
+    )
 
 
 class ValueEmbedding(Attention):
@@ -35,7 +37,9 @@ class ValueEmbedding(Attention):
         self.embeds = layer < ends or layer >= self.context.layers - ends
         if self.embeds:
             geometry = self.context.geometry
-            self.table = self.parameter(self.context.words, geometry.value_heads * geometry.value_width)
+            self.table = self.parameter(
+                self.context.words, geometry.value_heads * geometry.value_width
+            )
             self.shares = self.parameter(2, std=0.0, mean=0.5)
 
     def formula(self) -> str:

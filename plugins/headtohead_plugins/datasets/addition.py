@@ -37,7 +37,10 @@ class Addition(ComputedDataset):
         """Generate pairs of numbers; ``a + b`` and ``b + a`` are the same example."""
         is_reversed = options.digit_order == "reversed"
         return Task(
-            languages=("two numbers", "the sum"),  # the same of both orders, so that they are compared
+            languages=(
+                "two numbers",
+                "the sum",
+            ),  # the same of both orders, so that they are compared
             citation="Lee et al. 2023, Teaching Arithmetic to Small Transformers",
             draw=lambda random, length: _example(random, length, is_reversed),
             capacity=lambda length: _numbers(length) * (_numbers(length) + 1) // 2,

@@ -25,7 +25,9 @@ class Options(LengthOptions):
 
     shortest: int = Field(16, ge=3, le=1000, description="tokens of the shortest sequence")
     longest: int = Field(32, ge=3, le=1000, description="tokens of the longest sequence, L")
-    alphabet: int = Field(15, ge=2, le=10_000, description="number of tokens without the special token")
+    alphabet: int = Field(
+        15, ge=2, le=10_000, description="number of tokens without the special token"
+    )
 
 
 class Induction(LabelledDataset):

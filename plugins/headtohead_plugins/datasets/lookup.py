@@ -23,7 +23,9 @@ class Options(LengthOptions):
     """The length is the number of key-value pairs; a source of length n has 2n + 1 + queries tokens."""
 
     longest: int = Field(5, ge=1, le=100, description="key-value pairs of the longest source, L")
-    keys: int = Field(20, ge=1, le=1000, description="number of keys; a key occurs once in a source")
+    keys: int = Field(
+        20, ge=1, le=1000, description="number of keys; a key occurs once in a source"
+    )
     values: int = Field(20, ge=2, le=1000, description="number of values")
     queries: int = Field(1, ge=1, le=1000, description="number of distinct keys queried")
 
@@ -42,7 +44,11 @@ class Lookup(ComputedDataset):
                 f"lookup: a source of {longest} pairs requires {longest} keys, got {options.keys}; "
                 "raise keys or lower longest"
             )
-        shortest = min((options.shortest, *options.lengths("test"))) if split == "length" else options.shortest
+        shortest = (
+            min((options.shortest, *options.lengths("test")))
+            if split == "length"
+            else options.shortest
+        )
         if options.queries > shortest:
             raise HeadToHeadError(
                 f"lookup: {options.queries} queries require {options.queries} pairs, but the shortest "
@@ -53,7 +59,9 @@ class Lookup(ComputedDataset):
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
             draw=lambda random, length: _example(random, length, options),
             capacity=lambda length: (
-                math.comb(options.keys, length) * options.values**length * math.perm(length, options.queries)
+                math.comb(options.keys, length)
+                * options.values**length
+                * math.perm(length, options.queries)
             ),
             unit="key-value pairs",
         )

@@ -67,7 +67,9 @@ def _chain(random: np.random.RandomState, length: int, modulus: int) -> tuple[li
     """Return the words and the value of an expression without brackets."""
     numbers = random.randint(modulus, size=length).tolist()
     words, total, product = [str(numbers[0])], 0, numbers[0]
-    for number, kind in zip(numbers[1:], random.randint(len(OPERATIONS), size=length - 1).tolist(), strict=True):
+    for number, kind in zip(
+        numbers[1:], random.randint(len(OPERATIONS), size=length - 1).tolist(), strict=True
+    ):
         words += [OPERATIONS[kind], str(number)]
         if OPERATIONS[kind] == "*":
             product *= number

@@ -40,16 +40,30 @@ Level = Annotated[str, Field(pattern="^(original|[1-9][0-9]{0,3}x[1-9][0-9]{0,3}
 class Options(SizeOptions):
     """Levels, tokens and distances."""
 
-    levels: tuple[Level, ...] = Field(("64x4",), min_length=1, description="tokens x key-value pairs, or original")
-    test_levels: tuple[Level, ...] = Field((), description="split length: levels of the test part; default: levels")
-    alphabet: int = Field(8192, ge=4, le=100_000, description="number of tokens: half of them keys, half values")
-    power_a: float = Field(0.01, gt=0, le=10, description="exponent of the distances; 1 is a uniform distribution")
-    random_non_queries: bool = Field(True, description="random tokens between the queries; false: the token 'none'")
+    levels: tuple[Level, ...] = Field(
+        ("64x4",), min_length=1, description="tokens x key-value pairs, or original"
+    )
+    test_levels: tuple[Level, ...] = Field(
+        (), description="split length: levels of the test part; default: levels"
+    )
+    alphabet: int = Field(
+        8192, ge=4, le=100_000, description="number of tokens: half of them keys, half values"
+    )
+    power_a: float = Field(
+        0.01, gt=0, le=10, description="exponent of the distances; 1 is a uniform distribution"
+    )
+    random_non_queries: bool = Field(
+        True, description="random tokens between the queries; false: the token 'none'"
+    )
 
     def lengths(self, part: str = "train") -> Sequence[str]:
         """Return the levels of a part."""
         named = (part == "test" and self.test_levels) or self.levels
-        return list(dict.fromkeys(chain.from_iterable(ORIGINAL[part] if x == "original" else (x,) for x in named)))
+        return list(
+            dict.fromkeys(
+                chain.from_iterable(ORIGINAL[part] if x == "original" else (x,) for x in named)
+            )
+        )
 
     def contradiction(self, split: str) -> str | None:
         """Return which level is impossible, or None."""
@@ -86,7 +100,9 @@ class MultiQueryRecall(LabelledDataset):
             if not options.random_non_queries:
                 return listed * math.perm(places, pairs)
             # Every second position has every key at least once (inclusion and exclusion), the others any token.
-            queried = sum((-1) ** n * math.comb(pairs, n) * (size - n) ** places for n in range(pairs + 1))
+            queried = sum(
+                (-1) ** n * math.comb(pairs, n) * (size - n) ** places for n in range(pairs + 1)
+            )
             return int(listed * queried * size**places)
 
         return Task(
@@ -110,7 +126,9 @@ def _example(random: np.random.RandomState, tokens: int, pairs: int, options: Op
     places = (tokens - 2 * pairs) // 2
     weights = np.arange(1, places + 1, dtype=np.float64) ** (options.power_a - 1)
     chosen = random.choice(places, pairs, replace=False, p=weights / weights.sum())
-    words = [f"{'kv'[number // half]}{number % half}" for number in random.randint(2 * half, size=tokens)]
+    words = [
+        f"{'kv'[number // half]}{number % half}" for number in random.randint(2 * half, size=tokens)
+    ]
     if not options.random_non_queries:
         words = ["none"] * tokens
     words[: 2 * pairs] = chain.from_iterable(zip(keys, values, strict=True))
@@ -119,4 +137,6 @@ def _example(random: np.random.RandomState, tokens: int, pairs: int, options: Op
         words[position] = key
     labelled = tuple(sorted(labels))
     text = " ".join(words)
-    return Example(key=text, pairs=((text, " ".join(map(labels.__getitem__, labelled))),), labelled=labelled)
+    return Example(
+        key=text, pairs=((text, " ".join(map(labels.__getitem__, labelled))),), labelled=labelled
+    )

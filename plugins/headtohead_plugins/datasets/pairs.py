@@ -19,7 +19,13 @@ from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, Pair, 
 from headtohead.plugin import Options as BaseOptions
 
 Column = Annotated[int, Field(ge=1, le=10_000)] | str
-FORMATS: dict[str, Format] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+FORMATS: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 PARTS = {"train": "train", "valid": "valid", "validation": "valid", "dev": "valid", "test": "test"}
 """Parts by the name that a Hugging Face dataset gives them."""
@@ -45,28 +51,44 @@ class Options(BaseOptions):
     """Where the pairs are, and which columns hold them."""
 
     file: Annotated[tuple[str, ...], FilePath()] = Field(
-        (), description="one file with both sides, or [source file, target file] with a sentence per line"
+        (),
+        description="one file with both sides, or [source file, target file] with a sentence per line",
     )
-    valid_file: Annotated[tuple[str, ...], FilePath()] = Field((), description="pairs for validation, like `file`")
-    test_file: Annotated[tuple[str, ...], FilePath()] = Field((), description="pairs for the test, like `file`")
-    format: Format | None = Field(None, description="tsv, csv or jsonl; default: by the ending of the file's name")
+    valid_file: Annotated[tuple[str, ...], FilePath()] = Field(
+        (), description="pairs for validation, like `file`"
+    )
+    test_file: Annotated[tuple[str, ...], FilePath()] = Field(
+        (), description="pairs for the test, like `file`"
+    )
+    format: Format | None = Field(
+        None, description="tsv, csv or jsonl; default: by the ending of the file's name"
+    )
     columns: tuple[Column, Column] | None = Field(
         None,
         description="source and target: numbers from 1, names in the first line, or fields of JSON such as "
         "translation.en; default: [1, 2] in a table of two columns, for JSON [source, target]",
     )
-    header: bool | None = Field(None, description="whether the first line has names; default: if `columns` are names")
+    header: bool | None = Field(
+        None, description="whether the first line has names; default: if `columns` are names"
+    )
     saved: Annotated[str | None, FilePath()] = Field(
         None, description="folder of a Hugging Face dataset, written by its save_to_disk"
     )
     hub: str | None = Field(None, description="name of a dataset on the Hugging Face hub")
     configuration: str | None = Field(None, description="configuration of the dataset on the hub")
-    revision: str | None = Field(None, description="commit of the dataset on the hub, for equal data in every run")
-    join_targets: bool = Field(
-        False, description="split grouped: pairs with a common target, too, are in the same part, as for translations"
+    revision: str | None = Field(
+        None, description="commit of the dataset on the hub, for equal data in every run"
     )
-    skip_malformed: bool = Field(False, description="skip and count malformed rows instead of refusing the file")
-    languages: tuple[str, str] = Field(("source", "target"), description="names of the languages, for reports")
+    join_targets: bool = Field(
+        False,
+        description="split grouped: pairs with a common target, too, are in the same part, as for translations",
+    )
+    skip_malformed: bool = Field(
+        False, description="skip and count malformed rows instead of refusing the file"
+    )
+    languages: tuple[str, str] = Field(
+        ("source", "target"), description="names of the languages, for reports"
+    )
     licence: str = Field("not stated", description="licence of the data, for reports")
     citation: str = Field("not stated", description="where the data was published, for reports")
 
@@ -74,22 +96,34 @@ class Options(BaseOptions):
     @classmethod
     def _as_tuple(cls, value: object) -> object:
         # A list is no tuple for pydantic's strict mode after a validator in Python.
-        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+        return (
+            (value,)
+            if isinstance(value, str)
+            else tuple(value)
+            if isinstance(value, list)
+            else value
+        )
 
     @model_validator(mode="after")
     def _check(self) -> Options:
         if sum(map(bool, (self.file, self.saved, self.hub))) != 1:
             raise ValueError("set one of data.file, data.saved and data.hub")
         if (self.saved or self.hub) and (self.valid_file or self.test_file):
-            raise ValueError("valid_file and test_file belong to file; a Hugging Face dataset has its own splits")
+            raise ValueError(
+                "valid_file and test_file belong to file; a Hugging Face dataset has its own splits"
+            )
         if self.columns and self.columns[0] == self.columns[1]:
             raise ValueError(f"columns are two different columns, got {self.columns[0]} twice")
         if (self.configuration or self.revision) and not self.hub:
             raise ValueError("configuration and revision belong to hub")
         for files in (self.file, self.valid_file, self.test_file):
             if len(files) > 2:
-                raise ValueError(f"expected one file or [source file, target file], got {len(files)} files")
-        of_tables = [name for name in ("format", "header", "columns") if getattr(self, name) is not None]
+                raise ValueError(
+                    f"expected one file or [source file, target file], got {len(files)} files"
+                )
+        of_tables = [
+            name for name in ("format", "header", "columns") if getattr(self, name) is not None
+        ]
         if self.saved or self.hub:
             of_tables = [name for name in of_tables if name != "columns"]
         elif 1 in map(len, (self.file, self.valid_file, self.test_file)):
@@ -115,7 +149,11 @@ class Pairs(Dataset):
         assert isinstance(options, Options)
         if options.saved or options.hub:
             return frozenset(PARTS.values())
-        given = {part for part, files in (("valid", options.valid_file), ("test", options.test_file)) if files}
+        given = {
+            part
+            for part, files in (("valid", options.valid_file), ("test", options.test_file))
+            if files
+        }
         return frozenset({*given, "train"} if given else ())
 
     @classmethod
@@ -153,21 +191,33 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 def _from_files(options: Options, notes: list[str]) -> list[Pair]:
     """Return the pairs of all files; those of ``file`` belong to train if another part has a file."""
-    given = [part for part, files in (("valid", options.valid_file), ("test", options.test_file)) if files]
+    given = [
+        part
+        for part, files in (("valid", options.valid_file), ("test", options.test_file))
+        if files
+    ]
     free = "train" if len(given) == 2 else None
     pairs: list[Pair] = []
-    for part, files in ((free, options.file), ("valid", options.valid_file), ("test", options.test_file)):
+    for part, files in (
+        (free, options.file),
+        ("valid", options.valid_file),
+        ("test", options.test_file),
+    ):
         if not files:
             continue
         texts = _parallel(files) if len(files) == 2 else _table(files[0], options, notes)
         pairs += [_pair(source, target, part) for source, target in texts]
     if given:
-        notes.append(f"{' and '.join(given)} {'are separate files' if len(given) > 1 else 'is a separate file'}")
+        notes.append(
+            f"{' and '.join(given)} {'are separate files' if len(given) > 1 else 'is a separate file'}"
+        )
     return pairs
 
 
 def _pair(source: str, target: str, part: str | None) -> Pair:
-    source, target = (" ".join(text.splitlines()).replace("\t", " ").strip() for text in (source, target))
+    source, target = (
+        " ".join(text.splitlines()).replace("\t", " ").strip() for text in (source, target)
+    )
     return Pair(source, target, source, part)
 
 
@@ -191,7 +241,9 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     """Return source and target of each row of a file; rows without both texts are refused or counted."""
     form = options.format or _format(name)
     if options.header and form == "jsonl":
-        raise HeadToHeadError(f"file '{name}' is JSON Lines, which has no header; leave out data.header")
+        raise HeadToHeadError(
+            f"file '{name}' is JSON Lines, which has no header; leave out data.header"
+        )
     rows = read_rows(_path(name), form, is_guessed=options.format is None)
     columns: tuple[Column, Column] = options.columns or ("source", "target")
     if form != "jsonl" and rows:
@@ -204,7 +256,12 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             pairs.append((source, target))
         else:
             missing = columns[0] if source is None else columns[1]
-            wrong.append((row.line, row.problem or f"has no text in column {missing}{_known_fields(row.content)}"))
+            wrong.append(
+                (
+                    row.line,
+                    row.problem or f"has no text in column {missing}{_known_fields(row.content)}",
+                )
+            )
     if not rows:
         raise HeadToHeadError(f"file '{name}' has no pairs; add them, or leave out the file")
     if not wrong:
@@ -215,16 +272,22 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
             f"file '{name}': line {line} {problem}; wrong lines: {len(wrong)} of {len(rows)}; {REMEDIES[form]}, or set "
             f"data.skip_malformed: true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
         )
-    notes.append(f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {line}")
+    notes.append(
+        f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {line}"
+    )
     return pairs
 
 
-def _numbered_columns(name: str, rows: list[Row], options: Options) -> tuple[list[Row], tuple[int, int]]:
+def _numbered_columns(
+    name: str, rows: list[Row], options: Options
+) -> tuple[list[Row], tuple[int, int]]:
     """Return the rows after the header, if there is one, and the numbers of the columns."""
     columns = options.columns or (1, 2)
     has_names = any(isinstance(column, str) for column in columns)
     if has_names and options.header is False:
-        raise HeadToHeadError(f"data.columns {list(columns)} are names, but data.header is false; use numbers")
+        raise HeadToHeadError(
+            f"data.columns {list(columns)} are names, but data.header is false; use numbers"
+        )
     has_header = has_names or bool(options.header)
     if not has_header and options.header is None:
         _refuse_header(name, rows[0].content)
@@ -234,11 +297,15 @@ def _numbered_columns(name: str, rows: list[Row], options: Options) -> tuple[lis
     if has_header:
         header, *rows = rows
         if header.problem:
-            raise HeadToHeadError(f"file '{name}': line {header.line}, the header, {header.problem}; correct it")
+            raise HeadToHeadError(
+                f"file '{name}': line {header.line}, the header, {header.problem}; correct it"
+            )
         names = [field.strip() for field in header.content]
     source, target = (_number(name, names, column) for column in columns)
     if source == target:
-        raise HeadToHeadError(f"file '{name}': data.columns {list(columns)} are the same column; name two columns")
+        raise HeadToHeadError(
+            f"file '{name}': data.columns {list(columns)} are the same column; name two columns"
+        )
     return rows, (source, target)
 
 
@@ -257,9 +324,13 @@ def _number(name: str, names: Sequence[str], column: Column) -> int:
     if isinstance(column, int):
         return column
     if column not in names:
-        raise HeadToHeadError(f"file '{name}' has no column '{column}'; its first line has: {', '.join(names)}")
+        raise HeadToHeadError(
+            f"file '{name}' has no column '{column}'; its first line has: {', '.join(names)}"
+        )
     if names.count(column) > 1:
-        raise HeadToHeadError(f"file '{name}' has several columns '{column}'; set data.columns to numbers")
+        raise HeadToHeadError(
+            f"file '{name}' has several columns '{column}'; set data.columns to numbers"
+        )
     return names.index(column) + 1
 
 
@@ -306,7 +377,11 @@ def _text(row: Any, column: Column) -> str | None:
         for part in column.split("."):
             row = row.get(part) if isinstance(row, Mapping) else None
     # JSON can contain half of a surrogate pair, which cannot be written as UTF-8.
-    return row if isinstance(row, str) and not any("\ud800" <= letter <= "\udfff" for letter in row) else None
+    return (
+        row
+        if isinstance(row, str) and not any("\ud800" <= letter <= "\udfff" for letter in row)
+        else None
+    )
 
 
 def _from_hugging_face(options: Options) -> list[Pair]:
@@ -315,7 +390,9 @@ def _from_hugging_face(options: Options) -> list[Pair]:
         version = importlib.metadata.version("datasets")
     except importlib.metadata.PackageNotFoundError:
         version = "none"
-    if version == "none" or int(version.split(".")[0]) < LEAST_DATASETS:  # older versions run scripts of a dataset
+    if (
+        version == "none" or int(version.split(".")[0]) < LEAST_DATASETS
+    ):  # older versions run scripts of a dataset
         raise HeadToHeadError(
             f"data.saved and data.hub require the package datasets {LEAST_DATASETS} or later, found {version}; "
             "pip install 'headtohead[hf]'"
@@ -342,12 +419,19 @@ def _check_saved(folder: Path, name: str) -> None:
     for path in [*folder.rglob("dataset_dict.json"), *folder.rglob("state.json")]:
         try:
             record = json.loads("\n".join(read_lines(path)))
-            names = [*record.get("splits", []), *(file["filename"] for file in record.get("_data_files", []))]
+            names = [
+                *record.get("splits", []),
+                *(file["filename"] for file in record.get("_data_files", [])),
+            ]
             outside = [name for name in names if name == ".." or PurePath(name).name != name]
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            raise HeadToHeadError(f"file '{path}' is no record of a saved dataset; save the dataset again") from error
+            raise HeadToHeadError(
+                f"file '{path}' is no record of a saved dataset; save the dataset again"
+            ) from error
         if outside:
-            raise HeadToHeadError(f"file '{path}' names the file '{outside[0]}' outside of its folder; correct it")
+            raise HeadToHeadError(
+                f"file '{path}' names the file '{outside[0]}' outside of its folder; correct it"
+            )
 
 
 def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]]:
@@ -359,16 +443,24 @@ def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]
         if options.saved:
             loaded = library.load_from_disk(str(_path(options.saved)))
         else:
-            loaded = library.load_dataset(options.hub, options.configuration, revision=options.revision)
-    except Exception as error:  # the library raises errors of its own, of its storage and of the network
+            loaded = library.load_dataset(
+                options.hub, options.configuration, revision=options.revision
+            )
+    except (
+        Exception
+    ) as error:  # the library raises errors of its own, of its storage and of the network
         reason = " ".join(str(error).split())
-        raise HeadToHeadError(f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}") from error
+        raise HeadToHeadError(
+            f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}"
+        ) from error
     splits = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     parts = {PARTS.get(split) for split in splits} if len(splits) > 1 else set()
     found: list[tuple[str, str, str | None]] = []
     for split, rows in splits.items():
         if split not in PARTS:
-            raise HeadToHeadError(f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}")
+            raise HeadToHeadError(
+                f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}"
+            )
         is_free = not parts or (PARTS[split] == "train" and len(parts) < len({*PARTS.values()}))
         part = None if is_free else PARTS[split]
         for number, row in enumerate(rows, 1):

@@ -26,8 +26,12 @@ NOISE, ANSWER = ".", ">"
 class Options(LengthOptions):
     """The length is the number of data and noise tokens; a sequence of length n has n + data_tokens tokens."""
 
-    shortest: int = Field(16, ge=1, le=10_000, description="data and noise of the shortest sequence")
-    longest: int = Field(32, ge=1, le=10_000, description="data and noise of the longest sequence, L")
+    shortest: int = Field(
+        16, ge=1, le=10_000, description="data and noise of the shortest sequence"
+    )
+    longest: int = Field(
+        32, ge=1, le=10_000, description="data and noise of the longest sequence, L"
+    )
     data_tokens: int = Field(8, ge=1, le=1000, description="data tokens of a sequence")
     alphabet: int = Field(15, ge=2, le=10_000, description="number of different data tokens")
 
@@ -41,7 +45,11 @@ class SelectiveCopy(LabelledDataset):
     def task(cls, options: Any, split: str) -> Task:
         """Generate sequences; two with the same tokens are the same example."""
         count = options.data_tokens
-        shortest = min((options.shortest, *options.lengths("test"))) if split == "length" else options.shortest
+        shortest = (
+            min((options.shortest, *options.lengths("test")))
+            if split == "length"
+            else options.shortest
+        )
         if shortest < count:
             raise HeadToHeadError(
                 f"selective-copy: {count} data tokens require a length of {count}, but the shortest is {shortest}; "
@@ -51,7 +59,9 @@ class SelectiveCopy(LabelledDataset):
         def draw(random: np.random.RandomState, length: int) -> Example:
             data = [f"t{number}" for number in random.randint(options.alphabet, size=count)]
             words = [NOISE] * length + [ANSWER] * count
-            for position, token in zip(np.sort(random.permutation(length)[:count]).tolist(), data, strict=True):
+            for position, token in zip(
+                np.sort(random.permutation(length)[:count]).tolist(), data, strict=True
+            ):
                 words[position] = token
             text = " ".join(words)
             return Example(text, ((text, " ".join(data)),), tuple(range(length, length + count)))

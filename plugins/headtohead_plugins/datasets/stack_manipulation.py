@@ -25,8 +25,12 @@ from headtohead.plugin import Options as BaseOptions
 class Options(LengthOptions):
     """The length is the number of symbols of the content and of operations, half each."""
 
-    shortest: int = Field(2, ge=1, le=500, description="symbols and operations of the shortest source")
-    longest: int = Field(16, ge=1, le=500, description="symbols and operations of the longest source, L")
+    shortest: int = Field(
+        2, ge=1, le=500, description="symbols and operations of the shortest source"
+    )
+    longest: int = Field(
+        16, ge=1, le=500, description="symbols and operations of the longest source, L"
+    )
 
 
 class StackManipulation(ComputedDataset):
@@ -54,7 +58,9 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 def _example(random: np.random.RandomState, length: int) -> Example:
     stack = list(map(str, random.randint(2, size=length // 2)))
-    operations = [("pop", "push 0", "push 1")[kind] for kind in random.randint(3, size=length - len(stack))]
+    operations = [
+        ("pop", "push 0", "push 1")[kind] for kind in random.randint(3, size=length - len(stack))
+    ]
     text = " ".join([*stack, "then", *operations])  # the top of the stack is its last symbol
     for operation in operations:
         if operation != "pop":

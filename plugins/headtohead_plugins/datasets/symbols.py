@@ -83,7 +83,9 @@ class Symbols(ComputedDataset):
             return math.comb(size + length - 1, length) if by_bag else size**length
 
         each: Callable[[int], int] = math.factorial if options.all_orders else lambda _: 1
-        return Task(("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each, targets_join=True)
+        return Task(
+            ("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each, targets_join=True
+        )
 
 
 class Copy(Symbols):

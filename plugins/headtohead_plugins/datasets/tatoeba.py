@@ -29,7 +29,8 @@ class Options(BaseOptions):
     """Languages and files; without files the weekly exports are downloaded."""
 
     pair: str = Field(
-        "eng-spa", description="language codes of Tatoeba, source first; it does not exchange the columns of file"
+        "eng-spa",
+        description="language codes of Tatoeba, source first; it does not exchange the columns of file",
     )
     file: Annotated[str | None, FilePath()] = Field(
         None, description="sentence pairs in two, three or four columns; compressed or plain"
@@ -52,7 +53,13 @@ class Options(BaseOptions):
     @classmethod
     def _as_tuple(cls, value: object) -> object:
         # A list is no tuple for pydantic's strict mode after a validator in Python.
-        return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+        return (
+            (value,)
+            if isinstance(value, str)
+            else tuple(value)
+            if isinstance(value, list)
+            else value
+        )
 
     @field_validator("pair")
     @classmethod
@@ -71,12 +78,16 @@ class Options(BaseOptions):
     @model_validator(mode="after")
     def _check_files(self) -> Options:
         if bool(self.sentences) != bool(self.links):
-            raise ValueError("sentences requires links and links requires sentences; set both, or file")
+            raise ValueError(
+                "sentences requires links and links requires sentences; set both, or file"
+            )
         if self.file and self.links:
             raise ValueError("file excludes sentences and links; leave out either")
         names = [location.rpartition("/")[2] for location in _locations(self)]
         if isinstance(self.sha256, dict) and (unknown := sorted(self.sha256.keys() - {*names})):
-            raise ValueError(f"sha256 names '{unknown[0]}', which is not read; use {', '.join(names)}")
+            raise ValueError(
+                f"sha256 names '{unknown[0]}', which is not read; use {', '.join(names)}"
+            )
         return self
 
 
@@ -90,7 +101,9 @@ class Tatoeba(Dataset):
         """Return a hash of the sha256 of all files, or None if a file is not downloaded yet."""
         assert isinstance(options, Options)
         hashes = [
-            fetched_sha256(location, cache) if _is_url(location) else file_sha256(_path(location, options))
+            fetched_sha256(location, cache)
+            if _is_url(location)
+            else file_sha256(_path(location, options))
             for location in _locations(options)
         ]
         if None in hashes:
@@ -109,7 +122,9 @@ class Tatoeba(Dataset):
             *sentences, links = files
             texts = _linked(_read_sentences(sentences, options.pair), links, options.pair, notes)
         if not texts:
-            raise HeadToHeadError(f"'{files[-1]}' links no sentences of {options.pair}; check data.pair")
+            raise HeadToHeadError(
+                f"'{files[-1]}' links no sentences of {options.pair}; check data.pair"
+            )
         pairs = [Pair(source, target, source) for source, target in texts]
         source, target = options.pair.split("-")
         return Corpus(
@@ -148,7 +163,9 @@ def _is_url(location: str) -> bool:
 def _path(location: str, options: Options) -> Path:
     path = Path(os.path.expanduser(location))
     if options.url and not os.path.exists(path):
-        raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and set data.file to its path")
+        raise HeadToHeadError(
+            f"file '{path}' does not exist; download {options.url} and set data.file to its path"
+        )
     return path
 
 
@@ -191,13 +208,16 @@ def _read_pairs(path: Path, swap: bool) -> list[tuple[str, str]]:
 def _columns(path: Path, lines: Sequence[str]) -> int:
     """Return the number of columns of the first line that contains a tab."""
     number, fields = next(
-        ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line), (1, [""])
+        ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line),
+        (1, [""]),
     )
     numeric = [field.isdigit() for field in fields]
     if len(fields) == 4 and numeric[0] and numeric[2]:
         return 4
     if numeric == [True, True] or (numeric[0] and len(fields) in (3, 6)):
-        raise HeadToHeadError(f"file '{path}' is a weekly export; use data.sentences or data.links, not data.file")
+        raise HeadToHeadError(
+            f"file '{path}' is a weekly export; use data.sentences or data.links, not data.file"
+        )
     if len(fields) in (2, 3):
         return len(fields)
     raise HeadToHeadError(
@@ -222,11 +242,15 @@ def _read_sentences(paths: Sequence[Path], pair: str) -> dict[str, dict[str, str
     for code, sentences in texts.items():
         if not sentences:
             names = ", ".join(f"'{path}'" for path in paths)
-            raise HeadToHeadError(f"{names} contain no sentence in '{code}'; check data.pair: {pair}")
+            raise HeadToHeadError(
+                f"{names} contain no sentence in '{code}'; check data.pair: {pair}"
+            )
     return texts
 
 
-def _linked(texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]) -> list[tuple[str, str]]:
+def _linked(
+    texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]
+) -> list[tuple[str, str]]:
     """Return the linked pairs without duplicates; links can be written in either direction."""
     source, target = (texts[code] for code in pair.split("-"))
     links: dict[tuple[str, str], None] = {}

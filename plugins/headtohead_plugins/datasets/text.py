@@ -38,7 +38,16 @@ from headtohead.data import (
     tokenizers_package,
     written,
 )
-from headtohead.plugin import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, TextUnit, hookimpl
+from headtohead.plugin import (
+    Corpus,
+    Dataset,
+    FilePath,
+    HeadToHeadError,
+    NotHashed,
+    Pair,
+    TextUnit,
+    hookimpl,
+)
 from headtohead.plugin import Options as BaseOptions
 
 MAX_ID = 65_535
@@ -79,7 +88,8 @@ class Options(BaseOptions):
         "each, as nanoGPT writes, or after the header of llm.c and modded-nanogpt",
     )
     valid_file: Annotated[str | None, FilePath()] = Field(
-        None, description="a second file for validation (first half) and test (rest), instead of held_out"
+        None,
+        description="a second file for validation (first half) and test (rest), instead of held_out",
     )
     symbols: Annotated[str | None, FilePath()] = Field(
         None,
@@ -90,11 +100,16 @@ class Options(BaseOptions):
         None, description="a text that is downloaded and verified, instead of file"
     )
     unit: Literal["character", "byte", "subword"] = Field(
-        "character", description="tokens; subword: byte-level byte-pair encoding, learned on the training part"
+        "character",
+        description="tokens; subword: byte-level byte-pair encoding, learned on the training part",
     )
-    subwords: int = Field(SUBWORDS, ge=257, le=1_000_000, description="unit subword: number of different tokens")
+    subwords: int = Field(
+        SUBWORDS, ge=257, le=1_000_000, description="unit subword: number of different tokens"
+    )
     block: int = Field(64, ge=1, le=100_000, description="predicted tokens of a block")
-    held_out: float = Field(0.1, gt=0, lt=1, description="fraction at the end of the file for validation and test")
+    held_out: float = Field(
+        0.1, gt=0, lt=1, description="fraction at the end of the file for validation and test"
+    )
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
@@ -106,9 +121,13 @@ class Options(BaseOptions):
         if of_ids == {True} and self.unit != "character":
             raise ValueError("a .bin file has its own tokens; leave out unit")
         if of_ids != {True} and self.symbols:
-            raise ValueError("symbols are the texts of ids; leave them out, or set file to a .bin file")
+            raise ValueError(
+                "symbols are the texts of ids; leave them out, or set file to a .bin file"
+            )
         if self.unit != "subword" and self.subwords != SUBWORDS:
-            raise ValueError("subwords is the number of tokens of unit: subword; set it, or leave subwords out")
+            raise ValueError(
+                "subwords is the number of tokens of unit: subword; set it, or leave subwords out"
+            )
         return self
 
 
@@ -159,10 +178,18 @@ class Text(Dataset):
         train, *others = [_numbered(file, symbols) if of_ids else read_text(file) for file in files]
         first = len(train) if others else int(len(train) * (1 - options.held_out))
         rest = others[0] if others else train[first:]
-        parts = {"train": train[:first], "valid": rest[: len(rest) // 2], "test": rest[len(rest) // 2 :]}
-        held_out, trained = ((" ".join(own) if of_ids else own) for own in (parts["test"], parts["train"]))
+        parts = {
+            "train": train[:first],
+            "valid": rest[: len(rest) // 2],
+            "test": rest[len(rest) // 2 :],
+        }
+        held_out, trained = (
+            (" ".join(own) if of_ids else own) for own in (parts["test"], parts["train"])
+        )
         if others and held_out in trained:
-            raise HeadToHeadError(f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation")
+            raise HeadToHeadError(
+                f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation"
+            )
         known = list(symbols.values()) if symbols else []
         tokens, words = (parts, known) if of_ids else _tokens(parts, options)
         pairs = [
@@ -182,7 +209,9 @@ class Text(Dataset):
             licence="not stated",
             citation="not stated",
             languages=("none", options.download or files[0].name),
-            notes=(f"tokens ({'ids' if of_ids else options.unit}): {sizes}, in blocks of {options.block}",),
+            notes=(
+                f"tokens ({'ids' if of_ids else options.unit}): {sizes}, in blocks of {options.block}",
+            ),
             words=words,
             targets_join=False,
             has_sources=False,
@@ -194,7 +223,9 @@ def _files(options: Options, cache: Path) -> list[Path]:
     """Return the file of a text, and the second file if there is one."""
     if options.download:
         if options.file or options.valid_file:
-            raise HeadToHeadError("data.download replaces data.file and data.valid_file; keep one of them")
+            raise HeadToHeadError(
+                "data.download replaces data.file and data.valid_file; keep one of them"
+            )
         url, sha256 = DOWNLOADS[options.download]
         return [fetch(url, cache, sha256=sha256)]
     if not options.file:
@@ -214,13 +245,21 @@ def _symbols(name: str) -> dict[int, str]:
     try:
         content = parse_json(read_text(Path(name)))
     except (ValueError, RecursionError) as error:
-        raise HeadToHeadError(f"file '{name}' is not a JSON file of symbols: {error}; correct it") from error
-    if not content or not isinstance(content, list | dict) or not all(isinstance(text, str) for text in content):
+        raise HeadToHeadError(
+            f"file '{name}' is not a JSON file of symbols: {error}; correct it"
+        ) from error
+    if (
+        not content
+        or not isinstance(content, list | dict)
+        or not all(isinstance(text, str) for text in content)
+    ):
         raise HeadToHeadError(
             f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
         )
     pairs = (
-        list(enumerate(content)) if isinstance(content, list) else [(index, text) for text, index in content.items()]
+        list(enumerate(content))
+        if isinstance(content, list)
+        else [(index, text) for text, index in content.items()]
     )
     texts: dict[int, str] = {}
     for index, text in pairs:
@@ -247,11 +286,15 @@ def _tokens_of_symbols(name: str, texts: Mapping[int, str]) -> dict[int, str]:
         try:
             token = _token_of(text, is_alphabet)
         except UnicodeEncodeError as error:
-            raise HeadToHeadError(f"{place}, which is half of a character; write whole characters") from error
+            raise HeadToHeadError(
+                f"{place}, which is half of a character; write whole characters"
+            ) from error
         if not token:
             raise HeadToHeadError(f"{place}, which has no character; write its text")
         if token in NOT_SYMBOLS:
-            raise HeadToHeadError(f"{place}, which is a special token of headtohead; write another text")
+            raise HeadToHeadError(
+                f"{place}, which is a special token of headtohead; write another text"
+            )
         if token in ids:
             raise HeadToHeadError(f"{place} and for the id {ids[token]}; keep one")
         ids[token] = index
@@ -295,15 +338,23 @@ def _tokens(parts: Mapping[str, Any], options: Options) -> tuple[dict[str, Any],
     if options.unit == "byte":
         return {part: text_tokens(text, "text-byte") for part, text in parts.items()}, list(BYTES)
     tokenizer = tokenizers_package().ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator([parts["train"]], vocab_size=options.subwords, show_progress=False)
+    tokenizer.train_from_iterator(
+        [parts["train"]], vocab_size=options.subwords, show_progress=False
+    )
     ids = tokenizer.get_vocab()
-    return {part: tokenizer.encode(text).tokens for part, text in parts.items()}, sorted(ids, key=ids.__getitem__)
+    return {part: tokenizer.encode(text).tokens for part, text in parts.items()}, sorted(
+        ids, key=ids.__getitem__
+    )
 
 
 def _unit(options: Options, symbols: Mapping[int, str] | None, of_ids: bool) -> TextUnit:
     """Return what a token is; symbols with every byte, such as GPT-2's, are those of byte-pair encoding."""
     if not of_ids:
-        units: dict[str, TextUnit] = {"character": "text-character", "byte": "text-byte", "subword": "text-subword"}
+        units: dict[str, TextUnit] = {
+            "character": "text-character",
+            "byte": "text-byte",
+            "subword": "text-subword",
+        }
         return units[options.unit]
     if symbols is None:
         return "text-number"

@@ -34,7 +34,12 @@ class Options(BaseOptions):
     """Number of pairs, and the longest training sentence of split ``length``."""
 
     size: int = Field(6000, ge=50, le=100_000, description="distinct pairs")
-    seed: int = Field(1, ge=1, le=2**32 - 1, description="seed of the generator; data.seed is the seed of the split")
+    seed: int = Field(
+        1,
+        ge=1,
+        le=2**32 - 1,
+        description="seed of the generator; data.seed is the seed of the split",
+    )
     longest_train: int = Field(
         8, ge=4, le=12, description="split length: source words of the longest training sentence"
     )
@@ -61,14 +66,21 @@ class ToyGrammar(Dataset):
         held_out = _held_out(split, options)
         return Corpus(
             pairs=[
-                Pair(source, target, " ".join(sorted(source.split())), "test" if held_out(source.split()) else None)
+                Pair(
+                    source,
+                    target,
+                    " ".join(sorted(source.split())),
+                    "test" if held_out(source.split()) else None,
+                )
                 for source, target in _texts(options.seed, options.size)
             ],
             licence="MIT",
             citation="headtohead toy-grammar: generated, after the vocabulary of the notebook "
             "'Understanding and Implementing Transformers from Scratch'",
             languages=("English", "French"),
-            notes=(f"split {split}: {NOTES[split].format(options.longest_train)}",) if split in NOTES else (),
+            notes=(f"split {split}: {NOTES[split].format(options.longest_train)}",)
+            if split in NOTES
+            else (),
         )
 
 
@@ -83,7 +95,11 @@ def _texts(seed: int, size: int) -> tuple[tuple[str, str], ...]:
     pairs: dict[str, str] = {}
     idle = 0
     for family in sampling.families(seed):
-        new = {sentence.english(): sentence.french() for sentence in family if sentence.english() not in pairs}
+        new = {
+            sentence.english(): sentence.french()
+            for sentence in family
+            if sentence.english() not in pairs
+        }
         if new and len(pairs) + len(new) <= size:
             pairs.update(new)
             idle = 0

@@ -26,7 +26,8 @@ class RayOptions(Options):
     """The cluster."""
 
     address: str | None = Field(
-        default=None, description="HOST:PORT of the head; default: RAY_ADDRESS, else this machine's cluster"
+        default=None,
+        description="HOST:PORT of the head; default: RAY_ADDRESS, else this machine's cluster",
     )
 
 
@@ -40,7 +41,9 @@ class RayLauncher(ClusterLauncher):
     def gpus(self) -> int:
         return sum(self._per_node("GPU"))
 
-    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
         """Divide the cluster's cores or GPUs; a stack has at most the cores of a node.
 
         Raises:
@@ -48,15 +51,23 @@ class RayLauncher(ClusterLauncher):
         """
         cores = self._per_node("CPU")
         if (threads or 1) > (most := max(cores)):
-            todo = f"use --threads {most} or fewer" if most else "add a node with ray start --address HOST:PORT"
+            todo = (
+                f"use --threads {most} or fewer"
+                if most
+                else "add a node with ray start --address HOST:PORT"
+            )
             raise HeadToHeadError(f"no node of the cluster has {threads or 1} CPU cores; {todo}")
-        workers, threads = self.divide(sum(cores), self.gpus() if device == "cuda" else 0, stacks, workers, threads)
+        workers, threads = self.divide(
+            sum(cores), self.gpus() if device == "cuda" else 0, stacks, workers, threads
+        )
         return workers, min(threads, most)
 
     def memory(self, device: str, workers: int) -> int:
         """Return the memory per stack in bytes: an equal part of the nodes' memory, or of a GPU."""
         total = sum(self._per_node("memory"))
-        return super().memory(device, workers) if device == "cuda" or not total else total // workers
+        return (
+            super().memory(device, workers) if device == "cuda" or not total else total // workers
+        )
 
     def run(self, job: Job, workers: int) -> Generator[int | str | None]:
         # Ray's own retries would not use the resume point.
@@ -76,7 +87,9 @@ class RayLauncher(ClusterLauncher):
 
     def _per_node(self, resource: str) -> list[int]:
         """Return the amount of a resource of every node."""
-        return [int(node["Resources"].get(resource, 0)) for node in self._ray.nodes() if node["Alive"]]
+        return [
+            int(node["Resources"].get(resource, 0)) for node in self._ray.nodes() if node["Alive"]
+        ]
 
     def _resources(self, job: Job, workers: int) -> dict[str, float]:
         """Return the Ray resources of a stack: CPU cores, or a GPU or a fraction of a GPU."""
@@ -92,12 +105,19 @@ class RayLauncher(ClusterLauncher):
 
         address = self.options.address or os.environ.get("RAY_ADDRESS") or "auto"
         try:
-            if address != "auto":  # Ray itself would wait for a minute if the address is unreachable
+            if (
+                address != "auto"
+            ):  # Ray itself would wait for a minute if the address is unreachable
                 host, _, port = address.rpartition(":")
                 socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             # Ray adds the working directory to the search path of its workers.
             with chdir(sysconfig.get_path("purelib")):
-                ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(
+                    address,
+                    ignore_reinit_error=True,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                )
         except (OSError, OverflowError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise HeadToHeadError(
                 f"cannot join a Ray cluster at '{address}': {' '.join(str(error).split())}; "

@@ -17,7 +17,15 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from headtohead.plugin import ClusterLauncher, HeadToHeadError, Job, Options, cache_root, hookimpl, run_program
+from headtohead.plugin import (
+    ClusterLauncher,
+    HeadToHeadError,
+    Job,
+    Options,
+    cache_root,
+    hookimpl,
+    run_program,
+)
 
 QUEUE_SECONDS = 10.0
 """Time between queries of Slurm's queue."""
@@ -28,12 +36,20 @@ class SlurmOptions(Options):
 
     model_config = ConfigDict(extra="allow")
 
-    executor: Literal["slurm", "local"] = Field(default="slurm", description="local: processes on this machine")
+    executor: Literal["slurm", "local"] = Field(
+        default="slurm", description="local: processes on this machine"
+    )
     minutes: int = Field(default=1440, ge=1, le=10**6, description="time limit of a job in minutes")
-    cpus: int = Field(default=1, ge=1, le=1024, description="CPU cores of a job, with a thread each")
+    cpus: int = Field(
+        default=1, ge=1, le=1024, description="CPU cores of a job, with a thread each"
+    )
     gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job; 1 trains on the GPU")
-    memory_gb: float | None = Field(default=None, gt=0, le=10**6, description="memory of a job in GB")
-    setup: list[str] = Field(default_factory=list, description="shell commands before the job: [module load cuda]")
+    memory_gb: float | None = Field(
+        default=None, gt=0, le=10**6, description="memory of a job in GB"
+    )
+    setup: list[str] = Field(
+        default_factory=list, description="shell commands before the job: [module load cuda]"
+    )
 
 
 class SlurmLauncher(ClusterLauncher):
@@ -49,7 +65,9 @@ class SlurmLauncher(ClusterLauncher):
     def gpus(self) -> int:
         return self.options.gpus
 
-    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
         """Submit all stacks at once, since Slurm queues them; local processes share this machine."""
         if self.options.executor == "local":
             return super().share(device, stacks, workers, threads)
@@ -77,7 +95,10 @@ class SlurmLauncher(ClusterLauncher):
         name, last_seen = f"job {handle.job_id} (log: {handle.paths.stderr})", time.monotonic()
         try:
             # The result may appear after the job has left the queue.
-            while not handle.paths.result_pickle.exists() and time.monotonic() - last_seen < 2 * QUEUE_SECONDS:
+            while (
+                not handle.paths.result_pickle.exists()
+                and time.monotonic() - last_seen < 2 * QUEUE_SECONDS
+            ):
                 if not handle.done() if is_local else self._is_queued(handle.job_id):
                     last_seen = time.monotonic()
                 yield None
@@ -111,7 +132,9 @@ class SlurmLauncher(ClusterLauncher):
             with redirect_stderr(StringIO()):  # the error contains the output of sbatch too
                 return executor.submit(self.train, *self.arguments(job))
         except (RuntimeError, subprocess.CalledProcessError) as error:
-            raise HeadToHeadError(f"cannot submit to Slurm: {str(error).strip().splitlines()[-1]}") from error
+            raise HeadToHeadError(
+                f"cannot submit to Slurm: {str(error).strip().splitlines()[-1]}"
+            ) from error
 
     def _is_queued(self, job_id: str) -> bool:
         """Return whether Slurm's queue, read every ``QUEUE_SECONDS``, has a job; True while squeue fails."""

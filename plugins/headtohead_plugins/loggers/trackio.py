@@ -48,7 +48,9 @@ class TrackioLogger(Logger):
         self.values.update(metrics)
 
     def end(self, state: str, results: Mapping[str, float]) -> None:
-        self.tracked.log({**dict(results.items() - self.values.items()), "state": state}, step=self.last)
+        self.tracked.log(
+            {**dict(results.items() - self.values.items()), "state": state}, step=self.last
+        )
         self.abort()
 
     def abort(self) -> None:

@@ -39,7 +39,9 @@ class WandbLogger(Logger):
             dir=run.root,
             resume=None if offline else "allow",
             reinit="create_new",
-            settings=wandb.Settings(silent=True, console="off", x_disable_stats=True, disable_git=True),
+            settings=wandb.Settings(
+                silent=True, console="off", x_disable_stats=True, disable_git=True
+            ),
         )
         return int(self.tracked.step) - 1
 

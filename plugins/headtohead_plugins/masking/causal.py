@@ -18,7 +18,9 @@ class Causal(Masking):
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
     properties = frozenset({"hides-future", "shows-the-rest"})
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Return ``j <= i``, ``[1, query, key]``."""
         return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
 

@@ -14,7 +14,9 @@ class NoMask(Masking):
 
     properties = frozenset({"shows-the-rest"})
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> None:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> None:
         return None
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:

@@ -14,7 +14,9 @@ class PaddingMask(Masking):
 
     properties = frozenset({"hides-padding", "shows-the-rest"})
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Return ``j < length``, ``[batch, query, key]``."""
         is_token = key_positions[None, None, :] < lengths[:, None, None]
         return is_token.expand(-1, query_positions.shape[0], -1)

@@ -18,7 +18,9 @@ class PaddingCausal(Masking):
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
     properties = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Return ``j <= i and j < length``, ``[batch, query, key]``."""
         causal = key_positions[None, :] <= query_positions[:, None]
         is_token = key_positions[None, None, :] < lengths[:, None, None]

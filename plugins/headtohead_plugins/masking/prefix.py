@@ -21,7 +21,9 @@ from headtohead.plugin import Options as BaseOptions
 class PrefixOptions(BaseOptions):
     """Length of the prefix."""
 
-    length: int = Field(4, ge=0, le=100_000, description="p: tokens that every query attends to, <sos> included")
+    length: int = Field(
+        4, ge=0, le=100_000, description="p: tokens that every query attends to, <sos> included"
+    )
 
 
 class Prefix(Masking):
@@ -37,11 +39,15 @@ class Prefix(Masking):
             return frozenset({"hides-padding"})
         return frozenset({"hides-padding", "hides-future", "shows-the-rest"})
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
         before = key_positions[None, :] <= query_positions[:, None]
         before_or_prefix = before | (key_positions < self.options.length)
-        return before_or_prefix.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+        return before_or_prefix.unsqueeze(0) & (
+            key_positions[None, None, :] < lengths[:, None, None]
+        )
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         return (key <= query or key < self.options.length) and key < length

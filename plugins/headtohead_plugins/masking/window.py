@@ -20,7 +20,12 @@ from headtohead.plugin import Options as BaseOptions
 class WindowOptions(BaseOptions):
     """Width of the window."""
 
-    width: int = Field(8, ge=1, le=100_000, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder")
+    width: int = Field(
+        8,
+        ge=1,
+        le=100_000,
+        description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder",
+    )
 
 
 class Window(Masking):
@@ -45,7 +50,9 @@ class Window(Masking):
             "set masking.cross: padding"
         )
 
-    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
         """Return near keys without padding, ``[batch, query, key]``."""
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]

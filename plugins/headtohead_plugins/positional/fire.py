@@ -28,7 +28,8 @@ class FireOptions(BaseOptions):
     hidden: int = Field(32, ge=1, le=65_536, description="units of the hidden layer")
     threshold: float = Field(4.0, gt=0, le=10**6, description="initial value of L, in tokens")
     layers: Literal["own", "shared"] = Field(
-        "own", description="own: a function per layer; shared: the same for all layers (the paper's FIRE-S)"
+        "own",
+        description="own: a function per layer; shared: the same for all layers (the paper's FIRE-S)",
     )
 
 

@@ -35,7 +35,11 @@ class Forgetting(Positional):
     properties = frozenset({"relative"})
 
     def build(self) -> None:
-        layers, heads, d_model = self.context.layers, self.context.geometry.heads, self.context.d_model
+        layers, heads, d_model = (
+            self.context.layers,
+            self.context.geometry.heads,
+            self.context.d_model,
+        )
         self.weight = self.parameter(layers, d_model, heads, std=d_model**-0.5)
         self.offset = self.parameter(layers, 1, heads, std=0.0, mean=self.options.start)
 

@@ -20,7 +20,9 @@ OUTSIDE = -1e6
 class HardAlibiOptions(BaseOptions):
     """How many heads have a window."""
 
-    windows: int = Field(2, ge=1, le=1024, description="m: number of heads with a window; head n of them has n keys")
+    windows: int = Field(
+        2, ge=1, le=1024, description="m: number of heads with a window; head n of them has n keys"
+    )
 
 
 def biases(query_positions: Tensor, key_positions: Tensor, heads: int, windows: int) -> Tensor:

@@ -48,7 +48,9 @@ class KerpleLog(Positional):
             share: Tensor = torch.special.ndtr(out.normal_(generator=generator))
             return (most * share).clamp(min=0.01).expm1().log()
 
-        return self.parameter(_sets(self.options, self.context), self.context.geometry.heads, 1, init=init)
+        return self.parameter(
+            _sets(self.options, self.context), self.context.geometry.heads, 1, init=init
+        )
 
     def formula(self) -> str:
         return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained, per head"

@@ -16,7 +16,10 @@ class LearnedOptions(BaseOptions):
     """Size and initialisation of the table."""
 
     max_length: int = Field(
-        128, ge=1, le=100_000, description="rows of the table: tokens of the longest sentence, with boundary tokens"
+        128,
+        ge=1,
+        le=100_000,
+        description="rows of the table: tokens of the longest sentence, with boundary tokens",
     )
     std: float = Field(0.02, gt=0, le=1000, description="standard deviation of the initial table")
 

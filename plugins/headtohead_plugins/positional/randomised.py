@@ -34,7 +34,10 @@ class RandomisedOptions(BaseOptions):
     of: Inner = Field("sinusoidal", description="the encoding that receives the sampled positions")
     numbers: int = Field(2048, ge=1, le=10**6, description="L: positions are sampled from 1..L")
     max_length: int = Field(
-        32, ge=1, le=100_000, description="number of positions in evaluation: the longest sentence in tokens"
+        32,
+        ge=1,
+        le=100_000,
+        description="number of positions in evaluation: the longest sentence in tokens",
     )
 
 
@@ -79,7 +82,9 @@ class Randomised(Positional):
         return entry.incompatible_with(entry.Options(), setting)
 
     def formula(self) -> str:
-        return f"{self.inner.formula()}, positions: sorted random numbers of 1..{self.options.numbers}"
+        return (
+            f"{self.inner.formula()}, positions: sorted random numbers of 1..{self.options.numbers}"
+        )
 
     def draw(self, batch: int, time: int) -> Tensor:
         """Return a sorted subset of 1..L per sentence, ``[member, batch, time]``."""
@@ -92,7 +97,9 @@ class Randomised(Positional):
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
         return self.inner.rotate(x, self._inner_positions(positions), role, layer)
 
-    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
+    def bias(
+        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
         positions = self._inner_positions(query_positions), self._inner_positions(key_positions)
         return self.inner.bias(*positions, role, layer)
 

@@ -20,7 +20,10 @@ class RotaryOptions(BaseOptions):
 
     theta: float = Field(10000.0, gt=0, le=1e300, description="base of the geometric wavelengths")
     fraction: float = Field(
-        1.0, gt=0, le=1, description="part of the key width that is rotated, rounded to an even number, at least 2"
+        1.0,
+        gt=0,
+        le=1,
+        description="part of the key width that is rotated, rounded to an even number, at least 2",
     )
 
 

@@ -31,10 +31,18 @@ class RotaryScaledOptions(BaseOptions):
     """Kind and factor of the scaling, and the base of the wavelengths."""
 
     type: Literal["linear", "ntk", "yarn"] = Field("yarn", description="how frequencies change")
-    factor: float = Field(2.0, ge=1, le=1e6, description="s: longest sequence of the test over that of training")
-    length: int = Field(32, ge=1, le=10**6, description="L, for yarn: longest training sequence in tokens")
-    alpha: float = Field(1.0, gt=0, le=1e6, description="yarn: turns within L up to which a pair is slower by s")
-    beta: float = Field(32.0, gt=0, le=1e6, description="yarn: turns within L from which a pair keeps its frequency")
+    factor: float = Field(
+        2.0, ge=1, le=1e6, description="s: longest sequence of the test over that of training"
+    )
+    length: int = Field(
+        32, ge=1, le=10**6, description="L, for yarn: longest training sequence in tokens"
+    )
+    alpha: float = Field(
+        1.0, gt=0, le=1e6, description="yarn: turns within L up to which a pair is slower by s"
+    )
+    beta: float = Field(
+        32.0, gt=0, le=1e6, description="yarn: turns within L from which a pair keeps its frequency"
+    )
     theta: float = Field(10000.0, gt=1, le=1e300, description="base of the geometric wavelengths")
 
 
@@ -52,12 +60,17 @@ def frequencies(options: RotaryScaledOptions, width: int) -> Tensor:
     def pair_with(turns: float) -> float:
         return width * math.log(options.length / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    first, last = max(math.floor(pair_with(options.beta)), 0), min(math.ceil(pair_with(options.alpha)), width - 1)
+    first, last = (
+        max(math.floor(pair_with(options.beta)), 0),
+        min(math.ceil(pair_with(options.alpha)), width - 1),
+    )
     slowed = ((pair - first) / max(last - first, 0.001)).clamp(0, 1)
     return plain * (1 - slowed + slowed / s)
 
 
-def turns_at(positions: Tensor, width: int, options: RotaryScaledOptions, dtype: torch.dtype) -> Tensor:
+def turns_at(
+    positions: Tensor, width: int, options: RotaryScaledOptions, dtype: torch.dtype
+) -> Tensor:
     """Return the factors of pairs as complex numbers, ``[batch or 1, 1, time, width / 2]``."""
     angles = positions.double()[:, None, :, None] * frequencies(options, width).to(positions.device)
     size = 0.1 * math.log(options.factor) + 1 if options.type == "yarn" else 1.0
@@ -85,10 +98,16 @@ class RotaryScaled(Positional):
 
     def build(self) -> None:
         entry: type[Positional] = registered("positional", "rotary")
-        self.plain = entry(entry.Options.model_validate({"theta": self.options.theta}), self.context)
+        self.plain = entry(
+            entry.Options.model_validate({"theta": self.options.theta}), self.context
+        )
 
     def formula(self) -> str:
-        scaled = {"linear": "θ_i / s", "ntk": "(θ s^{d/(d−2)})^{−2i/d}", "yarn": "θ_i (1 − r_i + r_i / s)"}
+        scaled = {
+            "linear": "θ_i / s",
+            "ntk": "(θ s^{d/(d−2)})^{−2i/d}",
+            "yarn": "θ_i (1 − r_i + r_i / s)",
+        }
         speed = scaled[self.options.type]
         return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {speed} in evaluation, s = {self.options.factor:g}"
 

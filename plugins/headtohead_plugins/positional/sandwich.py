@@ -20,7 +20,9 @@ from headtohead.plugin import Positional, hookimpl
 class SandwichOptions(BaseOptions):
     """Width of the sinusoids."""
 
-    width: int = Field(128, ge=2, le=65_536, multiple_of=2, description="width of the sinusoidal table")
+    width: int = Field(
+        128, ge=2, le=65_536, multiple_of=2, description="width of the sinusoidal table"
+    )
 
 
 def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, width: int) -> Tensor:

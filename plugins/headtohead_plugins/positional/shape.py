@@ -18,7 +18,9 @@ from headtohead.plugin import PerMemberRNG, Positional, hookimpl
 class ShapeOptions(BaseOptions):
     """Range of the offset."""
 
-    max_shift: int = Field(500, ge=0, le=100_000, description="K: largest offset in training, in tokens")
+    max_shift: int = Field(
+        500, ge=0, le=100_000, description="K: largest offset in training, in tokens"
+    )
 
 
 class Shape(Positional):
@@ -43,7 +45,9 @@ class Shape(Positional):
     def draw(self, batch: int, time: int) -> Tensor:
         """Return positions plus an offset per sentence, ``[member, batch, time]``."""
         most = self.options.max_shift
-        shifts: Tensor = self.rng(lambda generator: torch.randint(most + 1, (batch, 1), generator=generator))
+        shifts: Tensor = self.rng(
+            lambda generator: torch.randint(most + 1, (batch, 1), generator=generator)
+        )
         return shifts + torch.arange(time, device=shifts.device)
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:

@@ -21,8 +21,12 @@ BOTH = frozenset({"score", "values"})
 class ShawOptions(BaseOptions):
     """Range and use of the vectors."""
 
-    clip: int = Field(16, ge=1, le=100_000, description="k: larger distances, in tokens, are clipped to k")
-    on: Literal["both", "keys", "values"] = Field("both", description="what the vectors are added to")
+    clip: int = Field(
+        16, ge=1, le=100_000, description="k: larger distances, in tokens, are clipped to k"
+    )
+    on: Literal["both", "keys", "values"] = Field(
+        "both", description="what the vectors are added to"
+    )
     heads: Literal["shared", "own"] = Field(
         "shared", description="shared: vectors per layer; own: vectors per layer and head"
     )
@@ -61,7 +65,9 @@ class ShawRelative(Positional):
         shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
         return f"{shown}, c = clip(j − i, ±{self.options.clip})"
 
-    def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
+    def score(
+        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
         """Return scaled products of queries and the vectors on keys."""
         if self.on_keys is None:
             return None

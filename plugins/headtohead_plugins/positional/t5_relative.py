@@ -47,7 +47,9 @@ def first_distances(buckets: int, max_distance: int) -> list[int]:
     return distances
 
 
-def find_buckets(query_positions: Tensor, key_positions: Tensor, buckets: int, max_distance: int, both: bool) -> Tensor:
+def find_buckets(
+    query_positions: Tensor, key_positions: Tensor, buckets: int, max_distance: int, both: bool
+) -> Tensor:
     """Return the bucket of each pair, ``[batch or 1, query, key]``.
 
     ``both`` uses separate buckets for both directions; otherwise later keys have distance 0.

@@ -79,7 +79,12 @@ def doubly_scaled(cls, options, model):
     return Geometry(model.heads, model.heads, width, width, 1 / width)
 
 
-@fault(SplitHeads, "geometry", "temperature", found_in="hand-written attentions that divide by sqrt(d_model)")
+@fault(
+    SplitHeads,
+    "geometry",
+    "temperature",
+    found_in="hand-written attentions that divide by sqrt(d_model)",
+)
 def scaled_by_model(cls, options, model):
     """scale by the model's width instead of the head's"""
     width = model.d_model // model.heads
@@ -140,7 +145,9 @@ def detached_weights(self, weights):
 def half_detached(self, scores, mask):
     """gradient of the softmax's denominator missing"""
     weights = SplitHeads.normalise(self, scores, mask)
-    return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (weights.detach() - weights)
+    return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (
+        weights.detach() - weights
+    )
 
 
 @fault(SplitHeads, "normalise", "stateless")
@@ -200,7 +207,9 @@ def average_gain(self, q, k):
 @fault(Gain, "build", "determinism stateless")
 def unseeded_gain(self):
     """initialised from torch's global generator"""
-    self.gain = self.parameter(self.context.geometry.heads, init=lambda out, generator: out.normal_(1.0, 0.1))
+    self.gain = self.parameter(
+        self.context.geometry.heads, init=lambda out, generator: out.normal_(1.0, 0.1)
+    )
 
 
 @fault(SplitHeads, "mix_scores", "precision")
@@ -209,7 +218,12 @@ def single_constant(self, scores):
     return scores * torch.tensor(0.9, device=scores.device)
 
 
-@fault(SplitHeads, "mix_scores", "precision", found_in="softmax in float32 whatever the model's precision")
+@fault(
+    SplitHeads,
+    "mix_scores",
+    "precision",
+    found_in="softmax in float32 whatever the model's precision",
+)
 def single_scores(self, scores):
     """scores converted to float32 and back"""
     return scores.float().to(scores.dtype)

@@ -43,7 +43,17 @@ def fault(description, *places, name, caught_by, found_in="", **config):
 
     def add(wrong):
         label = wrong.__name__.replace("_", "-")
-        FAULTS.append(("core", label, description, found_in, caught_by, config, partial(planted, wrong, name, *places)))
+        FAULTS.append(
+            (
+                "core",
+                label,
+                description,
+                found_in,
+                caught_by,
+                config,
+                partial(planted, wrong, name, *places),
+            )
+        )
         return wrong
 
     return add
@@ -92,7 +102,12 @@ def lost_gradient(original, self, *arguments, **named):
     return torch.cat([out[:1], out[1:].detach()]) if cut else out
 
 
-@fault("the decoder ignores the source", MultiHeadAttention, name="forward", caught_by=("source-reaches-logits",))
+@fault(
+    "the decoder ignores the source",
+    MultiHeadAttention,
+    name="forward",
+    caught_by=("source-reaches-logits",),
+)
 def source_ignored(original, self, x, memory, *rest):
     return original(self, x, None if memory is None else torch.ones_like(memory), *rest)
 
@@ -107,7 +122,9 @@ def source_ignored(original, self, x, memory, *rest):
 def swapped_inputs(original, self, batch):
     source, target = batch.source % self.vocab_sizes.target, batch.decoder_input_ids
     time = min(source.shape[-1], target.shape[-1])
-    out = original(self, Batch(target.clone(), batch.target_lengths, source, source, batch.source_lengths))
+    out = original(
+        self, Batch(target.clone(), batch.target_lengths, source, source, batch.source_lengths)
+    )
     return torch.nn.functional.pad(out[:, :, :time], (0, 0, 0, target.shape[-1] - time))
 
 
@@ -116,7 +133,12 @@ def restarted_cache(original, self, ids, embedding, role, start, *more, **named)
     return original(self, ids, embedding, role, 0, *more, **named)
 
 
-@fault("cross-attention with the decoder's causal mask", Transformer, name="_cross_context", caught_by=("mask-used",))
+@fault(
+    "cross-attention with the decoder's causal mask",
+    Transformer,
+    name="_cross_context",
+    caught_by=("mask-used",),
+)
 def causal_cross(original, self, queries, written, lengths, memory, memory_lengths):
     positions = (0, memory.shape[2])
     return self._attention_context("decoder", queries, positions, memory_lengths)
@@ -127,12 +149,19 @@ def dropout_in_evaluation(original, self):
     return bool(self.rate)
 
 
-@fault("dropout masks that depend on the stack", DropoutRNG, name="__init__", caught_by=("stacking",))
+@fault(
+    "dropout masks that depend on the stack", DropoutRNG, name="__init__", caught_by=("stacking",)
+)
 def shared_dropout(original, self, keys, device):
     original(self, [key + len(keys) for key in keys], device)
 
 
-@fault("only dropout sites with a non-zero rate are counted", Builder, name="dropout", caught_by=("stacking",))
+@fault(
+    "only dropout sites with a non-zero rate are counted",
+    Builder,
+    name="dropout",
+    caught_by=("stacking",),
+)
 def counts_active_sites(original, self, where):
     site = original(self, where)
     self._sites -= not site.rate
@@ -146,21 +175,39 @@ def counts_active_sites(original, self, where):
     caught_by=("parameter-count",),
     bias=False,
 )
-def biased_projections(original, self, style, positional, mask_value, dropout, bias, *rest, **named):
+def biased_projections(
+    original, self, style, positional, mask_value, dropout, bias, *rest, **named
+):
     original(self, style, positional, mask_value, dropout, True, *rest, **named)
 
 
-@fault("bias missing on the fused path", MultiHeadAttention, name="_fused", caught_by=("parity",), positional="alibi")
+@fault(
+    "bias missing on the fused path",
+    MultiHeadAttention,
+    name="_fused",
+    caught_by=("parity",),
+    positional="alibi",
+)
 def missing_bias(original, self, q, k, v, context, bias):
     return original(self, q, k, v, context, None)
 
 
-@fault("every member uses the first member's embeddings", StackedEmbedding, name="forward", caught_by=("members",))
+@fault(
+    "every member uses the first member's embeddings",
+    StackedEmbedding,
+    name="forward",
+    caught_by=("members",),
+)
 def shared_table(original, self, ids):
     return torch.embedding(self.weight.flatten(0, 1), ids)
 
 
-@fault("the new key is missing from the cache", attention.Cache, name="append", caught_by=("cached-decoding",))
+@fault(
+    "the new key is missing from the cache",
+    attention.Cache,
+    name="append",
+    caught_by=("cached-decoding",),
+)
 def late_cache(original, self, name, new):
     every = original(self, name, new).clone()
     if name == "keys":
@@ -191,20 +238,34 @@ def cache_without_causality(original, model):
     return True
 
 
-@fault("a resumed training with a new optimizer state", StackTraining, name="_resume", caught_by=("resume",))
+@fault(
+    "a resumed training with a new optimizer state",
+    StackTraining,
+    name="_resume",
+    caught_by=("resume",),
+)
 def restarted_optimizer(original, self):
     original(self)
     self.optimizer.moments.clear()
 
 
-@fault("label smoothing missing from the loss", arithmetic, name="loss_gradients", caught_by=("loss",))
+@fault(
+    "label smoothing missing from the loss", arithmetic, name="loss_gradients", caught_by=("loss",)
+)
 def unsmoothed_loss(original, *arguments):
     return original(*arguments[:-1], 0.0)
 
 
-@fault("the second decoder layer ignores its mask", DecoderLayer, name="forward", caught_by=("mask-used", "causality"))
+@fault(
+    "the second decoder layer ignores its mask",
+    DecoderLayer,
+    name="forward",
+    caught_by=("mask-used", "causality"),
+)
 def unmasked_layer(original, self, x, memory, views, *rest, **named):
     own, cross = views
     if self.attention.context.layer:
-        own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.sampled_positions)
+        own = attention.AttentionContext(
+            own.query_positions, own.key_positions, None, own.sampled_positions
+        )
     return original(self, x, memory, (own, cross), *rest, **named)

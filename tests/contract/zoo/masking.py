@@ -49,11 +49,16 @@ def attends_to_all_pads(self, role, query_positions, key_positions, lengths):
 
 
 @fault(
-    PaddingCausal, "mask", "mask-properties", role_defaults={"encoder": "hides-last-token", "cross": "hides-last-token"}
+    PaddingCausal,
+    "mask",
+    "mask-properties",
+    role_defaults={"encoder": "hides-last-token", "cross": "hides-last-token"},
 )
 def hides_last_token(self, role, query_positions, key_positions, lengths):
     """the last token is hidden with the padding"""
-    return PaddingCausal.mask(self, role, query_positions, key_positions, (lengths - 1).clamp(min=1))
+    return PaddingCausal.mask(
+        self, role, query_positions, key_positions, (lengths - 1).clamp(min=1)
+    )
 
 
 @fault(
@@ -179,13 +184,17 @@ def no_batch_axis(self, role, query_positions, key_positions, lengths):
 )
 def longest_length(self, role, query_positions, key_positions, lengths):
     """the longest sentence's length for all sentences"""
-    return PaddingMask.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
+    return PaddingMask.mask(
+        self, role, query_positions, key_positions, lengths.max().expand_as(lengths)
+    )
 
 
 @fault(PaddingMask, "mask", "mask-properties pad-content")
 def first_length(self, role, query_positions, key_positions, lengths):
     """the first sentence's length for all sentences"""
-    return PaddingMask.mask(self, role, query_positions, key_positions, lengths[:1].expand_as(lengths))
+    return PaddingMask.mask(
+        self, role, query_positions, key_positions, lengths[:1].expand_as(lengths)
+    )
 
 
 @fault(PaddingMask, "mask", "mask-properties pad-content")

@@ -91,22 +91,49 @@ def add_gate(name, description, caught_by, change="pass", build="pass", before="
 
 ISOLATION = "isolation-as-trained"
 
-add_gate("leak-in-evaluation", "later tokens, in evaluation only", "causality", f"if not self.training: {LEAK}")
-add_gate("leak-in-training", "later tokens, in training only", "isolation", f"if self.training: {LEAK}")
+add_gate(
+    "leak-in-evaluation",
+    "later tokens, in evaluation only",
+    "causality",
+    f"if not self.training: {LEAK}",
+)
+add_gate(
+    "leak-in-training", "later tokens, in training only", "isolation", f"if self.training: {LEAK}"
+)
 add_gate(
     "leak-without-gradients", "later tokens, without gradients only", "causality",
     f"if not torch.is_grad_enabled(): {LEAK}",
 )  # fmt: skip
-add_gate("leak-in-layer-2", "later tokens, in the second layer", "causality", f"if self.context.layer == 1: {LEAK}")
-add_gate("leak-width", "later tokens, in models wider than 16", ISOLATION, f"if x.shape[-1] > 16: {LEAK}")
 add_gate(
-    "leak-head-width", "later tokens, with heads of width 16 or more", ISOLATION, f"if heads.shape[-1] >= 16: {LEAK}"
+    "leak-in-layer-2",
+    "later tokens, in the second layer",
+    "causality",
+    f"if self.context.layer == 1: {LEAK}",
 )
-add_gate("leak-length-32", "later tokens, in sequences of 32", ISOLATION, f"if x.shape[2] == 32: {LEAK}")
 add_gate(
-    "leak-chunks", "later tokens, in sequences that chunks of 16 divide", ISOLATION, f"if x.shape[2] % 16 == 0: {LEAK}"
+    "leak-width", "later tokens, in models wider than 16", ISOLATION, f"if x.shape[-1] > 16: {LEAK}"
 )
-add_gate("leak-batch", "later tokens, in batches of more than 24", ISOLATION, f"if x.shape[1] > 24: {LEAK}")
+add_gate(
+    "leak-head-width",
+    "later tokens, with heads of width 16 or more",
+    ISOLATION,
+    f"if heads.shape[-1] >= 16: {LEAK}",
+)
+add_gate(
+    "leak-length-32", "later tokens, in sequences of 32", ISOLATION, f"if x.shape[2] == 32: {LEAK}"
+)
+add_gate(
+    "leak-chunks",
+    "later tokens, in sequences that chunks of 16 divide",
+    ISOLATION,
+    f"if x.shape[2] % 16 == 0: {LEAK}",
+)
+add_gate(
+    "leak-batch",
+    "later tokens, in batches of more than 24",
+    ISOLATION,
+    f"if x.shape[1] > 24: {LEAK}",
+)
 add_gate(
     "leak-d-ff", "later tokens, in models with a wide feed-forward network", ISOLATION,
     f"if self.context.model.d_ff >= 64: {LEAK}",
@@ -115,7 +142,12 @@ add_gate(
     "leak-late-position", "the last token, in sequences of more than 28", "isolation",
     "if values.shape[-2] > 28: out = out + 0.3 * values[..., -1:, :]",
 )  # fmt: skip
-add_gate("leak-large-values", "later tokens, if values are large", "causality", f"if heads.abs().max() > 3: {LEAK}")
+add_gate(
+    "leak-large-values",
+    "later tokens, if values are large",
+    "causality",
+    f"if heads.abs().max() > 3: {LEAK}",
+)
 add(
     "leak-token-id", "the next token, if the vocabulary has more than 12 tokens", ISOLATION,
     """
@@ -123,7 +155,12 @@ add(
         return x + 0.1 * x.roll(-1, 2) if self.context.words > 12 else x
     """,
 )  # fmt: skip
-add_gate("members-mixed", "the mean over members", "causality", "out = out + 0.1 * out.mean(0, keepdim=True)")
+add_gate(
+    "members-mixed",
+    "the mean over members",
+    "causality",
+    "out = out + 0.1 * out.mean(0, keepdim=True)",
+)
 add_gate(
     "members-mixed-if-many", "the mean over members, if there are more than five", ISOLATION,
     "if len(out) > 5: out = out + 0.1 * out.mean(0, keepdim=True)", seeds=6,
@@ -267,8 +304,18 @@ for name, gradient, caught_by in (
         f"gradient-{name}", f"the gradient is {name}", caught_by, "out = Changed.apply(out)",
         before=FUNCTION.replace("GRADIENT", gradient),
     )  # fmt: skip
-add_gate("gradient-stopped", "queries, keys and values have no gradient", "gradients", "out = heads.detach() * gate")
-add_gate("gradient-half-stopped", "half of the gradient is missing", "derivative", "out = 0.5 * (out + out.detach())")
+add_gate(
+    "gradient-stopped",
+    "queries, keys and values have no gradient",
+    "gradients",
+    "out = heads.detach() * gate",
+)
+add_gate(
+    "gradient-half-stopped",
+    "half of the gradient is missing",
+    "derivative",
+    "out = 0.5 * (out + out.detach())",
+)
 add_gate(
     "gradient-hook", "a hook sets the gradient of a parameter to zero", "gradients",
     build="self.weight.register_hook(lambda gradient: gradient * 0)",
@@ -416,7 +463,12 @@ add_gate(
 
 # -- numbers ---------------------------------------------------------------------------------------
 
-add_gate("half-precision", "outputs are rounded to half precision", "derivative", "out = out.half().to(heads.dtype)")
+add_gate(
+    "half-precision",
+    "outputs are rounded to half precision",
+    "derivative",
+    "out = out.half().to(heads.dtype)",
+)
 add_gate("double-precision", "outputs are in double precision", "build", "out = out.double()")
 add_gate(
     "overflow-at-length", "not a number at later positions", "isolation",
@@ -480,8 +532,19 @@ add(
 
 REPLACED = "import torch\noriginal = torch.softmax\nhalf = lambda x, dim=-1, **others: original(x * 1.1, dim, **others)"
 
-add_gate("replaces-softmax", "replaces torch.softmax", "import", before=f"{REPLACED}\ntorch.softmax = half")
-add_gate("replaces-softmax-in-build", "the same in build", "build", build="torch.softmax = half", before=REPLACED)
+add_gate(
+    "replaces-softmax",
+    "replaces torch.softmax",
+    "import",
+    before=f"{REPLACED}\ntorch.softmax = half",
+)
+add_gate(
+    "replaces-softmax-in-build",
+    "the same in build",
+    "build",
+    build="torch.softmax = half",
+    before=REPLACED,
+)
 add_gate(
     "replaces-loss-in-a-pass", "a pass replaces the cross-entropy", "replaces",
     "torch.nn.functional.cross_entropy = half_loss",
@@ -523,13 +586,28 @@ add_gate(
     headtohead.statistics.paired_tests.paired = better
     """,
 )  # fmt: skip
-add_gate("default-dtype", "changes torch's default dtype", "import", before="torch.set_default_dtype(torch.float64)")
-add_gate("default-dtype-in-build", "the same in build", "build", build="torch.set_default_dtype(torch.float64)")
+add_gate(
+    "default-dtype",
+    "changes torch's default dtype",
+    "import",
+    before="torch.set_default_dtype(torch.float64)",
+)
+add_gate(
+    "default-dtype-in-build",
+    "the same in build",
+    "build",
+    build="torch.set_default_dtype(torch.float64)",
+)
 add_gate(
     "product-precision", "changes torch's precision of products", "import",
     before="torch.set_float32_matmul_precision('medium')",
 )  # fmt: skip
-add_gate("flushed-denormals", "flushes denormal numbers", "import", before="torch.set_flush_denormal(True)")
+add_gate(
+    "flushed-denormals",
+    "flushes denormal numbers",
+    "import",
+    before="torch.set_flush_denormal(True)",
+)
 add_gate("no-onednn", "disables oneDNN", "import", before="torch.backends.mkldnn.enabled = False")
 
 SOUND = OutsideFault("sound-gate", "no fault", plugin(GATE.replace("BUILD", "pass").replace("CHANGE", "pass"),
@@ -547,7 +625,21 @@ design:
 seeds: {seeds}
 """
 
-WORDS = ["the", "a", "river", "stone", "cold", "walks", "under", "light", "and", "never", "birds", "old", "road"]
+WORDS = [
+    "the",
+    "a",
+    "river",
+    "stone",
+    "cold",
+    "walks",
+    "under",
+    "light",
+    "and",
+    "never",
+    "birds",
+    "old",
+    "road",
+]
 
 
 def made_text():

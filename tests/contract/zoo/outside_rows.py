@@ -41,19 +41,31 @@ def section():
         refused += run != ""
         violated += check != ""
         missed = f"not refused: {fault.why}" if fault.why else "not refused"
-        rows.append(f"| `{fault.name}`: {fault.description} | {run or missed} | {check or 'not refused'} |")
+        rows.append(
+            f"| `{fault.name}`: {fault.description} | {run or missed} | {check or 'not refused'} |"
+        )
     return [HEAD.format(run=refused, check=violated, all=len(rows)), *rows, ""]
 
 
 def run_outcome(fault, folder):
     """Return what `h2h run` refuses, or an empty text."""
-    command = [sys.executable, "-m", "headtohead.cli", "run", "fault.yaml", "--no-tracking", "--no-report"]
+    command = [
+        sys.executable,
+        "-m",
+        "headtohead.cli",
+        "run",
+        "fault.yaml",
+        "--no-tracking",
+        "--no-report",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
     if named := re.search(r"violates '([\w-]+)'", done.stderr):
         return f"`{named[1]}`"
-    return {"import": "at import", "build": "when the model is built"}.get(fault.caught_by, "in a pass")
+    return {"import": "at import", "build": "when the model is built"}.get(
+        fault.caught_by, "in a pass"
+    )
 
 
 def check_outcome(fault, file):

@@ -62,12 +62,21 @@ class Fault:
 
 def faulty(family):
     """Return the entries of a family with a fault, by name."""
-    entries = [value for value in vars(FAMILIES[family]).values() if "caught_by" in getattr(value, "__dict__", {})]
-    return {re.sub("(?<=[a-z5])(?=[A-Z])", "-", entry.__name__).lower().replace("_", "-"): entry for entry in entries}
+    entries = [
+        value
+        for value in vars(FAMILIES[family]).values()
+        if "caught_by" in getattr(value, "__dict__", {})
+    ]
+    return {
+        re.sub("(?<=[a-z5])(?=[A-Z])", "-", entry.__name__).lower().replace("_", "-"): entry
+        for entry in entries
+    }
 
 
 def _entries(family):
-    return faulty(family) | {f"sound-{entry.__name__.lower()}": entry for entry in sound.SOUND[family]}
+    return faulty(family) | {
+        f"sound-{entry.__name__.lower()}": entry for entry in sound.SOUND[family]
+    }
 
 
 def faults():
@@ -88,7 +97,9 @@ def registered():
     """Register the entries of the zoo in the current registry."""
     before = plugin_registry._current
     plugin_registry._current = load_registry()
-    plugin_registry._current.add_object(plugin_of(**{family: _entries(family) for family in FAMILIES}))
+    plugin_registry._current.add_object(
+        plugin_of(**{family: _entries(family) for family in FAMILIES})
+    )
     try:
         yield plugin_registry._current
     finally:
@@ -132,7 +143,9 @@ def page():
         results = [(fault, caught(fault)) for fault in faults()]
         violations = alarms(registry)
         sound = len(sound_entries(registry))
-    detected = sum(all(verdict.state == "violated" for verdict in verdicts.values()) for _, verdicts in results)
+    detected = sum(
+        all(verdict.state == "violated" for verdict in verdicts.values()) for _, verdicts in results
+    )
     head = HEAD.format(caught=detected, faults=len(results), alarms=len(violations), sound=sound)
     return "\n".join([head, *_sections(results), *outside_rows.section()])
 

@@ -16,7 +16,10 @@ def fault(base, method, caught_by, **attributes):
 
     def subclass(function):
         is_classmethod = isinstance(inspect.getattr_static(base, method), classmethod)
-        body = {method: classmethod(function) if is_classmethod else function, "caught_by": tuple(caught_by.split())}
+        body = {
+            method: classmethod(function) if is_classmethod else function,
+            "caught_by": tuple(caught_by.split()),
+        }
         names = {"__doc__": function.__doc__, "__module__": function.__module__}
         return type(function.__name__, (base,), {**names, **body, **attributes})
 

@@ -30,7 +30,12 @@ def one_sided_alibi(self, query_positions, key_positions, role, layer):
     return Alibi.bias(self, query_positions, key_positions, role, layer) * behind
 
 
-@fault(Alibi, "bias", "falls-with-distance", found_in="BLOOM's build_alibi_tensor, if used in an encoder")
+@fault(
+    Alibi,
+    "bias",
+    "falls-with-distance",
+    found_in="BLOOM's build_alibi_tensor, if used in an encoder",
+)
 def key_only_alibi(self, query_positions, key_positions, role, layer):
     """penalty by the key's position only, correct in a causal decoder and wrong in an encoder"""
     last = torch.full_like(query_positions, int(key_positions.max()))
@@ -48,7 +53,9 @@ def uncached_alibi(self, query_positions, key_positions, role, layer):
 @fault(Alibi, "bias", "positions-act")
 def no_decoder_bias(self, query_positions, key_positions, role, layer):
     """bias missing in the decoder"""
-    return None if role == "decoder" else Alibi.bias(self, query_positions, key_positions, role, layer)
+    return (
+        None if role == "decoder" else Alibi.bias(self, query_positions, key_positions, role, layer)
+    )
 
 
 @fault(Positional, "bias", "precision", properties=Alibi.properties)
@@ -172,7 +179,9 @@ class CachedLearned(Learned):
 @fault(Learned, "build", "determinism stateless")
 def unseeded_learned(self):
     """initialised from torch's global generator instead of the member's generator"""
-    self.table = self.parameter(128, self.context.d_model, init=lambda out, generator: out.normal_())
+    self.table = self.parameter(
+        128, self.context.d_model, init=lambda out, generator: out.normal_()
+    )
 
 
 @fault(Learned, "build", "determinism")
@@ -345,7 +354,9 @@ def shared_of_length(self, positions, role):
 def divides_by_last(self, positions, role):
     """division by length minus one, which is zero for a single token"""
     spread = positions.double() / (positions.shape[-1] - 1)
-    return spread[None, ..., None] * torch.ones(self.context.d_model, dtype=torch.float64, device=positions.device)
+    return spread[None, ..., None] * torch.ones(
+        self.context.d_model, dtype=torch.float64, device=positions.device
+    )
 
 
 @fault(Alibi, "bias", "falls-with-distance")

@@ -174,7 +174,15 @@ class Blocks(Masking):
 
 
 SOUND = {
-    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated),
+    "attention": (
+        Cosine,
+        CosineOverTau,
+        Gaussian,
+        AdditiveScores,
+        OffByOneSoftmax,
+        Unscaled,
+        Gated,
+    ),
     "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
     "masking": (Dilated, Blocks),
 }

@@ -104,12 +104,16 @@ class Loops:
     def __init__(self, attention, member, mask, fill):
         self.name = type(attention.style).__name__
         parts = getattr(attention.style, "styles", ())
-        self.parts = {type(part).__name__: f"style.styles.{number}" for number, part in enumerate(parts)}
+        self.parts = {
+            type(part).__name__: f"style.styles.{number}" for number, part in enumerate(parts)
+        }
         self.parts = self.parts or {self.name: "style"}
         self.options = attention.style.options
         self.layer = attention.context.layer
         self.mask, self.fill = mask, fill
-        self.weights = {name: value[member].tolist() for name, value in attention.state_dict().items()}
+        self.weights = {
+            name: value[member].tolist() for name, value in attention.state_dict().items()
+        }
 
     def attend(self, x, read, first=None):
         if self.name == "ShortConvolution":
@@ -118,12 +122,19 @@ class Loops:
         if at := self.parts.get("ValueResidual"):
             shares = self.weights[f"{at}.shares"]
             v = [
-                [weighted(rows, shares) for rows in zip(*pair, strict=True)] for pair in zip(first or v, v, strict=True)
+                [weighted(rows, shares) for rows in zip(*pair, strict=True)]
+                for pair in zip(first or v, v, strict=True)
             ]
         maps = getattr(self, self.name, self.SplitHeads)(q, k)
         width = len(v[0][0])
         heads = [
-            [[sum(w * v[self.value(head)][j][c] for j, w in enumerate(row)) for c in range(width)] for row in matrix]
+            [
+                [
+                    sum(w * v[self.value(head)][j][c] for j, w in enumerate(row))
+                    for c in range(width)
+                ]
+                for row in matrix
+            ]
             for head, matrix in enumerate(maps)
         ]
         if self.name == "Differential":
@@ -132,7 +143,10 @@ class Loops:
             if name == "Gated":
                 heads = self.gated(heads, x, self.weights[f"{at}.gate"])
             elif name == "Exclusive":
-                heads = [[exclusive(*rows) for rows in zip(*pair, strict=True)] for pair in zip(heads, v, strict=True)]
+                heads = [
+                    [exclusive(*rows) for rows in zip(*pair, strict=True)]
+                    for pair in zip(heads, v, strict=True)
+                ]
         joined = [[c for head in heads for c in head[i]] for i in range(len(x))]
         return maps, affine(joined, self.weights, "output", 0, WIDTH)
 
@@ -157,7 +171,12 @@ class Loops:
                 part, side = ("queries", x) if index == 0 else ("keys_values", read)
                 first = 0 if index < 2 else heads[1] * widths[1]
             start += count * width
-            found.append([affine(side, self.weights, part, first + head * width, width) for head in range(count)])
+            found.append(
+                [
+                    affine(side, self.weights, part, first + head * width, width)
+                    for head in range(count)
+                ]
+            )
         self.queries, self.keys = len(x), len(read)
         return found
 
@@ -169,7 +188,10 @@ class Loops:
     def convolved(self, x):
         kernel = self.weights["style.kernel"]
         return [
-            [row[c] + sum(weights[c] * x[t - k][c] for k, weights in enumerate(kernel) if t >= k) for c in range(WIDTH)]
+            [
+                row[c] + sum(weights[c] * x[t - k][c] for k, weights in enumerate(kernel) if t >= k)
+                for c in range(WIDTH)
+            ]
             for t, row in enumerate(x)
         ]
 
@@ -189,12 +211,17 @@ class Loops:
 
     def SoftCap(self, q, k):
         scores = (products(q[head], k[head], SIZE**-0.5) for head in range(HEADS))
-        return [self.softmax([[0.7 * math.tanh(s / 0.7) for s in row] for row in rows]) for rows in scores]
+        return [
+            self.softmax([[0.7 * math.tanh(s / 0.7) for s in row] for row in rows])
+            for rows in scores
+        ]
 
     def Sinks(self, q, k):
         maps = []
         for head, sink in enumerate(self.weights["style.sinks"]):
-            seen = self.visible([[math.exp(s) for s in row] for row in products(q[head], k[head], SIZE**-0.5)])
+            seen = self.visible(
+                [[math.exp(s) for s in row] for row in products(q[head], k[head], SIZE**-0.5)]
+            )
             maps.append([[item / (math.exp(sink) + sum(row)) for item in row] for row in seen])
         return maps
 
@@ -222,13 +249,19 @@ class Loops:
 
     def Differential(self, q, k):
         first, second = (
-            [self.softmax(products(q[head], k[head], SIZE**-0.5)) for head in range(start, HEADS, 2)]
+            [
+                self.softmax(products(q[head], k[head], SIZE**-0.5))
+                for head in range(start, HEADS, 2)
+            ]
             for start in (0, 1)
         )
         q1, k1, q2, k2 = self.weights["style.vectors"]
         share = math.exp(dot(q1, k1)) - math.exp(dot(q2, k2)) + self.first_share()
         return [
-            [[a - share * b for a, b in zip(*rows, strict=True)] for rows in zip(*pair, strict=True)]
+            [
+                [a - share * b for a, b in zip(*rows, strict=True)]
+                for rows in zip(*pair, strict=True)
+            ]
             for pair in zip(first, second, strict=True)
         ]
 
@@ -240,7 +273,10 @@ class Loops:
 
         def normalised(row):
             size = math.sqrt(sum(c * c for c in row) / len(row) + 1e-5)
-            return [value / size * g * (1 - self.first_share()) for value, g in zip(row, gain, strict=True)]
+            return [
+                value / size * g * (1 - self.first_share())
+                for value, g in zip(row, gain, strict=True)
+            ]
 
         return [[normalised(row) for row in head] for head in heads]
 
@@ -248,9 +284,13 @@ class Loops:
         maps = []
         for head in range(HEADS):
             scores = products(q[head], k[head], SIZE**-0.5)
-            counts = [sum(self.may_attend(i, j) for j in range(self.keys)) for i in range(self.queries)]
+            counts = [
+                sum(self.may_attend(i, j) for j in range(self.keys)) for i in range(self.queries)
+            ]
             pairs = zip(scores, counts, strict=True)
-            maps.append(self.visible([[1 / (1 + n * math.exp(-s)) for s in row] for row, n in pairs]))
+            maps.append(
+                self.visible([[1 / (1 + n * math.exp(-s)) for s in row] for row, n in pairs])
+            )
         return maps
 
     def Linear(self, q, k):
@@ -270,7 +310,9 @@ class Loops:
     def Random(self, q, k):
         table = self.weights["style.table"]
         return [
-            self.softmax([[table[head][i][j] for j in range(self.keys)] for i in range(self.queries)])
+            self.softmax(
+                [[table[head][i][j] for j in range(self.keys)] for i in range(self.queries)]
+            )
             for head in range(HEADS)
         ]
 
@@ -282,16 +324,23 @@ class Loops:
     def visible(self, weights):
         """Return weights with zeros at masked keys."""
         return [
-            [weight if self.may_attend(i, j) else 0.0 for j, weight in enumerate(row)] for i, row in enumerate(weights)
+            [weight if self.may_attend(i, j) else 0.0 for j, weight in enumerate(row)]
+            for i, row in enumerate(weights)
         ]
 
     def softmax(self, scores):
         """Return the weights of a head, masked with the mask value ``fill``."""
         rows = []
         for i, row in enumerate(scores):
-            masked_scores = [score if self.may_attend(i, j) else self.masked(score) for j, score in enumerate(row)]
+            masked_scores = [
+                score if self.may_attend(i, j) else self.masked(score)
+                for j, score in enumerate(row)
+            ]
             largest = max(masked_scores)
-            exponentials = [0.0 if largest == -math.inf else math.exp(score - largest) for score in masked_scores]
+            exponentials = [
+                0.0 if largest == -math.inf else math.exp(score - largest)
+                for score in masked_scores
+            ]
             rows.append([item / (sum(exponentials) or 1.0) for item in exponentials])
         return rows
 
@@ -302,7 +351,10 @@ class Loops:
 def affine(x, weights, part, first, width):
     weight, bias = weights[f"{part}.weight"], weights[f"{part}.bias"][0]
     return [
-        [sum(value * weight[c][o] for c, value in enumerate(row)) + bias[o] for o in range(first, first + width)]
+        [
+            sum(value * weight[c][o] for c, value in enumerate(row)) + bias[o]
+            for o in range(first, first + width)
+        ]
         for row in x
     ]
 
@@ -315,7 +367,10 @@ def mixed(maps, matrix):
     """Return ``[to][query][key]`` of ``[from][query][key]`` and ``[from][to]``."""
     return [
         [
-            [sum(maps[f][i][j] * matrix[f][t] for f in range(HEADS)) for j in range(len(maps[0][0]))]
+            [
+                sum(maps[f][i][j] * matrix[f][t] for f in range(HEADS))
+                for j in range(len(maps[0][0]))
+            ]
             for i in range(len(maps[0]))
         ]
         for t in range(HEADS)
@@ -324,7 +379,8 @@ def mixed(maps, matrix):
 
 def weighted(rows, shares):
     return [
-        sum(share * value for share, value in zip(shares, values, strict=True)) for values in zip(*rows, strict=True)
+        sum(share * value for share, value in zip(shares, values, strict=True))
+        for values in zip(*rows, strict=True)
     ]
 
 
@@ -349,11 +405,15 @@ def test_sums_over_blocks_equal_the_causal_sum(time):
     not_padding = position < max(1, time - 3)
     mask = (position[None, :] <= position[:, None]) & not_padding
     row, declared = position[None], frozenset({"hides-future", "shows-the-rest"})
-    view = AttentionContext(row, row, mask[None, None, None].expand(2, 1, 1, -1, -1), declared=declared)
+    view = AttentionContext(
+        row, row, mask[None, None, None].expand(2, 1, 1, -1, -1), declared=declared
+    )
     assert view.pattern == ("prefix" if time > 1 else "same")
     with torch.no_grad():
         found = attention(x, None, view)
-        _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())
+        _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(
+            x[1, 0].tolist(), x[1, 0].tolist()
+        )
     same(found[1, 0], expected, 1e-11)
 
 

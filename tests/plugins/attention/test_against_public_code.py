@@ -19,7 +19,9 @@ from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
-pytestmark = pytest.mark.slow  # importing the libraries takes seconds; the loops of the neighbour file do not
+pytestmark = (
+    pytest.mark.slow
+)  # importing the libraries takes seconds; the loops of the neighbour file do not
 
 HEADS, WIDTH, SIZE = 4, 16, 4
 DOUBLE, SINGLE = 1e-12, 1e-6
@@ -31,7 +33,10 @@ class Ours:
 
     def __init__(self, style, role="encoder", positional="none", layer=0, gain=None):
         subject = Subject(tiny_config(positional, style, bias=False))
-        self.attention, self.mask = getattr(subject.model, role)[layer].attention, subject.mask(role)
+        self.attention, self.mask = (
+            getattr(subject.model, role)[layer].attention,
+            subject.mask(role),
+        )
         self.x, _ = subject.activations(role)
         context, self.seen = subject.attention_context(role, mask=self.mask), {}
         with torch.no_grad():
@@ -66,7 +71,9 @@ def differences(module_of, style, **options):
     """Return the largest difference of any member at positions without padding."""
     own = Ours(style, **options)
     return max(
-        difference_without_padding(module_of(own.attention, member), own, own.mask[member][:, 0], member)
+        difference_without_padding(
+            module_of(own.attention, member), own, own.mask[member][:, 0], member
+        )
         for member in range(2)
     )
 
@@ -99,7 +106,10 @@ def test_multi_query_equals_x_transformers_with_a_single_key_and_value_head():
 
 
 def test_qk_norm_equals_x_transformers_if_the_learned_scale_is_the_fixed_scale():
-    assert differences(lambda a, m: theirs(a, m, qk_norm=True, qk_norm_scale=10), "qk-norm", gain=10.0) < DOUBLE
+    assert (
+        differences(lambda a, m: theirs(a, m, qk_norm=True, qk_norm_scale=10), "qk-norm", gain=10.0)
+        < DOUBLE
+    )
 
 
 def test_qk_norm_by_root_mean_square_equals_x_transformers_with_a_gain_per_head():
@@ -165,7 +175,9 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
     columns = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
     weights = attention.state_dict()
     heads = {"num_attention_heads": HEADS, "num_key_value_heads": HEADS}
-    config = DiffLlamaConfig(hidden_size=WIDTH, rms_norm_eps=1e-5, attn_implementation="eager", **heads)
+    config = DiffLlamaConfig(
+        hidden_size=WIDTH, rms_norm_eps=1e-5, attn_implementation="eager", **heads
+    )
     for member in range(2):
         module = DiffLlamaAttention(config, layer).double()
         q, k, v = weights["queries_keys_values.weight"][member].split(WIDTH, dim=-1)
@@ -175,7 +187,9 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
             # Value head i of ours is as wide as two heads of DiffLlama: i and i + h/2.
             module.v_proj.weight.copy_(v.T[columns])
             module.o_proj.weight.copy_(weights["output.weight"][member].T)
-            for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
+            for name, vector in zip(
+                ("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True
+            ):
                 getattr(module, f"lambda_{name}").copy_(vector)
             expected, _ = module(own.x[member], ZERO_ANGLES, own.added(member, -math.inf))
         torch.testing.assert_close(own.found[member], expected, rtol=0, atol=SINGLE)
@@ -206,31 +220,49 @@ def test_gated_equals_the_attention_of_qwen_without_its_norms():
 def test_weights_and_outputs_of_heads_equal_transformers(style, family):
     chosen = {"name": style, "cap": 2.0} if style == "soft-cap" else style
     own = Ours(chosen, "decoder")
-    theirs = importlib.import_module(f"transformers.models.{family}.modeling_{family}").eager_attention_forward
+    theirs = importlib.import_module(
+        f"transformers.models.{family}.modeling_{family}"
+    ).eager_attention_forward
     for member in range(2):
         module = SimpleNamespace(num_key_value_groups=1, training=False, is_causal=True)
         named = {"softcap": 2.0}
         if style == "sinks":
             module.sinks, named = own.attention.style.sinks[member], {}
         q, k, v = (own.seen[name][member] for name in ("queries", "keys", "values"))
-        heads, weights = theirs(module, q, k, v, own.added(member, -1e9), scaling=SIZE**-0.5, **named)
+        heads, weights = theirs(
+            module, q, k, v, own.added(member, -1e9), scaling=SIZE**-0.5, **named
+        )
         live = own.mask[member].any(-1)
         torch.testing.assert_close(own.seen["weights"][member], weights, rtol=0, atol=SINGLE)
-        torch.testing.assert_close(own.seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE)
+        torch.testing.assert_close(
+            own.seen["heads"][member].transpose(1, 2)[live], heads[live], rtol=0, atol=SINGLE
+        )
 
 
 @pytest.mark.parametrize("query_rank", [None, 6])
 def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
     """DeepSeek has the rotary coordinates last."""
     from transformers import DeepseekV2Config
-    from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Attention, DeepseekV2RotaryEmbedding
+    from transformers.models.deepseek_v2.modeling_deepseek_v2 import (
+        DeepseekV2Attention,
+        DeepseekV2RotaryEmbedding,
+    )
 
     style = {"name": "multi-head-latent", "kv_rank": 5, "query_rank": query_rank}
     own = Ours(style, "decoder", {"name": "rotary", "fraction": 1 / 3})
     attention, x = own.attention, own.x
-    sizes = {"kv_lora_rank": 5, "q_lora_rank": query_rank, "qk_rope_head_dim": 2, "qk_nope_head_dim": SIZE}
+    sizes = {
+        "kv_lora_rank": 5,
+        "q_lora_rank": query_rank,
+        "qk_rope_head_dim": 2,
+        "qk_nope_head_dim": SIZE,
+    }
     config = DeepseekV2Config(
-        hidden_size=WIDTH, num_attention_heads=HEADS, v_head_dim=SIZE, attn_implementation="eager", **sizes
+        hidden_size=WIDTH,
+        num_attention_heads=HEADS,
+        v_head_dim=SIZE,
+        attn_implementation="eager",
+        **sizes,
     )
     turns = DeepseekV2RotaryEmbedding(config)(x[0], torch.arange(x.shape[2])[None])
     last = torch.arange(2 + SIZE).roll(-2)
@@ -243,7 +275,11 @@ def test_multi_head_latent_with_rotary_equals_deepseek(query_rank):
             "kv_a_layernorm": weights["gain"],
             "kv_b_proj": weights["up"],
             "o_proj": attention.output.weight[member].T,
-            **({"q_a_proj": weights["query_down"], "q_a_layernorm": weights["query_gain"]} if query_rank else {}),
+            **(
+                {"q_a_proj": weights["query_down"], "q_a_layernorm": weights["query_gain"]}
+                if query_rank
+                else {}
+            ),
             ("q_b_proj" if query_rank else "q_proj"): queries,
         }
         module.load_state_dict({f"{name}.weight": value for name, value in carried.items()})
@@ -259,13 +295,26 @@ def test_gated_delta_equals_the_recurrence_and_the_gated_norm_of_qwen(path):
     from transformers.models.qwen3_next import modeling_qwen3_next as qwen
 
     subject = Subject(tiny_config("none", {"decoder": "gated-delta"}, bias=False))
-    attention, declared = subject.attention("decoder"), frozenset({"hides-future", "shows-the-rest"})
+    attention, declared = (
+        subject.attention("decoder"),
+        frozenset({"hides-future", "shows-the-rest"}),
+    )
     time = 70
-    x = torch.randn(2, 3, time, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3
-    positions, mask = torch.arange(time)[None], torch.ones(1, 1, 1, time, time, dtype=torch.bool).tril()
+    x = (
+        torch.randn(
+            2, 3, time, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+        )
+        * 3
+    )
+    positions, mask = (
+        torch.arange(time)[None],
+        torch.ones(1, 1, 1, time, time, dtype=torch.bool).tril(),
+    )
     record = {}.__setitem__ if path == "explicit" else None
     with torch.no_grad():
-        found = attention(x, None, AttentionContext(positions, positions, mask, declared=declared), None, record)
+        found = attention(
+            x, None, AttentionContext(positions, positions, mask, declared=declared), None, record
+        )
     weights = dict(attention.style.named_parameters())
     for member in range(2):
         parts = (x[member] @ weights["project_in"][member]).unflatten(-1, (HEADS, -1))
@@ -273,8 +322,12 @@ def test_gated_delta_equals_the_recurrence_and_the_gated_norm_of_qwen(path):
         rate, step = weights["rate"][member].exp(), weights["step"][member]
         decay = -rate * functional.softplus(gates[..., 0] + step)
         beta = gates[..., 1].sigmoid()
-        heads, _ = qwen.torch_recurrent_gated_delta_rule(q, k, v, decay, beta, use_qk_l2norm_in_kernel=True)
-        norm = qwen.Qwen3NextRMSNormGated(SIZE, eps=1e-5).double()  # 1e-5 in the authors' code, 1e-6 in Qwen3-Next
+        heads, _ = qwen.torch_recurrent_gated_delta_rule(
+            q, k, v, decay, beta, use_qk_l2norm_in_kernel=True
+        )
+        norm = qwen.Qwen3NextRMSNormGated(
+            SIZE, eps=1e-5
+        ).double()  # 1e-5 in the authors' code, 1e-6 in Qwen3-Next
         with torch.no_grad():
             norm.weight.copy_(weights["gain"][member])
             gate = (x[member] @ weights["gate"][member]).unflatten(-1, (HEADS, -1))

@@ -38,14 +38,18 @@ def test_the_output_equals_the_printed_values_of_the_notebook():
 
 def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **choices):
     config = tiny_config(
-        **({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train, quirks=quirks
+        **({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices),
+        train=train,
+        quirks=quirks,
     )
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
     return find_incompatibility(config, longest or {}, current())
 
 
-LENGTH = "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
+LENGTH = (
+    "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
+)
 
 
 def test_target_must_have_d_model_tokens():

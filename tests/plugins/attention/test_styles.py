@@ -104,5 +104,7 @@ def test_decoding_stops_at_the_size_of_the_random_matrix():
     assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
-    message = refused(model.step, read.target[:, :, :1], 7, memory, read.source_lengths, model.caches())
+    message = refused(
+        model.step, read.target[:, :, :1], 7, memory, read.source_lengths, model.caches()
+    )
     assert "position 8 is beyond the 7 positions of random" in message

@@ -26,7 +26,9 @@ def read(tmp_path: Path) -> Read:
     """Load the corpus of a dataset with options."""
 
     def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
-        config = data_config(dataset=dataset, options=options, **({"split": split} if split else {}))
+        config = data_config(
+            dataset=dataset, options=options, **({"split": split} if split else {})
+        )
         return read_corpus(config, tmp_path / "cache")
 
     return run
@@ -39,5 +41,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path
     folder = tmp_path / "site"
     folder.mkdir()
     answer = b"HTTP/1.1 200 OK\r\n\r\n"
-    with serving(lambda request: request.wfile.write(answer + (folder / request.path[1:]).read_bytes())) as address:
+    with serving(
+        lambda request: request.wfile.write(answer + (folder / request.path[1:]).read_bytes())
+    ) as address:
         yield folder, address

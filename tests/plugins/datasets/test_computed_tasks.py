@@ -25,7 +25,9 @@ def read_backwards(source: str) -> str:
 def counted_out(source: str) -> str:
     """Counting sort, ascending."""
     counts = Counter(int(word) for word in source.split())
-    return " ".join(" ".join([str(number)] * counts[number]) for number in range(1000) if counts[number])
+    return " ".join(
+        " ".join([str(number)] * counts[number]) for number in range(1000) if counts[number]
+    )
 
 
 def looked_up(source: str) -> str:
@@ -114,7 +116,9 @@ def test_every_target_is_correct(name: str, split: str, read: Read) -> None:
         assert pair.target == TRUTH[name](pair.source), pair.source
 
 
-def test_expressions_with_brackets_have_their_value_and_one_pair_for_each_operation(read: Read) -> None:
+def test_expressions_with_brackets_have_their_value_and_one_pair_for_each_operation(
+    read: Read,
+) -> None:
     for pair in read("modular-arithmetic", brackets=True, size=SIZE).pairs:
         assert pair.target == evaluated(pair.source)
         operations = sum(pair.source.count(kind) for kind in "+-*")
@@ -145,7 +149,10 @@ def test_examples_are_distinct_and_parts_disjoint(name: str, prepared: Prepare) 
     key = SAME.get(name, str)
     for split in ("iid", "length"):
         data = prepared(name, split=split, options={"size": SIZE})
-        keys = {part: [key(source) for source in pairs.source_text] for part, pairs in data.splits.items()}
+        keys = {
+            part: [key(source) for source in pairs.source_text]
+            for part, pairs in data.splits.items()
+        }
         for part, examples in keys.items():
             assert len(set(examples)) == len(examples), (split, part)
         assert not set(keys["train"]) & (set(keys["test"]) | set(keys["valid"]))
@@ -159,7 +166,10 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     longest = current().dataset(name).Options().longest  # type: ignore[attr-defined]
     data = prepared(name, split="length", options={"test_each": 40, "size": SIZE})
     splits = data.splits
-    lengths = {part: Counter(length_of(name, source) for source in pairs.source_text) for part, pairs in splits.items()}
+    lengths = {
+        part: Counter(length_of(name, source) for source in pairs.source_text)
+        for part, pairs in splits.items()
+    }
     assert set(lengths["train"]) == set(range(SHORTEST.get(name, 1), longest + 1))
     tokens = max(len(source.split()) for source in splits["train"].source_text)
     assert data.record["longest_in_train"] == tokens
@@ -203,15 +213,55 @@ def test_with_all_orders_the_bag_of_words_bound_is_one_in_n_factorial(
 
 
 IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
-    ("copy", "iid", {"shortest": 5, "longest": 4}, "copy: shortest is 5 and longest 4; lower shortest"),
-    ("reverse", "iid", {"alphabet": 2, "longest": 3, "size": 50}, "only 14 pairs of 1 to 3 symbols, but size is 50"),
-    ("reverse", "length", {"distinct": True, "alphabet": 12}, "20 distinct symbols require an alphabet of 20, got 12"),
-    ("addition", "iid", {"base": 2}, "addition: unknown field 'base'; known: digit_order, longest, seed"),
-    ("mqar", "iid", {"levels": ["63x4"]}, "mqar: level 63x4 requires an even number of at least 16 tokens"),
-    ("mqar", "iid", {"levels": ["64x16"], "alphabet": 30}, "requires an alphabet of at least 32, got 30"),
+    (
+        "copy",
+        "iid",
+        {"shortest": 5, "longest": 4},
+        "copy: shortest is 5 and longest 4; lower shortest",
+    ),
+    (
+        "reverse",
+        "iid",
+        {"alphabet": 2, "longest": 3, "size": 50},
+        "only 14 pairs of 1 to 3 symbols, but size is 50",
+    ),
+    (
+        "reverse",
+        "length",
+        {"distinct": True, "alphabet": 12},
+        "20 distinct symbols require an alphabet of 20, got 12",
+    ),
+    (
+        "addition",
+        "iid",
+        {"base": 2},
+        "addition: unknown field 'base'; known: digit_order, longest, seed",
+    ),
+    (
+        "mqar",
+        "iid",
+        {"levels": ["63x4"]},
+        "mqar: level 63x4 requires an even number of at least 16 tokens",
+    ),
+    (
+        "mqar",
+        "iid",
+        {"levels": ["64x16"], "alphabet": 30},
+        "requires an alphabet of at least 32, got 30",
+    ),
     ("mqar", "iid", {"levels": ["4 pairs"]}, "levels"),
-    ("copy", "length", {"test_lengths": [40, 1]}, "test_lengths has the longest test example first"),
-    ("selective-copy", "iid", {"shortest": 4}, "8 data tokens require a length of 8, but the shortest is 4"),
+    (
+        "copy",
+        "length",
+        {"test_lengths": [40, 1]},
+        "test_lengths has the longest test example first",
+    ),
+    (
+        "selective-copy",
+        "iid",
+        {"shortest": 4},
+        "8 data tokens require a length of 8, but the shortest is 4",
+    ),
 ]
 
 
@@ -224,5 +274,8 @@ def test_impossible_options_are_refused_in_one_line(
 
 def test_a_task_of_another_package_is_generated_again_because_it_may_read_files(tmp_path):
     own = type("Own", (current().dataset("copy"),), {"__module__": "mine"})
-    keys = [dataset.cache_key(own.Options(), "iid", tmp_path) for dataset in (own, current().dataset("copy"))]
+    keys = [
+        dataset.cache_key(own.Options(), "iid", tmp_path)
+        for dataset in (own, current().dataset("copy"))
+    ]
     assert [key is None for key in keys] == [True, False]

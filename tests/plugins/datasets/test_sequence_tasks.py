@@ -42,11 +42,13 @@ def test_mqar_labels_are_the_values_of_repeated_keys(read):
 
 
 def test_mqar_without_random_tokens_has_no_other_keys_than_queries(read):
-    for pair in read("mqar", size=100, alphabet=200, levels=["64x4"], random_non_queries=False).pairs:
+    for pair in read(
+        "mqar", size=100, alphabet=200, levels=["64x4"], random_non_queries=False
+    ).pairs:
         words = pair.source.split()
-        assert {place: word for place, word in enumerate(words) if place >= 8 and word != "none"} == {
-            place: words[place] for place in pair.labelled
-        }
+        assert {
+            place: word for place, word in enumerate(words) if place >= 8 and word != "none"
+        } == {place: words[place] for place in pair.labelled}
         assert recalled(words) == dict(zip(pair.labelled, pair.target.split(), strict=True))
 
 
@@ -56,16 +58,26 @@ def test_mqar_distances_follow_the_power_law(read):
         places[(pair.labelled[0] - 2) // 2] += 1
     weights = np.arange(1, 32, dtype=float) ** (0.01 - 1)
     expected = 1500 * weights / weights.sum()
-    assert sum((places[place] - expected[place]) ** 2 / expected[place] for place in range(31)) < 60  # chi², 30 degrees
-    uniform = Counter((pair.labelled[0] - 2) // 2 for pair in read("mqar", size=1500, levels=["64x1"], power_a=1).pairs)
+    assert (
+        sum((places[place] - expected[place]) ** 2 / expected[place] for place in range(31)) < 60
+    )  # chi², 30 degrees
+    uniform = Counter(
+        (pair.labelled[0] - 2) // 2
+        for pair in read("mqar", size=1500, levels=["64x1"], power_a=1).pairs
+    )
     assert sum((uniform[place] - 1500 / 31) ** 2 / (1500 / 31) for place in range(31)) < 60
 
 
 def test_mqar_tests_on_other_levels_and_original_is_that_of_the_code(prepared):
     data = prepared(
-        "mqar", split="length", options={"size": 100, "levels": ["64x4"], "test_levels": ["64x8", "128x32"]}
+        "mqar",
+        split="length",
+        options={"size": 100, "levels": ["64x4"], "test_levels": ["64x8", "128x32"]},
     )
-    sizes = {part: Counter(len(split.split()) for split in own.target_text) for part, own in data.splits.items()}
+    sizes = {
+        part: Counter(len(split.split()) for split in own.target_text)
+        for part, own in data.splits.items()
+    }
     assert sizes == {"train": {4: 95}, "valid": {4: 5}, "test": {8: 50, 32: 50}}
     assert data.record["leak"] == 0
     named = Options(levels=("original",), test_levels=("original",))
@@ -99,7 +111,10 @@ def test_selective_copy_answers_with_the_data_in_order(read):
 def test_test_lengths_are_those_of_the_option(prepared):
     options = {"size": 400, "shortest": 5, "longest": 8, "test_lengths": [3, 12], "test_each": 20}
     data = prepared("reverse", split="length", options=options)
-    lengths = {part: Counter(len(text.split()) for text in own.source_text) for part, own in data.splits.items()}
+    lengths = {
+        part: Counter(len(text.split()) for text in own.source_text)
+        for part, own in data.splits.items()
+    }
     assert lengths["test"] == dict.fromkeys(range(3, 13), 20)
     assert {*lengths["train"]} == {5, 6, 7, 8}
     assert data.record["leak"] == 0

@@ -42,9 +42,12 @@ PACKERS: dict[str, Callable[[Path, bytes], object]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [*((name, TWO) for name in PACKERS), ("pairs.txt", THREE), ("spa-eng.zip", FOUR)]
+    ("name", "content"),
+    [*((name, TWO) for name in PACKERS), ("pairs.txt", THREE), ("spa-eng.zip", FOUR)],
 )
-def test_every_form_and_packing_gives_the_same_pairs(read: Callable, tmp_path: Path, name: str, content: str) -> None:
+def test_every_form_and_packing_gives_the_same_pairs(
+    read: Callable, tmp_path: Path, name: str, content: str
+) -> None:
     PACKERS[name](tmp_path / name, content.encode())
     assert texts(read("tatoeba", file=str(tmp_path / name))) == EXPECTED
 
@@ -68,8 +71,14 @@ def detailed(plain: str) -> str:
 
 
 @pytest.mark.parametrize("form", [str, detailed], ids=["plain", "detailed"])
-def test_weekly_sentences_are_joined_by_their_links(read: Callable, tmp_path: Path, form: Callable[[str], str]) -> None:
-    for name, content in (("eng", form(WEEKLY_ENGLISH)), ("spa", form(WEEKLY_SPANISH)), ("links", WEEKLY_LINKS)):
+def test_weekly_sentences_are_joined_by_their_links(
+    read: Callable, tmp_path: Path, form: Callable[[str], str]
+) -> None:
+    for name, content in (
+        ("eng", form(WEEKLY_ENGLISH)),
+        ("spa", form(WEEKLY_SPANISH)),
+        ("links", WEEKLY_LINKS),
+    ):
         (tmp_path / f"{name}.tsv.bz2").write_bytes(bz2.compress(content.encode()))
     paths = [str(tmp_path / f"{name}.tsv.bz2") for name in ("eng", "spa", "links")]
     corpus = read("tatoeba", sentences=paths[:2], links=paths[2])
@@ -77,10 +86,17 @@ def test_weekly_sentences_are_joined_by_their_links(read: Callable, tmp_path: Pa
     assert corpus.notes == ("1 links name a sentence that the files do not contain",)
 
 
-def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(read: Callable, tmp_path: Path) -> None:
+def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(
+    read: Callable, tmp_path: Path
+) -> None:
     (tmp_path / "all.tsv").write_text(WEEKLY_ENGLISH + WEEKLY_SPANISH, encoding="utf-8")
     (tmp_path / "links.tsv").write_text(WEEKLY_LINKS, encoding="utf-8")
-    corpus = read("tatoeba", pair="spa-eng", sentences=str(tmp_path / "all.tsv"), links=str(tmp_path / "links.tsv"))
+    corpus = read(
+        "tatoeba",
+        pair="spa-eng",
+        sentences=str(tmp_path / "all.tsv"),
+        links=str(tmp_path / "links.tsv"),
+    )
     assert texts(corpus) == [(target, source) for source, target in WEEKLY_PAIRS]
 
 
@@ -95,7 +111,9 @@ def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(read:
         (b"1\teng\tGo.\n", "is a weekly export; use data.sentences or data.links, not data.file"),
     ],
 )
-def test_invalid_content_is_named(read: Callable, tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_content_is_named(
+    read: Callable, tmp_path: Path, content: bytes, message: str
+) -> None:
     (tmp_path / "pairs.tsv").write_bytes(content)
     assert message in refused(read, "tatoeba", file=str(tmp_path / "pairs.tsv"))
     wrong = refused(read, "tatoeba", file=str(tmp_path / "pairs.tsv"), sha256={"pair.tsv": "a"})
@@ -116,12 +134,19 @@ def test_faulty_weekly_exports_are_named(
     for name, content in (("eng", english), ("spa", WEEKLY_SPANISH), ("links", links)):
         (tmp_path / f"{name}.tsv").write_text(content, encoding="utf-8")
     sentences = [str(tmp_path / "eng.tsv"), str(tmp_path / "spa.tsv")]
-    assert message in refused(read, "tatoeba", sentences=sentences, links=str(tmp_path / "links.tsv"))
+    assert message in refused(
+        read, "tatoeba", sentences=sentences, links=str(tmp_path / "links.tsv")
+    )
 
 
-def test_without_a_file_the_weekly_exports_are_downloaded_once(read: Callable, site: tuple[Path, str]) -> None:
+def test_without_a_file_the_weekly_exports_are_downloaded_once(
+    read: Callable, site: tuple[Path, str]
+) -> None:
     folder, url = site
-    paths = [folder / f"{name}.tsv.bz2" for name in ("eng/eng_sentences", "spa/spa_sentences", "eng/eng-spa_links")]
+    paths = [
+        folder / f"{name}.tsv.bz2"
+        for name in ("eng/eng_sentences", "spa/spa_sentences", "eng/eng-spa_links")
+    ]
     for path, content in zip(paths, (WEEKLY_ENGLISH, WEEKLY_SPANISH, WEEKLY_LINKS), strict=True):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bz2.compress(content.encode()))
@@ -131,7 +156,9 @@ def test_without_a_file_the_weekly_exports_are_downloaded_once(read: Callable, s
     assert texts(read("tatoeba", url=url)) == WEEKLY_PAIRS
 
 
-def test_a_checksum_is_checked_although_the_data_are_prepared(prepared: Callable, tmp_path: Path) -> None:
+def test_a_checksum_is_checked_although_the_data_are_prepared(
+    prepared: Callable, tmp_path: Path
+) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"word {number}.\tmot {number}.\n" for number in range(60)))
     options = {"pair": "eng-fra", "file": str(file)}
@@ -147,5 +174,7 @@ def test_a_grouped_split_of_a_real_file_leaks_nothing(prepared: Callable, real: 
     train, test = data.splits["train"], data.splits["test"]
     assert data.record["leak"] == 0.0
     assert not set(train.source_text) & set(test.source_text)
-    assert not set(train.target_text) & {text for references in test.references for text in references}
+    assert not set(train.target_text) & {
+        text for references in test.references for text in references
+    }
     assert max(len(references) for references in test.references) > 3

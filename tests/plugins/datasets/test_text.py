@@ -56,7 +56,10 @@ def blocks_of(file, unit, **more):
         pytest.importorskip("tokenizers")
         more["subwords"] = 300
     corpus = load(file, unit=unit, **more)
-    return {part: [pair.target for pair in corpus.pairs if pair.split == part] for part in ("train", "valid", "test")}
+    return {
+        part: [pair.target for pair in corpus.pairs if pair.split == part]
+        for part in ("train", "valid", "test")
+    }
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -88,7 +91,9 @@ def test_line_ends_are_those_of_the_file(tmp_path, end):
 def test_every_dataset_invariant_holds(file, unit):
     subject = DatasetSubject.load("text", Text, Options(file=file, unit=unit))
     verdicts = {invariant.name: invariant(subject) for invariant in DATASET_INVARIANTS}
-    assert {name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "holds"} == {}
+    assert {
+        name: str(verdict) for name, verdict in verdicts.items() if verdict.state != "holds"
+    } == {}
 
 
 def test_a_file_needs_no_other_settings(file):
@@ -104,11 +109,17 @@ def test_a_file_needs_no_other_settings(file):
     assert data.decode(test.target[0].tolist()) == readable(test.target_text[0])
     longest = data.record["longest"]
     assert find_incompatibility(config, longest, current()) is None
-    assert "no boundary tokens" not in [pitfall.name for pitfall in find_pitfalls(config, current())]
+    assert "no boundary tokens" not in [
+        pitfall.name for pitfall in find_pitfalls(config, current())
+    ]
 
 
 def test_an_encoder_decoder_is_excluded_with_the_reason(file):
-    raw = {"data": {"dataset": "text", "file": file}, "train": {"steps": 1}, "model.architecture": "encoder-decoder"}
+    raw = {
+        "data": {"dataset": "text", "file": file},
+        "train": {"steps": 1},
+        "model.architecture": "encoder-decoder",
+    }
     reason = find_incompatibility(resolve(raw, current()), {"source": 0, "target": 65}, current())
     assert reason == "dataset 'text' has no sources to encode; set model.architecture: decoder-only"
     raw["data"] |= {"valid_file": file, "held_out": 0.3}
@@ -120,8 +131,9 @@ def test_unusable_files_are_refused(tmp_path):
     path.write_text("a few words")
     message = "dataset 'text' needs a file; set data.file to a text file, or data.download: tinyshakespeare"
     assert refused(load) == message
-    assert "too short: valid has no token to predict; use a longer file, or change data.held_out" in refused(
-        load, path, held_out=0.001
+    assert (
+        "too short: valid has no token to predict; use a longer file, or change data.held_out"
+        in refused(load, path, held_out=0.001)
     )
 
 
@@ -132,7 +144,9 @@ def test_training_text_in_the_test_is_a_leak_wherever_it_begins(tmp_path):
         (tmp_path / name).write_text(content)
         data = {"dataset": "text", "file": str(tmp_path / name), "block": 32}
         leaks.append(
-            prepare(resolve({"data": data, "train": {"steps": 1}}, current()).data, cache_root()).record["leak"]
+            prepare(
+                resolve({"data": data, "train": {"steps": 1}}, current()).data, cache_root()
+            ).record["leak"]
         )
     assert leaks == [1.0, 0.0]
 
@@ -149,16 +163,37 @@ def test_a_validation_file_of_training_text_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"tokens": "character"}, "data.tokens: dataset 'text' does not use it; set data.unit to character, byte or"),
+        (
+            {"tokens": "character"},
+            "data.tokens: dataset 'text' does not use it; set data.unit to character, byte or",
+        ),
         ({"valid": 0.2}, "data.valid: dataset 'text' does not use it; set data.held_out"),
-        ({"vocabulary.max_size": 10}, "data.vocabulary.max_size: dataset 'text' does not use it; every token of"),
-        ({"vocabulary.file": "a.json"}, "does not use it; set data.unit, or data.file to a .bin file of token ids"),
-        ({"vocabulary.ids": "printed"}, "data.vocabulary.ids: dataset 'text' does not use it; ids are in the order"),
-        ({"target_boundaries": "sos-eos"}, "does not use it; a text has no boundary tokens; leave it out"),
+        (
+            {"vocabulary.max_size": 10},
+            "data.vocabulary.max_size: dataset 'text' does not use it; every token of",
+        ),
+        (
+            {"vocabulary.file": "a.json"},
+            "does not use it; set data.unit, or data.file to a .bin file of token ids",
+        ),
+        (
+            {"vocabulary.ids": "printed"},
+            "data.vocabulary.ids: dataset 'text' does not use it; ids are in the order",
+        ),
+        (
+            {"target_boundaries": "sos-eos"},
+            "does not use it; a text has no boundary tokens; leave it out",
+        ),
         ({"file": "train.bin", "unit": "byte"}, "a .bin file has its own tokens; leave out unit"),
-        ({"symbols": "b.json"}, "symbols are the texts of ids; leave them out, or set file to a .bin"),
+        (
+            {"symbols": "b.json"},
+            "symbols are the texts of ids; leave them out, or set file to a .bin",
+        ),
         ({"subwords": 400}, "subwords is the number of tokens of unit: subword; set it, or leave"),
-        ({"file": "train.bin", "valid_file": "a.txt"}, "file and valid_file must both be .bin files of ids, or both"),
+        (
+            {"file": "train.bin", "valid_file": "a.txt"},
+            "file and valid_file must both be .bin files of ids, or both",
+        ),
     ],
 )
 def test_options_without_an_effect_are_refused_with_those_that_have_one(file, options, reason):
@@ -182,7 +217,9 @@ def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp
     for block in (7, 100_000):
         options = {"dataset": "text", "file": str(path), "unit": unit, "block": block}
         options |= {"subwords": 300} if unit == "subword" else {}
-        data = prepare(resolve({"data": options, "train": {"steps": 1}}, current()).data, cache_root())
+        data = prepare(
+            resolve({"data": options, "train": {"steps": 1}}, current()).data, cache_root()
+        )
         vocabularies.append(data.target_vocabulary.words)
     assert vocabularies[0] == vocabularies[1]
     assert len(vocabularies[0]) == {"byte": 260, "subword": 304}[unit]
@@ -205,7 +242,9 @@ def binary(tmp_path):
 
 
 def target_tokens(folder, **options):
-    pairs = load(folder / "train.bin", valid_file=str(folder / "val.bin"), block=1000, **options).pairs
+    pairs = load(
+        folder / "train.bin", valid_file=str(folder / "val.bin"), block=1000, **options
+    ).pairs
     return {pair.split: pair.target.split(" ") for pair in pairs}
 
 
@@ -238,7 +277,9 @@ def test_symbols_that_the_alphabet_has_too_are_plain_text(tmp_path):
 def test_symbols_in_the_alphabet_of_bytes_are_kept(tmp_path):
     (tmp_path / "train.bin").write_bytes(np.array([2, 0, 1] * 100, "<u2").tobytes())
     texts = ["Ġthe", "Ã©", "Ċ", *(byte for byte in BYTES if byte != "Ċ")]
-    (tmp_path / "vocab.json").write_text(json.dumps({text: number for number, text in enumerate(texts)}))
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({text: number for number, text in enumerate(texts)})
+    )
     pairs = load(tmp_path / "train.bin", symbols=str(tmp_path / "vocab.json"), block=2).pairs
     assert pairs[0].target == "Ċ Ġthe Ã©"
     assert readable(pairs[0].target) == "\n theé"
@@ -250,24 +291,76 @@ ZEROS = bytes(198)
 @pytest.mark.parametrize(
     ("content", "symbols", "reason"),
     [
-        (b"\x05\x00" * 99, ["a"], "has the id 5 (token 1), which data.symbols lacks; add its text, or use the symbols"),
+        (
+            b"\x05\x00" * 99,
+            ["a"],
+            "has the id 5 (token 1), which data.symbols lacks; add its text, or use the symbols",
+        ),
         (ZEROS, ["a", "b", "a"], 'has the symbol "a" for the id 2 and for the id 0; keep one'),
-        (ZEROS, ["a", ""], 'has the symbol "" for the id 1, which has no character; write its text'),
-        (ZEROS, ["a", "\ud83d"], 'has the symbol "\\ud83d" for the id 1, which is half of a character; write whole'),
-        (ZEROS, ["a", "<eos>"], 'has the symbol "<eos>" for the id 1, which is a special token of headtohead; write'),
+        (
+            ZEROS,
+            ["a", ""],
+            'has the symbol "" for the id 1, which has no character; write its text',
+        ),
+        (
+            ZEROS,
+            ["a", "\ud83d"],
+            'has the symbol "\\ud83d" for the id 1, which is half of a character; write whole',
+        ),
+        (
+            ZEROS,
+            ["a", "<eos>"],
+            'has the symbol "<eos>" for the id 1, which is a special token of headtohead; write',
+        ),
         (ZEROS, [3], "has no symbols; write a JSON list of the texts of ids"),
         (ZEROS, [], "has no symbols; write a JSON list of the texts of ids"),
         (ZEROS, "ab", "has no symbols; write a JSON list of the texts of ids"),
         (ZEROS, {"a": 0, "b": 0}, 'has two symbols for the id 0, "a" and "b"; keep one'),
-        (ZEROS, {"a": 0, "b": 1.7}, 'has the id 1.7 for the symbol "b"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"a": 0, "b": 1.0}, 'has the id 1.0 for the symbol "b"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"a": 0, "b": -1}, 'has the id -1 for the symbol "b"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"a": 0, "b": True}, 'has the id true for the symbol "b"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"0": "a"}, 'has the id "a" for the symbol "0"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"a": " 0 "}, 'has the id " 0 " for the symbol "a"; an id is a whole number from 0 to 65,535'),
-        (ZEROS, {"a": 0, "b": 2**64}, 'has the id 18446744073709551616 for the symbol "b"; an id is a whole number'),
-        (ZEROS, {"a": 0, "b": float("inf")}, 'has the id Infinity for the symbol "b"; an id is a whole number'),
-        (ZEROS, {"a": 0, "b": 65_536}, 'has the id 65536 for the symbol "b"; an id is a whole number from 0 to 65,535'),
+        (
+            ZEROS,
+            {"a": 0, "b": 1.7},
+            'has the id 1.7 for the symbol "b"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": 1.0},
+            'has the id 1.0 for the symbol "b"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": -1},
+            'has the id -1 for the symbol "b"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": True},
+            'has the id true for the symbol "b"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"0": "a"},
+            'has the id "a" for the symbol "0"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"a": " 0 "},
+            'has the id " 0 " for the symbol "a"; an id is a whole number from 0 to 65,535',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": 2**64},
+            'has the id 18446744073709551616 for the symbol "b"; an id is a whole number',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": float("inf")},
+            'has the id Infinity for the symbol "b"; an id is a whole number',
+        ),
+        (
+            ZEROS,
+            {"a": 0, "b": 65_536},
+            'has the id 65536 for the symbol "b"; an id is a whole number from 0 to 65,535',
+        ),
     ],
 )
 def test_unusable_symbols_are_refused(tmp_path, content, symbols, reason):
@@ -331,6 +424,9 @@ def test_tiny_shakespeare_has_the_checksum_65_characters_and_the_split_of_nanogp
     whole = lzma.decompress(path.read_bytes()).decode()
     assert text.DOWNLOADS["tinyshakespeare"][1] == hashlib.sha256(whole.encode()).hexdigest()
     parts = blocks_of(str(path), "character")
-    assert len({token for blocks in parts.values() for block in blocks for token in block.split()}) == 65
+    assert (
+        len({token for blocks in parts.values() for block in blocks for token in block.split()})
+        == 65
+    )
     train = "".join([parts["train"][0], *(block[1:] for block in parts["train"][1:])])
     assert readable(train) == whole[: len(whole) * 9 // 10]

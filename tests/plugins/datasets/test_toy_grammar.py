@@ -111,7 +111,12 @@ class Translator:
         pronoun_before = []
         if verb != "be" and self.remaining and self.remaining[0] in OBJECTS:
             pronoun_before = [OBJECTS[self.remaining.pop(0)]]
-        french = [*subject, *(["ne"] if negated else []), *pronoun_before, VERBS[verb].split()[form]]
+        french = [
+            *subject,
+            *(["ne"] if negated else []),
+            *pronoun_before,
+            VERBS[verb].split()[form],
+        ]
         french = self.elided(french) + (["pas"] if negated else [])
         if verb == "be":
             plural = form in (3, 4)
@@ -170,10 +175,14 @@ class Translator:
         return french
 
 
-def test_every_translation_follows_the_rules_and_permutations_are_in_one_part(prepared: Callable) -> None:
+def test_every_translation_follows_the_rules_and_permutations_are_in_one_part(
+    prepared: Callable,
+) -> None:
     splits = prepared("toy-grammar").splits.values()
     for split in splits:
-        assert [Translator(source).sentence() for source in split.source_text] == list(split.target_text)
+        assert [Translator(source).sentence() for source in split.source_text] == list(
+            split.target_text
+        )
     bags = [{" ".join(sorted(text.split())) for text in split.source_text} for split in splits]
     assert sum(map(len, bags)) == len(set.union(*bags))
 
@@ -185,7 +194,9 @@ def test_the_pairs_of_a_seed_do_not_change_between_versions(read: Callable) -> N
 
 
 @case_table("seed", [1, 2], default=1)
-def test_the_bag_of_words_bound_of_split_iid_is_about_one_half(prepared: Callable, seed: int) -> None:
+def test_the_bag_of_words_bound_of_split_iid_is_about_one_half(
+    prepared: Callable, seed: int
+) -> None:
     assert 0.4 <= prepared("toy-grammar", seed=seed).record["bag_of_words_upper_bound"] <= 0.65
 
 
@@ -198,17 +209,27 @@ def test_every_test_word_is_known_from_training(prepared: Callable, split: str) 
 
 
 @pytest.mark.slow
-def test_split_compositional_tests_combinations_that_train_does_not_contain(prepared: Callable) -> None:
+def test_split_compositional_tests_combinations_that_train_does_not_contain(
+    prepared: Callable,
+) -> None:
     splits = prepared("toy-grammar", split="compositional").splits
     plural = {"women": "woman"}
 
     def combinations(texts: list[str]) -> list[set[tuple[str, str]]]:
         singular = [
-            {plural.get(word, word.removesuffix("s") if word in NOUN else word) for word in text.split()}
+            {
+                plural.get(word, word.removesuffix("s") if word in NOUN else word)
+                for word in text.split()
+            }
             for text in texts
         ]
-        return [{(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)} for words in singular]
+        return [
+            {(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)}
+            for words in singular
+        ]
 
-    trained = set().union(*combinations(splits["train"].source_text), *combinations(splits["valid"].source_text))
+    trained = set().union(
+        *combinations(splits["train"].source_text), *combinations(splits["valid"].source_text)
+    )
     assert len(splits["test"]) > 500
     assert all(tested - trained for tested in combinations(splits["test"].source_text))

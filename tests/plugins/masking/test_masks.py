@@ -36,7 +36,9 @@ def test_mask_equals_its_definition(name, role):
     lengths = [1, 3, 6]
     found = full_mask(masking(name), role, 5, 6, torch.tensor(lengths))
     may_attend = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
-    expected = [[[may_attend(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
+    expected = [
+        [[may_attend(i, j, length) for j in range(6)] for i in range(5)] for length in lengths
+    ]
     assert found.tolist() == expected
 
 
@@ -44,11 +46,18 @@ PROPERTIES = {
     "window in the encoder": ("window", {"width": 2}, "encoder", {"hides-padding"}),
     "window in the decoder": ("window", {"width": 2}, "decoder", {"hides-padding", "hides-future"}),
     "prefix of words": ("prefix", {"length": 2}, "decoder", {"hides-padding"}),
-    "prefix of <sos>": ("prefix", {"length": 1}, "decoder", {"hides-padding", "hides-future", "shows-the-rest"}),
+    "prefix of <sos>": (
+        "prefix",
+        {"length": 1},
+        "decoder",
+        {"hides-padding", "hides-future", "shows-the-rest"},
+    ),
 }
 
 
-@pytest.mark.parametrize(("name", "options", "role", "properties"), PROPERTIES.values(), ids=PROPERTIES)
+@pytest.mark.parametrize(
+    ("name", "options", "role", "properties"), PROPERTIES.values(), ids=PROPERTIES
+)
 def test_properties_depend_on_role_and_options(name, options, role, properties):
     assert masking(name, **options).role_properties(role) == properties
 
@@ -67,7 +76,9 @@ class ShowsFarKeys(Masking):
     def mask(self, role, query_positions, key_positions, lengths):
         ahead = key_positions[None, :] - query_positions[:, None]
         is_far = (ahead >= 8).unsqueeze(0)
-        return is_far | ((ahead <= 0).unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None]))
+        return is_far | (
+            (ahead <= 0).unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+        )
 
 
 class FalselyCausal(ShowsFarKeys):

@@ -27,7 +27,12 @@ def same(found, queries, keys, expected, close=1e-12):
 def test_head_n_of_the_windows_of_hard_alibi_has_n_keys_on_each_side_and_other_heads_have_no_positions():
     positions = torch.arange(5).unsqueeze(0)
     found = hard_alibi.biases(positions, positions, heads=4, windows=3)[0, 0]
-    same(found, range(5), range(5), lambda head, i, j: -1e6 if head < 3 and abs(i - j) > head else 0.0)
+    same(
+        found,
+        range(5),
+        range(5),
+        lambda head, i, j: -1e6 if head < 3 and abs(i - j) > head else 0.0,
+    )
 
 
 # -- kerple-log --------------------------------------------------------------------------------------
@@ -50,7 +55,9 @@ def test_biases_equal_the_kernel_of_each_pair(role, layers):
     assert found.shape == (2, 1, 4, 3, 4)
     own = last if layers == "own" else 0
     for member in range(2):
-        r1, r2 = ([softplus(value) for value in r[member, own, :, 0].tolist()] for r in (part.r1, part.r2))
+        r1, r2 = (
+            [softplus(value) for value in r[member, own, :, 0].tolist()] for r in (part.r1, part.r2)
+        )
         expected = lambda head, i, j: -r1[head] * math.log(1 + r2[head] * abs(i - j))  # noqa: B023, E731
         same(found[member, 0], queries[0].tolist(), keys[0].tolist(), expected)
 
@@ -110,7 +117,10 @@ def test_scores_are_scaled_products_plus_the_bias_of_the_bucket(role):
     member, row, head = 1, 2, 3
     for i in range(queries.shape[3]):
         for j in range(keys.shape[3]):
-            product = sum(float(queries[member, row, head, i, c] * keys[member, row, head, j, c]) for c in range(4))
+            product = sum(
+                float(queries[member, row, head, i, c] * keys[member, row, head, j, c])
+                for c in range(4)
+            )
             number = table[member, head, bucket(j - i, 32, 128, role != "decoder")]
             expected = product / 4**0.5 + float(number)
             assert scores[member, row, head, i, j].item() == pytest.approx(expected, abs=1e-12)
@@ -121,7 +131,10 @@ def test_initial_values_have_the_variance_of_the_authors_code():
     # The subject multiplies each element by a factor that is uniform from 0.6 to 1.4.
     spread = Subject(config).positional("encoder").table.std(dim=(1, 2))
     torch.testing.assert_close(
-        spread, torch.full((2,), ((1 + 0.4**2 / 3) / 16) ** 0.5, dtype=torch.float64), rtol=0.03, atol=0
+        spread,
+        torch.full((2,), ((1 + 0.4**2 / 3) / 16) ** 0.5, dtype=torch.float64),
+        rtol=0.03,
+        atol=0,
     )
 
 
@@ -154,7 +167,9 @@ def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
     part = subject.positional(role)
     x, memory = subject.activations(role)
     seen = {}
-    subject.attention(role)(x, memory, subject.attention_context(role, mask=subject.mask(role)), None, seen.__setitem__)
+    subject.attention(role)(
+        x, memory, subject.attention_context(role, mask=subject.mask(role)), None, seen.__setitem__
+    )
     member, row = 1, 2
     for head in range(4):
         q, k, v = (seen[name][member, row, head].tolist() for name in ("queries", "keys", "values"))
@@ -188,8 +203,13 @@ def test_scores_are_reduced_by_the_gates_of_the_tokens_between(role):
     weights, rows, time = part.weight[1, layer].tolist(), x[1, 2].tolist(), x.shape[2]
 
     def expected(head, query, key):
-        offset, between = part.offset[1, layer, 0, head].item(), rows[min(query, key) + 1 : max(query, key) + 1]
-        products = (sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in between)
+        offset, between = (
+            part.offset[1, layer, 0, head].item(),
+            rows[min(query, key) + 1 : max(query, key) + 1],
+        )
+        products = (
+            sum(w[head] * value for w, value in zip(weights, row, strict=True)) for row in between
+        )
         return sum(-math.log1p(math.exp(-product - offset)) for product in products)
 
     same(found[1, 2].detach(), range(time - 3, time), range(time), expected)

@@ -98,34 +98,53 @@ def test_alibi_equals_x_transformers(heads, lucidrains):
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize(("fraction", "width", "theta"), [(1.0, 8, 1e4), (0.5, 4, 1e4), (0.7, 6, 50.0)])
+@pytest.mark.parametrize(
+    ("fraction", "width", "theta"), [(1.0, 8, 1e4), (0.5, 4, 1e4), (0.7, 6, 50.0)]
+)
 def test_rotary_equals_x_transformers(lucidrains, fraction, width, theta):
     freqs, scale = lucidrains.RotaryEmbedding(width, base=theta)(POSITIONS[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
-    found = part("rotary", heads=2, fraction=fraction, theta=theta).rotate(x, POSITIONS, "encoder", 0)
+    found = part("rotary", heads=2, fraction=fraction, theta=theta).rotate(
+        x, POSITIONS, "encoder", 0
+    )
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [32, 4096])
-@pytest.mark.parametrize(("kind", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")])
+@pytest.mark.parametrize(
+    ("kind", "theirs"), [("linear", "linear"), ("ntk", "dynamic"), ("yarn", "yarn")]
+)
 def test_scaled_rotary_in_evaluation_turns_by_the_frequencies_of_transformers(kind, theirs, length):
     """The type dynamic of transformers is ntk with the factor of the current length."""
     from transformers import LlamaConfig
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-    factor = {"rope_type": theirs, "factor": 1.0 if kind == "ntk" else 4.0, "original_max_position_embeddings": length}
+    factor = {
+        "rope_type": theirs,
+        "factor": 1.0 if kind == "ntk" else 4.0,
+        "original_max_position_embeddings": length,
+    }
     parameters = {"rope_theta": 500.0, **factor}
     config = LlamaConfig(
-        hidden_size=32, num_attention_heads=2, max_position_embeddings=length, rope_parameters=parameters
+        hidden_size=32,
+        num_attention_heads=2,
+        max_position_embeddings=length,
+        rope_parameters=parameters,
     )
     speeds, size = ROPE_INIT_FUNCTIONS[theirs](config, seq_len=4 * length)
-    own = part("rotary-scaled", heads=2, d_model=32, type=kind, factor=4.0, length=length, theta=500.0)
+    own = part(
+        "rotary-scaled", heads=2, d_model=32, type=kind, factor=4.0, length=length, theta=500.0
+    )
     x = random(1, 2, 2, 40, 16)
     turns = torch.polar(torch.tensor(size).double(), POSITIONS[0, :, None] * speeds.double())
-    expected = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (8, 2))) * turns).flatten(-2)
-    torch.testing.assert_close(own.rotate(x, POSITIONS, "encoder", 0), expected, rtol=0, atol=SINGLE)
+    expected = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (8, 2))) * turns).flatten(
+        -2
+    )
+    torch.testing.assert_close(
+        own.rotate(x, POSITIONS, "encoder", 0), expected, rtol=0, atol=SINGLE
+    )
     plain = part("rotary", heads=2, d_model=32, theta=500.0).rotate(x, POSITIONS, "encoder", 0)
     assert torch.equal(own.train().rotate(x, POSITIONS, "encoder", 0), plain)
     assert (expected - plain).abs().max() > 0.1
@@ -151,7 +170,9 @@ def test_sandwich_equals_the_inner_product_of_x_transformers_sinusoids(lucidrain
     rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(width)
     ratios = torch.arange(1, heads + 1)[:, None, None] * 8 / heads
     expected = (rows @ rows.T - width / 2) / ratios
-    found = part("sandwich", heads=heads, width=width).bias(POSITIONS, POSITIONS, "encoder", 0)[0, 0]
+    found = part("sandwich", heads=heads, width=width).bias(POSITIONS, POSITIONS, "encoder", 0)[
+        0, 0
+    ]
     # Products of float32 numbers; the error of each angle is at most 40 · 6e-8.
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
 

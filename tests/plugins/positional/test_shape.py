@@ -38,10 +38,14 @@ def test_training_embeds_the_shifted_rows():
     part, recorded = model.positionals["encoder"], {}
     draw = part.draw
     part.draw = lambda batch, time: recorded.setdefault("drawn", draw(batch, time))
-    model.encode(source, torch.full((2, 2), 3), lambda role, layer, name, x: recorded.update({name: x}))
+    model.encode(
+        source, torch.full((2, 2), 3), lambda role, layer, name, x: recorded.update({name: x})
+    )
     assert recorded["drawn"].min() > 0
     expected = sinusoids(recorded["drawn"], 16)
-    torch.testing.assert_close(recorded["positions"].view(2, 2, 3, 16), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        recorded["positions"].view(2, 2, 3, 16), expected, rtol=0, atol=1e-12
+    )
 
 
 def test_in_evaluation_shape_is_sinusoidal():

@@ -40,20 +40,49 @@ CASES = [
     (learned(), {}, {"source": 12, "target": 12}, None),
     (learned(), {}, {"source": 13, "target": 9}, "a source of 13 tokens"),
     (learned(), {}, {"source": 9, "target": 14}, "a target of 14 tokens"),
-    *(({"cross": name}, {}, {}, f"{name} is added to embeddings") for name in ("sinusoidal", "learned", "shape")),
-    *((name, {"attention": "embedding-softmax"}, {}, f"{name} acts on queries, keys or scores") for name in ON_SCORES),
+    *(
+        ({"cross": name}, {}, {}, f"{name} is added to embeddings")
+        for name in ("sinusoidal", "learned", "shape")
+    ),
+    *(
+        (name, {"attention": "embedding-softmax"}, {}, f"{name} acts on queries, keys or scores")
+        for name in ON_SCORES
+    ),
     ({"encoder": "rotary", "decoder": "none"}, {"attention": "embedding-softmax"}, {}, None),
-    *(("rotary", {"attention": name}, {}, f"rotary acts on queries, and {name}") for name in ("uniform", "random")),
-    ("alibi", {"attention": "linear"}, {}, "alibi acts on the matrix of scores, which linear attention never computes"),
-    ("rotary", {"attention": "linear"}, {}, "rotary rotates queries and keys, and φ of rotated vectors is not"),
-    ("none", {"masking": {"cross": "window"}}, {}, "window is defined for distances within a sentence, and cross-"),
+    *(
+        ("rotary", {"attention": name}, {}, f"rotary acts on queries, and {name}")
+        for name in ("uniform", "random")
+    ),
+    (
+        "alibi",
+        {"attention": "linear"},
+        {},
+        "alibi acts on the matrix of scores, which linear attention never computes",
+    ),
+    (
+        "rotary",
+        {"attention": "linear"},
+        {},
+        "rotary rotates queries and keys, and φ of rotated vectors is not",
+    ),
+    (
+        "none",
+        {"masking": {"cross": "window"}},
+        {},
+        "window is defined for distances within a sentence, and cross-",
+    ),
     (
         "none",
         {"d_model": 10},
         {},
         "split-heads needs d_model to be a multiple of heads, got 10 and 4; change d_model to 8 or 12",
     ),
-    ("none", {"attention": THREE_GROUPS}, {}, "grouped-query needs kv_heads to divide heads, got 3 and 4"),
+    (
+        "none",
+        {"attention": THREE_GROUPS},
+        {},
+        "grouped-query needs kv_heads to divide heads, got 3 and 4",
+    ),
     ("none", {"attention": "differential", "d_model": 15, "heads": 3}, {}, "got 3 and 15"),
     ({"encoder": t5(8)}, {}, {}, "set positional.encoder.max_distance to more than 8"),
     ({"encoder": t5(9)}, {}, {}, None),
@@ -72,7 +101,12 @@ CASES = [
         (DECODER_FIRE, {"masking": name}, {}, f"masking {name} shows later tokens")
         for name in ("none", "padding", "prefix")
     ),
-    (DECODER_FIRE, {"masking": {"decoder": ["causal", "padding"]}}, {}, "masking padding shows later tokens"),
+    (
+        DECODER_FIRE,
+        {"masking": {"decoder": ["causal", "padding"]}},
+        {},
+        "masking padding shows later tokens",
+    ),
     *(
         (DECODER_FIRE, {"masking": masking}, {}, None)
         for masking in ("causal", "window", {"name": "prefix", "length": 0})
@@ -105,7 +139,10 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
 
 
 def test_a_batch_larger_than_the_table_is_refused_in_one_line():
-    by_row = {max_len: tiny_config({"name": "sinusoidal-by-row", "max_len": max_len}) for max_len in (2, 3)}
+    by_row = {
+        max_len: tiny_config({"name": "sinusoidal-by-row", "max_len": max_len})
+        for max_len in (2, 3)
+    }
     assert Subject(by_row[3]).logits().isfinite().all()
     message = "row 3 is beyond the 2 rows of sinusoidal-by-row; set positional.encoder.max_len"
     assert refused(Subject(by_row[2]).logits).startswith(message)

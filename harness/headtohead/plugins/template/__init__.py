@@ -22,7 +22,10 @@ FAMILIES = {
     "masking": ("window", "Does {} translate better than a causal mask?"),
     "feed_forward": ("relu2", "Does {} translate better than ReLU?"),
     "norm": ("rmsnorm", "Does {} translate better than layer normalisation?"),
-    "dataset": ("parity", "Which positional encoding generalises to longer sequences of {} than those in training?"),
+    "dataset": (
+        "parity",
+        "Which positional encoding generalises to longer sequences of {} than those in training?",
+    ),
 }
 """The families, each with the built-in entry that a package begins with and the question of its experiment."""
 
@@ -89,9 +92,16 @@ def _package_files(family: str, name: str, registry: Registry) -> dict[str, str]
         "experiment.yaml": "experiment.txt",
     }
     folder = files("headtohead.plugins.template") / "templates"
-    texts = {file: (folder / template).read_text(encoding="utf-8") for file, template in templates.items()}
-    docstring = str(sys.modules[entry.__module__].__doc__)  # may cite a title with the name of the class
+    texts = {
+        file: (folder / template).read_text(encoding="utf-8")
+        for file, template in templates.items()
+    }
+    docstring = str(
+        sys.modules[entry.__module__].__doc__
+    )  # may cite a title with the name of the class
     *start, code = inspect.getsource(sys.modules[entry.__module__]).partition(docstring)
     renamed = re.sub(rf"\b{entry.__name__}\b", class_name, code)
     plugin = "".join([*start, renamed]).replace(f'"{example}"', f'"{name}"')
-    return {f"{module}.py": plugin} | {file: Template(text).substitute(fields) for file, text in texts.items()}
+    return {f"{module}.py": plugin} | {
+        file: Template(text).substitute(fields) for file, text in texts.items()
+    }

@@ -20,10 +20,17 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     """Draw the head ablation of the baseline, or return None if no run has one."""
     frames = analysis.frames
     seeds = frames.rows(frames.baseline)["seed"]
-    records = {int(seed): RunDirectory(frames.folders[str(run)]).heads for run, seed in seeds.items()}
-    ablated = [(seed, head) for seed, record in records.items() if record for head in record["heads"]]
+    records = {
+        int(seed): RunDirectory(frames.folders[str(run)]).heads for run, seed in seeds.items()
+    }
+    ablated = [
+        (seed, head) for seed, record in records.items() if record for head in record["heads"]
+    ]
     order = {role: number for number, role in enumerate(ROLES)}
-    rows = sorted({(head["role"], head["layer"]) for _, head in ablated}, key=lambda row: (order[row[0]], row[1]))
+    rows = sorted(
+        {(head["role"], head["layer"]) for _, head in ablated},
+        key=lambda row: (order[row[0]], row[1]),
+    )
     if not rows:
         return None
     with style.drawing():
@@ -35,7 +42,9 @@ def heads_figure(analysis: Analysis) -> Figure | None:
             for seed, head in ablated:
                 loss = head[kind]["loss"]  # type: ignore[literal-required]
                 row = rows.index((head["role"], head["layer"])) + offset
-                (point,) = axes.plot(loss, row, marker, color=colour, markersize=4.2, alpha=0.65, label=label)
+                (point,) = axes.plot(
+                    loss, row, marker, color=colour, markersize=4.2, alpha=0.65, label=label
+                )
                 point.set(markeredgewidth=0, zorder=3)
                 entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
                 result = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"

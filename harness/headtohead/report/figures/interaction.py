@@ -31,7 +31,8 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     frames, palette, metric = analysis.frames, Palette(analysis.frames.record), analysis.metric
     varied = [axis for axis, values in palette.values.items() if len(values) > 1]
     rows = [
-        {axis: text(frames.by_slug[slug].axes.get(axis)) for axis in varied} | {"seed": seed, "score": score}
+        {axis: text(frames.by_slug[slug].axes.get(axis)) for axis in varied}
+        | {"seed": seed, "score": score}
         for slug in analysis.ranked
         for seed, score in frames.scores(slug, metric).items()
     ]
@@ -44,16 +45,23 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         number = len(palette.values[across]) * len(palette.values[lines]) * len(frames.seeds)
         # Each mean must average over the same settings of the other axes, else an effect of those would be in it.
         settings = len({tuple(row[axis] for axis in varied if axis not in pair) for row in rows})
-        is_crossed = set(groups.size()) == {settings} and (groups.ngroups == number or len(varied) == 2)
+        is_crossed = set(groups.size()) == {settings} and (
+            groups.ngroups == number or len(varied) == 2
+        )
         if is_crossed and len(palette.values[pair[1]]) <= len(style.MARKERS):
-            panels.append((*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])}))
+            panels.append(
+                (*pair, {key: own.to_numpy() for key, own in groups.mean().groupby(level=[0, 1])})
+            )
     if not panels:
         return None
     columns = min(len(panels), 2)
     rows_of_panels = math.ceil(min(len(panels), MAX_PANELS) / columns)
     width = (style.WIDTH - AXIS_WIDTH) / columns
     with style.drawing():
-        height = max(_panel_height(palette.values[lines], palette.values[across], width) for across, lines, _ in panels)
+        height = max(
+            _panel_height(palette.values[lines], palette.values[across], width)
+            for across, lines, _ in panels
+        )
         figure = Figure(figsize=(style.WIDTH, height * rows_of_panels), layout="constrained")
         grid = figure.subplots(rows_of_panels, columns, squeeze=False, sharey=True).ravel()
         for axes in grid[len(panels) :]:
@@ -63,24 +71,37 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
             labels, legend_columns = style.legend_names(palette.values[lines], width, most=2)
             for number, name in enumerate(palette.values[lines]):
                 # The mean of a missing cell is NaN, which interrupts the line.
-                cells = [summarise(means.get((value, name), []), span=span(metric)) for value in values]
+                cells = [
+                    summarise(means.get((value, name), []), span=span(metric)) for value in values
+                ]
                 axes.errorbar(
-                    [x + (number - (len(palette.values[lines]) - 1) / 2) * 0.06 for x in range(len(values))],
+                    [
+                        x + (number - (len(palette.values[lines]) - 1) / 2) * 0.06
+                        for x in range(len(values))
+                    ],
                     [cell.mean for cell in cells],
                     yerr=np.transpose([_bars(cell) for cell in cells]),
                     fmt=style.MARKERS[number % 8] + ("-" if coloured else "--"),
-                    color=palette.colour_of(name) if coloured else (style.INK, style.MUTED)[number % 2],
+                    color=palette.colour_of(name)
+                    if coloured
+                    else (style.INK, style.MUTED)[number % 2],
                     linewidth=1.4,
                     markersize=4.5,
                     label=labels[number],
                 )
             rotation = 90 if _is_rotated(values, width) else 0
-            axes.set_xticks(range(len(values)), style.shortened(values, MAX_TICK_LABEL), rotation=rotation)
+            axes.set_xticks(
+                range(len(values)), style.shortened(values, MAX_TICK_LABEL), rotation=rotation
+            )
             axes.set_xlim(-0.4, len(values) - 0.6)
             axes.set_xlabel(across)
             axes.yaxis.set_major_locator(MaxNLocator(6))
             legend = axes.legend(
-                loc="lower left", bbox_to_anchor=(0, 1), ncols=legend_columns, title=lines, alignment="left"
+                loc="lower left",
+                bbox_to_anchor=(0, 1),
+                ncols=legend_columns,
+                title=lines,
+                alignment="left",
             )
             legend.get_title().set_fontweight("bold")
         figure.supylabel(readable(metric), fontsize=9)

@@ -36,7 +36,9 @@ def curves_figure(analysis: Analysis) -> Figure | None:
         for axes in figure.axes:
             if is_loss(metric) and (table["mean"] > 0).all():
                 axes.set_yscale("log")
-                axes.yaxis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+                axes.yaxis.set_minor_formatter(
+                    LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5))
+                )
                 axes.yaxis.set_major_formatter("{x:g}")
                 axes.tick_params(axis="y", which="minor", labelsize=9)
             axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -53,18 +55,30 @@ def sweep_figure(analysis: Analysis) -> Figure | None:
     found = analysis.sweep
     if found is None:
         return None
-    panels, names = found.rows["panel"].unique(), list(dict.fromkeys(found.rows["variant"]))[:MAX_LINES]
+    panels, names = (
+        found.rows["panel"].unique(),
+        list(dict.fromkeys(found.rows["variant"]))[:MAX_LINES],
+    )
     values = sorted(found.rows["x"].unique().tolist())
     with style.drawing():
         height = 2.6 * math.ceil(len(panels) / 2) + 0.25 * len(names)
         figure = Figure(figsize=(style.WIDTH, height), layout="constrained")
-        grid = figure.subplots(math.ceil(len(panels) / 2), min(len(panels), 2), sharey=True, squeeze=False).ravel()
+        grid = figure.subplots(
+            math.ceil(len(panels) / 2), min(len(panels), 2), sharey=True, squeeze=False
+        ).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             for number, name in enumerate(names):
                 rows = found.rows[(found.rows["variant"] == name) & (found.rows["panel"] == panel)]
                 options = {"color": style.PALETTE[number % len(style.PALETTE)], "linewidth": 1.5}
                 line = ("-", "--", ":")[number // len(style.PALETTE) % 3]
-                axes.errorbar(rows["x"], rows["mean"], rows["sd"].fillna(0), linestyle=line, label=name, **options)
+                axes.errorbar(
+                    rows["x"],
+                    rows["mean"],
+                    rows["sd"].fillna(0),
+                    linestyle=line,
+                    label=name,
+                    **options,
+                )
                 star = rows[rows["best"]].head(1)
                 axes.plot(star["x"], star["mean"], "*", markersize=11, **options)
             axes.set_title(panel)
@@ -88,11 +102,17 @@ def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
     runs, histories = analysis.frames.runs, analysis.frames.histories
     # A diverged run would cut the curve of its variant; it is left out where another run of the variant is not.
     sound = runs.index[runs["state"] != DIVERGED]
-    shown = runs.index[(runs["state"] != DIVERGED) | ~runs["variant"].isin(runs.loc[sound, "variant"])]
+    shown = runs.index[
+        (runs["state"] != DIVERGED) | ~runs["variant"].isin(runs.loc[sound, "variant"])
+    ]
     rows = histories[histories["metric"] == metric].dropna(subset=["value"])
     rows = rows[rows["run"].isin(shown)]
     rows = rows.assign(variant=runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
-    table = rows.groupby(["variant", "step"], sort=True)["value"].agg(["mean", "min", "max", "count"]).reset_index()
+    table = (
+        rows.groupby(["variant", "step"], sort=True)["value"]
+        .agg(["mean", "min", "max", "count"])
+        .reset_index()
+    )
     return table[table["count"] == table.groupby("variant")["count"].transform("max")]
 
 
@@ -140,7 +160,11 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     frames, name = analysis.frames, bucket_metric(analysis)
     buckets = frames.buckets
     has_sources = analysis.frames.record.data.get("longest", {}).get("source", 1)
-    if name not in buckets or not has_sources or buckets.dropna(subset=[name])["bucket"].nunique() < 2:
+    if (
+        name not in buckets
+        or not has_sources
+        or buckets.dropna(subset=[name])["bucket"].nunique() < 2
+    ):
         return pd.DataFrame(columns=["variant", "low", "bucket", "n", "mean", "min", "max"])
     rows = buckets.dropna(subset=[name])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
@@ -176,7 +200,9 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             for name in names
         ]
         legend = palette.legend(slugs)
-        labels, ncols = style.legend_names([*legend], most=min(len(legend), 3) if palette.colour_axis else 1)
+        labels, ncols = style.legend_names(
+            [*legend], most=min(len(legend), 3) if palette.colour_axis else 1
+        )
         options: dict[str, Any] = {"ncols": ncols}
         options |= {"title": palette.colour_axis, "alignment": "left", "title_fontsize": 9}
     else:
@@ -187,7 +213,10 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             (title, {slug: style.PALETTE[0]} | beside if slug != baseline else beside)
             for slug, title in zip(slugs, titles, strict=True)
         ]
-        legend, options = {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]}, {"ncols": 2}
+        legend, options = (
+            {"baseline": style.MUTED, "variant of the panel": style.PALETTE[0]},
+            {"ncols": 2},
+        )
         labels = [*legend]
     rows = math.ceil(len(panels) / columns)
     with style.drawing():
@@ -200,8 +229,12 @@ def _band_figure(analysis: Analysis, table: pd.DataFrame, x: str, line: str) -> 
             axes.tick_params(labelsize=9)
             for slug, colour in reversed(lines.items()):
                 found = groups[slug]
-                axes.fill_between(found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0)
-                axes.plot(found[x], found["mean"], line, color=colour, linewidth=1.5, markersize=3.5)
+                axes.fill_between(
+                    found[x], found["min"], found["max"], color=colour, alpha=0.18, linewidth=0
+                )
+                axes.plot(
+                    found[x], found["mean"], line, color=colour, linewidth=1.5, markersize=3.5
+                )
         handles = [Line2D([], [], color=colour, linewidth=2.4) for colour in legend.values()]
         figure.legend(handles, labels, loc="outside upper left", **options)
     return figure

@@ -21,7 +21,11 @@ MAX_ROWS = 48
 def forest_figure(analysis: Analysis) -> Figure | None:
     """Draw the main contrasts, or return None without any."""
     rows = forest_rows(analysis)
-    return difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed") if rows else None
+    return (
+        difference_figure(rows, f"difference in {with_unit(analysis.metric)}, paired by seed")
+        if rows
+        else None
+    )
 
 
 def forest_rows(analysis: Analysis) -> list[Row]:
@@ -29,9 +33,17 @@ def forest_rows(analysis: Analysis) -> list[Row]:
 
     Both contrasts of a change between two configurations are neighbours.
     """
-    judged = [found for found in analysis.main_contrasts if found.paired and found.metric == analysis.metric]
-    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[:MAX_ROWS]
-    order = {axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))}
+    judged = [
+        found
+        for found in analysis.main_contrasts
+        if found.paired and found.metric == analysis.metric
+    ]
+    largest = sorted(judged, key=lambda found: -abs(found.paired.mean) if found.paired else 0.0)[
+        :MAX_ROWS
+    ]
+    order = {
+        axis: number for number, axis in enumerate(dict.fromkeys(found.axis for found in largest))
+    }
     is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
 
     def sort_key(found: Contrast) -> tuple[object, ...]:
@@ -49,16 +61,26 @@ def forest_rows(analysis: Analysis) -> list[Row]:
         )
         note = f"{contrast.difference_text}  {contrast.verdict}"
         name, own = contrast_name(analysis, contrast), contrast.judgement.interval or paired
-        rows.append(Row(name, note, paired.mean, own.low, own.high, points, is_strong=contrast.detected))
+        rows.append(
+            Row(name, note, paired.mean, own.low, own.high, points, is_strong=contrast.detected)
+        )
     return rows
 
 
 def strip_figure(analysis: Analysis) -> Figure:
     """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
-    metric, baseline, palette = analysis.metric, analysis.frames.baseline, Palette(analysis.frames.record)
+    metric, baseline, palette = (
+        analysis.metric,
+        analysis.frames.baseline,
+        Palette(analysis.frames.record),
+    )
     rows, ranked = [], analysis.ranked
     for slug in analysis.leading(MAX_ROWS):
-        summary, title, is_ranked = analysis.summaries[slug], analysis.frames.by_slug[slug].title, slug in ranked
+        summary, title, is_ranked = (
+            analysis.summaries[slug],
+            analysis.frames.by_slug[slug].title,
+            slug in ranked,
+        )
         note = show(summary.mean, metric) if is_ranked and summary.n else "not ranked"
         if judged_metric := analysis.judged_on.get(slug):
             mean = analysis.frames.summary(slug, judged_metric).mean
@@ -68,8 +90,15 @@ def strip_figure(analysis: Analysis) -> Figure:
             Row(
                 title,
                 note,
-                *((summary.mean, summary.low, summary.high) if is_ranked else (math.nan, math.nan, math.nan)),
-                tuple((score, f"{title}, seed {seed}: {show(score, metric)}") for seed, score in scores),
+                *(
+                    (summary.mean, summary.low, summary.high)
+                    if is_ranked
+                    else (math.nan, math.nan, math.nan)
+                ),
+                tuple(
+                    (score, f"{title}, seed {seed}: {show(score, metric)}")
+                    for seed, score in scores
+                ),
                 palette.colour(slug),
                 is_hollow=not is_ranked,
                 is_baseline=slug == baseline,

@@ -108,7 +108,9 @@ class PlannedStack:
         """Return the training of the stack on a CPU, before its first step."""
         train = {"precision": precision, "backend": "eager"}
         configs = [changed(config, train=train) for config in self.configs]
-        return StackTraining(configs[0], self.seeds, self.data, torch.device("cpu"), configs=configs)
+        return StackTraining(
+            configs[0], self.seeds, self.data, torch.device("cpu"), configs=configs
+        )
 
 
 @dataclass
@@ -206,7 +208,9 @@ def _check_in_float64(stack: PlannedStack, clock: Clock, findings: Findings) -> 
         return
     verdict, checked, number = derivative(forward, clock)
     if checked < number:
-        findings.miss(f"gradients of {number - checked} of {number} parameters of plugins one by one")
+        findings.miss(
+            f"gradients of {number - checked} of {number} parameters of plugins one by one"
+        )
     findings.add("derivative-as-trained", verdict, stack)
 
 
@@ -225,12 +229,18 @@ def _check_isolation(
             return
         is_complete = found.covered == found.positions or not bool(is_causal.any())
         if precision == "float64" and not is_complete:
-            findings.miss(f"{found.positions - found.covered} of {found.positions} positions in {passes.mode}")
+            findings.miss(
+                f"{found.positions - found.covered} of {found.positions} positions in {passes.mode}"
+            )
 
 
-def _forward(training: StackTraining, spec: BatchSpec, seconds: float, findings: Findings) -> Forward:
+def _forward(
+    training: StackTraining, spec: BatchSpec, seconds: float, findings: Findings
+) -> Forward:
     """Return the passes of training over a batch, or over as many of its sequences as the time allows."""
-    batch = training.splits["train"].batch(spec.rows, spec.shape.source_time, spec.shape.target_time)
+    batch = training.splits["train"].batch(
+        spec.rows, spec.shape.source_time, spec.shape.target_time
+    )
     return _fitting(Forward(training.model, batch, training=True), seconds, findings)
 
 
@@ -272,7 +282,10 @@ def hides_future(config: RunConfig) -> bool:
     if "encoder" in config.roles and config.quirks.cross_attention_memory == "decoder":
         roles.append("cross")
     patterns = [(role, chosen) for role in roles for chosen in config.masking.role(role).pattern]
-    return all(hides(current().masking(chosen.name)(chosen.options), "future", role) for role, chosen in patterns)
+    return all(
+        hides(current().masking(chosen.name)(chosen.options), "future", role)
+        for role, chosen in patterns
+    )
 
 
 def finite_step(training: StackTraining, spec: BatchSpec, forward: Forward) -> Verdict:
@@ -287,7 +300,11 @@ def finite_step(training: StackTraining, spec: BatchSpec, forward: Forward) -> V
     gradients = [value.grad for value in training.parameters if value.grad is not None]
     wrong = sum(int((~tensor.isfinite()).sum()) for tensor in (losses, *gradients))
     training.clear_gradients()
-    return within(wrong, "numbers of the losses and gradients of the first step that are not finite", bound=0.0)
+    return within(
+        wrong,
+        "numbers of the losses and gradients of the first step that are not finite",
+        bound=0.0,
+    )
 
 
 def members_as_alone(stack: PlannedStack, clock: Clock, findings: Findings) -> Verdict:

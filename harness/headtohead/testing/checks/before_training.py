@@ -32,7 +32,9 @@ FOLDER = "checked-plugins"
 """Folder of the cache with a record for each variant and each stack that passed."""
 
 
-def check_before_training(stacks: Iterable[PlannedStack], cache: Path, log: Callable[[str], object]) -> None:
+def check_before_training(
+    stacks: Iterable[PlannedStack], cache: Path, log: Callable[[str], object]
+) -> None:
     """Check variants with components of outside plugins, and the largest stack of each shape, before they train.
 
     What passed is recorded in the cache by configuration, sources, data and versions, and not checked again.
@@ -61,7 +63,12 @@ def different(configs: Iterable[RunConfig]) -> list[RunConfig]:
 
 def components(configs: Iterable[RunConfig]) -> list[Registered]:
     """Return the components of configurations that headtohead does not provide."""
-    return [entry for config in configs for entry in outside_entries(config, current()) if entry.family in FAMILIES]
+    return [
+        entry
+        for config in configs
+        for entry in outside_entries(config, current())
+        if entry.family in FAMILIES
+    ]
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,9 @@ def _sources(configs: Iterable[RunConfig]) -> list[str | None]:
 # -- small sizes -----------------------------------------------------------------------------------
 
 
-def check_small(config: RunConfig, stack: PlannedStack, cache: Path, log: Callable[[str], object]) -> None:
+def check_small(
+    config: RunConfig, stack: PlannedStack, cache: Path, log: Callable[[str], object]
+) -> None:
     """Check every invariant of a variant at small sizes, with its options, layers and lengths.
 
     Raises:
@@ -119,7 +128,9 @@ def check_small(config: RunConfig, stack: PlannedStack, cache: Path, log: Callab
         return
     longest = stack.data.record["longest"]
     small = small_config(config)
-    passed = Passed.of(cache, [small.model_dump(mode="json"), _layers(config), _sources([config]), longest])
+    passed = Passed.of(
+        cache, [small.model_dump(mode="json"), _layers(config), _sources([config]), longest]
+    )
     if passed.read() is not None:
         return
     log(f"checking {names_of(entries)} before the first run")
@@ -169,10 +180,17 @@ def stack_key(stack: PlannedStack) -> str:
     """Return what stacks have in common for which a single check suffices, as JSON: all but their members."""
     config = stack.configs[0]
     kinds = {
-        json.dumps([config.positional.model_dump(mode="json"), config.masking.model_dump(mode="json")])
+        json.dumps(
+            [config.positional.model_dump(mode="json"), config.masking.model_dump(mode="json")]
+        )
         for config in stack.configs
     }
-    content = [shape(config, current()), sorted(kinds), stack.data.data_hash, _sources(stack.configs)]
+    content = [
+        shape(config, current()),
+        sorted(kinds),
+        stack.data.data_hash,
+        _sources(stack.configs),
+    ]
     return json.dumps(content, sort_keys=True)
 
 

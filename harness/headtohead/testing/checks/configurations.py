@@ -39,7 +39,10 @@ def check_configurations(entry: Registered, registry: Registry) -> Iterator[tupl
     roles, in each role alone, and in a pattern of decoder layers.
     """
     own: dict[str, Any] = {entry.family: entry.name}
-    choices = [(DEFAULTS, own), ("all layers in a decoder-only model", {**own, "architecture": "decoder-only"})]
+    choices = [
+        (DEFAULTS, own),
+        ("all layers in a decoder-only model", {**own, "architecture": "decoder-only"}),
+    ]
     choices += [
         (f"{entry.family} in {where}", {entry.family: roles})
         for where, roles in role_variants(entry.family, entry.name, registry)

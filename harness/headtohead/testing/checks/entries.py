@@ -21,7 +21,9 @@ CHECKED_FAMILIES = (*FAMILIES, "recipe", "dataset")
 LISTED_FAMILIES = listed(CHECKED_FAMILIES)
 
 
-def find_entries(names: Sequence[str], files: Sequence[Path], registry: Registry) -> list[Registered]:
+def find_entries(
+    names: Sequence[str], files: Sequence[Path], registry: Registry
+) -> list[Registered]:
     """Return the entries of the given names without duplicates.
 
     Without names: every entry of the plugin files, or without files every entry that is no dataset. Loading a dataset
@@ -62,7 +64,9 @@ def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ())
     return _config(f"dataset '{name}'", base, registry, fields).data
 
 
-def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Sequence[str]) -> RunConfig:
+def _config(
+    source: str, base: dict[str, Any], registry: Registry, overrides: Sequence[str]
+) -> RunConfig:
     builder = ConfigBuilder(registry, SourceLocation(Source(source)))
     builder.merge(base, builder.root)
     for override in map(read_override, overrides):
@@ -70,11 +74,15 @@ def _config(source: str, base: dict[str, Any], registry: Registry, overrides: Se
     return builder.build_consistent()
 
 
-def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:
+def _entries_named(
+    name: str, entries: Sequence[Registered], registry: Registry
+) -> list[Registered]:
     if matching := [entry for entry in entries if name in (entry.name, entry.label)]:
         return matching
     if others := [entry.label for entry in registry.all() if name in (entry.name, entry.label)]:
-        raise HeadToHeadError(f"{others[0]} has no invariants; h2h check takes {LISTED_FAMILIES} entries")
+        raise HeadToHeadError(
+            f"{others[0]} has no invariants; h2h check takes {LISTED_FAMILIES} entries"
+        )
     family, _, bare = name.partition("/")
     if family in CHECKED_FAMILIES and bare:
         registry.find(family, bare)  # its error has the remedy

@@ -17,7 +17,12 @@ from headtohead.plugins.registry import Registered, Registry, current, require_o
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import Pitfall
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
-from headtohead.testing.checks.configurations import DEFAULTS, PATTERN, check_configurations, reduced
+from headtohead.testing.checks.configurations import (
+    DEFAULTS,
+    PATTERN,
+    check_configurations,
+    reduced,
+)
 from headtohead.testing.checks.entries import dataset_config, recipe_config
 from headtohead.testing.dataset_invariants import DATASET_INVARIANTS, DatasetSubject
 
@@ -34,7 +39,15 @@ Result = tuple[Invariant | Statement, Verdict]
 Verdicts = dict[tuple[str, str], Verdict]
 """Verdicts by configuration and invariant, shared by entries of several families."""
 
-OF_LOGITS = ("causality", "pad-columns", "pad-content", "batch-of-one", "cached-decoding", "greedy-decoding", "members")
+OF_LOGITS = (
+    "causality",
+    "pad-columns",
+    "pad-content",
+    "batch-of-one",
+    "cached-decoding",
+    "greedy-decoding",
+    "members",
+)
 """Invariants of the whole model, which apply to patterns of layers too; the others check the entry of a role."""
 
 
@@ -91,7 +104,10 @@ def require_files(config: DataConfig, registry: Registry, cache: Path) -> None:
     dataset = registry.dataset(config.dataset)
     if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
         return  # without a cache key, the dataset is generated or ships with its plugin
-    if dataset.cache_key(config.options, loaded_split(dataset, config.split), cache / "downloads") is None:
+    if (
+        dataset.cache_key(config.options, loaded_split(dataset, config.split), cache / "downloads")
+        is None
+    ):
         raise MissingFilesError(
             f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
             f"with h2h data fetch {config.dataset}"
@@ -116,18 +132,28 @@ def examine(
     name = entry.label
     if entry.family == "dataset":
         subject = _dataset_subject(entry, registry, cache, overrides)
-        return Examination(name, tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS))
+        return Examination(
+            name,
+            tuple((invariant, evaluate(invariant, subject)) for invariant in DATASET_INVARIANTS),
+        )
     require_override(entry)
     with one_thread():
         if entry.family == "recipe":
             config = recipe_config(entry.name, registry, overrides)
             subject_of_recipe = Subject(reduced(config))
-            results = [(invariant, evaluate(invariant, subject_of_recipe)) for invariant in INVARIANTS]
+            results = [
+                (invariant, evaluate(invariant, subject_of_recipe)) for invariant in INVARIANTS
+            ]
             return Examination(name, tuple(results), find_pitfalls(config, registry))
-        subjects = [(description, Subject(config)) for description, config in check_configurations(entry, registry)]
+        subjects = [
+            (description, Subject(config))
+            for description, config in check_configurations(entry, registry)
+        ]
         if not subjects:
             raise HeadToHeadError(f"{name} is incompatible with every small configuration")
-        return Examination(name, tuple((each, _worst_verdict(each, subjects, verdicts)) for each in INVARIANTS))
+        return Examination(
+            name, tuple((each, _worst_verdict(each, subjects, verdicts)) for each in INVARIANTS)
+        )
 
 
 def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict:
@@ -139,7 +165,9 @@ def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict
         return Verdict("violated", None, f"raised {reason}", error=reason)
 
 
-def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> Verdict:
+def _worst_verdict(
+    invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts
+) -> Verdict:
     """Return the first unexpected violation with its configuration, else the first verdict.
 
     A known violation of another entry does not count for this entry. Invariants of a single entry are
@@ -147,8 +175,12 @@ def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]
     """
     if invariant.name not in OF_LOGITS:
         subjects = [each for each in subjects if not each[0].endswith(PATTERN)]
-    if invariant.scope != "combination":  # the descriptions of subjects with default entries in the other families
-        subjects = [each for each in subjects if each[0] == DEFAULTS or " in " in each[0]] or subjects
+    if (
+        invariant.scope != "combination"
+    ):  # the descriptions of subjects with default entries in the other families
+        subjects = [
+            each for each in subjects if each[0] == DEFAULTS or " in " in each[0]
+        ] or subjects
     found = []
     for description, subject in subjects[: 1 if invariant.scope == "training" else None]:
         key = subject.config.model_dump_json(), invariant.name
@@ -156,12 +188,18 @@ def _worst_verdict(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]
             verdicts[key] = evaluate(invariant, subject)
         verdict = verdicts[key]
         if verdict.outcome == "violated":
-            return verdict if description == DEFAULTS else replace(verdict, reason=f"{verdict.reason} ({description})")
+            return (
+                verdict
+                if description == DEFAULTS
+                else replace(verdict, reason=f"{verdict.reason} ({description})")
+            )
         found.append(verdict)
     return found[0]
 
 
-def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]) -> DatasetSubject:
+def _dataset_subject(
+    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str]
+) -> DatasetSubject:
     config = dataset_config(entry.name, registry, overrides)
     try:
         require_files(config, registry, cache)
@@ -170,4 +208,6 @@ def _dataset_subject(entry: Registered, registry: Registry, cache: Path, overrid
     except HeadToHeadError:
         raise
     except Exception as error:
-        raise HeadToHeadError(f"{entry.label} cannot be loaded: {registry.describe(error)}") from error
+        raise HeadToHeadError(
+            f"{entry.label} cannot be loaded: {registry.describe(error)}"
+        ) from error

@@ -120,12 +120,16 @@ class Tokens:
         """Return the target tokens of a batch."""
         lengths = batch.target_lengths.unsqueeze(-1)
         if "encoder" in model.roles:
-            return cls("decoder_input_ids", batch.decoder_input_ids, torch.zeros_like(lengths), lengths)
+            return cls(
+                "decoder_input_ids", batch.decoder_input_ids, torch.zeros_like(lengths), lengths
+            )
         ends = batch.source_lengths.unsqueeze(-1)
         return cls("source", batch.source, ends - lengths, ends)
 
 
-def changed_from(model: Transformer, batch: Batch, points: Tensor, is_changed: Tensor, seed: int) -> Batch:
+def changed_from(
+    model: Transformer, batch: Batch, points: Tensor, is_changed: Tensor, seed: int
+) -> Batch:
     """Return the batch with other target tokens from a position on.
 
     Args:
@@ -215,7 +219,9 @@ def _repeated(forward: Forward, before: Tensor) -> Verdict:
     return within(difference, f"difference between two equal passes ({forward.mode})", OUTPUTS, 0.0)
 
 
-def _changes(forward: Forward, is_causal: Tensor, covered: Tensor) -> Iterator[tuple[int, Batch, Tensor]]:
+def _changes(
+    forward: Forward, is_causal: Tensor, covered: Tensor
+) -> Iterator[tuple[int, Batch, Tensor]]:
     """Yield changed batches by number, with a mask of the outputs that may change, ``[member, batch, time]``.
 
     ``covered`` is updated with the first changed positions.
@@ -235,8 +241,14 @@ def _changes(forward: Forward, is_causal: Tensor, covered: Tensor) -> Iterator[t
         before = len(covered) - int(covered.sum())
         covered[points[is_changed & (lengths > 1)]] = True
         may_change = is_changed.unsqueeze(-1) & (positions >= points.unsqueeze(-1))
-        allowed = torch.where(is_causal.view(-1, 1, 1), may_change, _all_positions(batch, is_changed))
-        yield number, changed_from(model, batch, points, is_changed, number), allowed | _padding(batch)
+        allowed = torch.where(
+            is_causal.view(-1, 1, 1), may_change, _all_positions(batch, is_changed)
+        )
+        yield (
+            number,
+            changed_from(model, batch, points, is_changed, number),
+            allowed | _padding(batch),
+        )
         number += 1
         if number > 2 and len(covered) - int(covered.sum()) == before:
             return  # no sequence of this half is long enough
@@ -310,7 +322,9 @@ def trained_tensors(forward: Forward) -> Verdict:
     output = forward()
     after = dict(forward.model.named_parameters())
     if new := [name for name, parameter in after.items() if id(parameter) not in known]:
-        return violated(f"'{new[0]}' is created in a forward pass, so it never trains; create it in build")
+        return violated(
+            f"'{new[0]}' is created in a forward pass, so it never trains; create it in build"
+        )
     for tensor in _leaves(output):
         if id(tensor) not in known:
             return violated(
@@ -383,7 +397,9 @@ class Slope:
         Of several directions, one must agree: a kink of ReLU between two points is no error.
         """
         smallest = min(self._difference(parameters) for _ in range(DIRECTIONS))
-        quantity = f"relative difference between slope and gradient along a random direction of {label}"
+        quantity = (
+            f"relative difference between slope and gradient along a random direction of {label}"
+        )
         return within(smallest, quantity, bound=SLOPE)
 
     def _difference(self, parameters: dict[str, nn.Parameter]) -> float:

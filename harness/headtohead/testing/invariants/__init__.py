@@ -36,5 +36,7 @@ INVARIANTS: tuple[Invariant, ...] = tuple(
 TRAINING = frozenset(invariant.name for invariant in INVARIANTS if invariant.scope == "training")
 """Names of invariants that train stacks; they cost as much as all others together."""
 
-PER_ENTRY = frozenset(invariant.name for invariant in INVARIANTS if invariant.scope != "combination")
+PER_ENTRY = frozenset(
+    invariant.name for invariant in INVARIANTS if invariant.scope != "combination"
+)
 """Names of invariants whose verdict on an entry does not depend on the entries of other families."""

@@ -17,8 +17,24 @@ from headtohead.model.loss import backward_loss, loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
-from headtohead.testing.subject import Subject, attention_of, explicit_forward, first_layer, forward, gradients
-from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, violated, within, worst
+from headtohead.testing.subject import (
+    Subject,
+    attention_of,
+    explicit_forward,
+    first_layer,
+    forward,
+    gradients,
+)
+from headtohead.testing.verdict import (
+    LOGITS,
+    Verdict,
+    beyond,
+    does_not_apply,
+    logit_changes,
+    violated,
+    within,
+    worst,
+)
 
 STEP = 1e-7
 CLOSE = 1e-4
@@ -50,17 +66,27 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
     labels = sentences.target.where(sentences.target_nonpad, IGNORE_INDEX).flatten(1)
     num_labels = sentences.target_nonpad.flatten(1).sum(1).to(output.dtype)
     weight, bias = model.output_map
-    leaves = [tensor.detach().requires_grad_() for tensor in (output.flatten(1, 2), weight, bias) if tensor is not None]
+    leaves = [
+        tensor.detach().requires_grad_()
+        for tensor in (output.flatten(1, 2), weight, bias)
+        if tensor is not None
+    ]
     differences = []
     for smoothing in (0.0, 0.1):
         hidden, matrix, *shift = leaves
-        result = loss_gradients(hidden, matrix, shift[0] if shift else None, labels, num_labels, smoothing)
+        result = loss_gradients(
+            hidden, matrix, shift[0] if shift else None, labels, num_labels, smoothing
+        )
         logits = sum(shift, hidden @ matrix)
         cross_entropy = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
-        expected = torch.stack([cross_entropy(*member) for member in zip(logits, labels, strict=True)])
+        expected = torch.stack(
+            [cross_entropy(*member) for member in zip(logits, labels, strict=True)]
+        )
         by_autograd = torch.autograd.grad(expected.sum(), leaves)
         found = (result.hidden, result.weight, result.bias)
-        for value, reference in zip((result.losses, *found), (expected.detach(), *by_autograd), strict=False):
+        for value, reference in zip(
+            (result.losses, *found), (expected.detach(), *by_autograd), strict=False
+        ):
             assert value is not None
             differences.append(float((value - reference).abs().max()))
     return within(differences, "difference from torch.nn.CrossEntropyLoss")
@@ -75,7 +101,9 @@ def positions_without_a_label_have_no_gradient(subject: Subject) -> Verdict:
     labels = sentences.target.where(chosen & sentences.target_nonpad, IGNORE_INDEX)
     batch = replace(model.batch_of(*vars(sentences).values()), labels=labels)
     num_labels = batch.num_labels.sum(1).double()
-    is_label = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target) * (labels >= 0).unsqueeze(-1)
+    is_label = torch.nn.functional.one_hot(labels.clamp(min=0), model.vocab_sizes.target) * (
+        labels >= 0
+    ).unsqueeze(-1)
     logits = forward(model, sentences)
     z = subject.config.train.z_loss * logits.logsumexp(-1, keepdim=True).square()
     losses = ((z - logits.log_softmax(-1)) * is_label).flatten(1).sum(1) / num_labels
@@ -88,7 +116,9 @@ def positions_without_a_label_have_no_gradient(subject: Subject) -> Verdict:
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             differences.append(float((gradient - expected[name]).abs().max()))
         model.zero_grad()
-    return within(differences, "difference from the loss of the labelled positions and its gradients")
+    return within(
+        differences, "difference from the loss of the labelled positions and its gradients"
+    )
 
 
 @invariant("derivative", scope="entry")
@@ -100,7 +130,11 @@ def gradients_equal_finite_differences(subject: Subject) -> Verdict:
     if not difference <= CLOSE:
         # A kink of ReLU between the two steps is no error, and is absent along a second direction.
         difference = min(difference, _relative_difference(subject, 41))
-    return within(difference, "relative difference between slope and gradient along a random direction", bound=CLOSE)
+    return within(
+        difference,
+        "relative difference between slope and gradient along a random direction",
+        bound=CLOSE,
+    )
 
 
 def _relative_difference(subject: Subject, seed: int) -> float:
@@ -133,9 +167,14 @@ def nothing_is_computed_in_single_precision(subject: Subject) -> Verdict:
         model = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).double().eval()
         _copy_weights(model, subject.model)
         converted = [path(model, subject.sentences) for path in PATHS]
-    nonpad, quantity = subject.sentences.target_nonpad, "change of logits by computing float32 numbers in float64"
+    nonpad, quantity = (
+        subject.sentences.target_nonpad,
+        "change of logits by computing float32 numbers in float64",
+    )
     pairs = zip(converted, original, strict=True)
-    return worst(*(within(logit_changes(a - b, nonpad), quantity, LOGITS, ROUNDING) for a, b in pairs))
+    return worst(
+        *(within(logit_changes(a - b, nonpad), quantity, LOGITS, ROUNDING) for a, b in pairs)
+    )
 
 
 def _copy_weights(model: Transformer, original: Transformer) -> None:
@@ -145,7 +184,9 @@ def _copy_weights(model: Transformer, original: Transformer) -> None:
         parameter.copy_(value)
     for name, buffer in model.named_buffers():
         source = buffers[name]
-        close = buffer.shape == source.shape and (buffer - source).abs() <= 1e-5 * (1 + source.abs())
+        close = buffer.shape == source.shape and (buffer - source).abs() <= 1e-5 * (
+            1 + source.abs()
+        )
         if close is False or not bool(close.all()):
             buffer.copy_(source)
 
@@ -200,7 +241,9 @@ def every_precision_and_the_meta_device_work(subject: Subject) -> Verdict:
     if logits.dtype != torch.float32:
         return violated(f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits")
     size = max(1.0, float(subject.reference_logits.abs().max()))
-    change = logit_changes((logits.detach() - subject.reference_logits) / size, subject.sentences.target_nonpad)
+    change = logit_changes(
+        (logits.detach() - subject.reference_logits) / size, subject.sentences.target_nonpad
+    )
     logits.sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
         half = forward(single, subject.sentences)
@@ -218,14 +261,20 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
     single.load_state_dict(subject.model.state_dict())
     verdicts, quantity = [], "non-finite outputs and gradients at activations of size 1000"
     for role in subject.config.entries("norm"):
-        layer, tokens = first_layer(single, role), (subject.activations(role)[0][:, 0] * LARGE).float()
+        layer, tokens = (
+            first_layer(single, role),
+            (subject.activations(role)[0][:, 0] * LARGE).float(),
+        )
         for module in map(unshared, (layer.feed_forward, layer.attention_branch.norm)):
             output = module(tokens)
             found = [output.detach(), *gradients(module, output).values()]
             verdicts.append(_all_finite(found, quantity).in_role(role))
     for role in subject.roles:
         attention = attention_of(single, role)
-        x, memory = (None if value is None else (value * LARGE).float() for value in subject.activations(role))
+        x, memory = (
+            None if value is None else (value * LARGE).float()
+            for value in subject.activations(role)
+        )
         assert x is not None
         context = subject.attention_context(role, mask=subject.mask(role))
         tensors = []
@@ -257,19 +306,25 @@ def dropout_acts_in_training_only(subject: Subject) -> Verdict:
 
 
 def _dropout_verdicts(subject: Subject, field: str) -> Iterator[Verdict]:
-    model = Transformer(changed(subject.config, model={field: RATE}), subject.seeds, *subject.vocab_sizes)
+    model = Transformer(
+        changed(subject.config, model={field: RATE}), subject.seeds, *subject.vocab_sizes
+    )
     model.double().load_state_dict(subject.model.state_dict())
     model.eval()
     nonpad = subject.sentences.target_nonpad
     for path in PATHS:
         difference = path(model, subject.sentences) - subject.reference_logits
-        yield within(logit_changes(difference, nonpad), f"change of logits in evaluation by {field}", LOGITS)
+        yield within(
+            logit_changes(difference, nonpad), f"change of logits in evaluation by {field}", LOGITS
+        )
     if any(not subject.attention(role).style.projects for role in subject.roles):
         return  # among activations of 1e9, a change may be below every threshold
     model.train()
     # The state of sampled positions: restoring it leaves dropout as the only difference between two passes.
     parameters = {name for name, _ in model.named_parameters()}
-    buffers = {name: value.clone() for name, value in model.state_dict().items() if name not in parameters}
+    buffers = {
+        name: value.clone() for name, value in model.state_dict().items() if name not in parameters
+    }
     passes = []
     for _ in range(2):
         model.load_state_dict(buffers, strict=False)

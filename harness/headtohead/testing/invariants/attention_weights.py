@@ -98,7 +98,12 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
     return worst(
         within(hidden, "change of an output by a hidden key", axes),
         # Infinite if the mask shows every query only its own key.
-        beyond(change.where(mask & other, torch.inf), "smallest change of an output by a visible key", axes, EXACT),
+        beyond(
+            change.where(mask & other, torch.inf),
+            "smallest change of an output by a visible key",
+            axes,
+            EXACT,
+        ),
     )
 
 
@@ -136,7 +141,9 @@ def scores_of_random_heads_have_variance_one(subject: Subject, role: str) -> Ver
         f"scores of heads of width {geometry.key_width} have a standard deviation of {ratio:.3g}; the geometry's scale "
         f"is {geometry.scale:.3g}, key_width ** -0.5 is {geometry.key_width**-0.5:.3g}"
     )
-    return Verdict("violated", ratio, f"expected {LOWEST} to {HIGHEST}: {quantity}", counterexample=example)
+    return Verdict(
+        "violated", ratio, f"expected {LOWEST} to {HIGHEST}: {quantity}", counterexample=example
+    )
 
 
 @role_invariant("masked-rows")
@@ -173,7 +180,9 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
     rows = (~mask.any(-1)).unsqueeze(2).expand(weights.shape[:-1])
 
     def input_gradients(output: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(output.square().sum(), inputs, allow_unused=True, materialize_grads=True)
+        return torch.autograd.grad(
+            output.square().sum(), inputs, allow_unused=True, materialize_grads=True
+        )
 
     differences = [(weights - predicted)[rows].detach()]
     expected = input_gradients(explicit)
@@ -181,7 +190,9 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
         with force_kernel(kernel):
             fused = attention(x, memory, context)
         differences.append((fused - explicit).detach())
-        differences += [mine - other for mine, other in zip(input_gradients(fused), expected, strict=True)]
+        differences += [
+            mine - other for mine, other in zip(input_gradients(fused), expected, strict=True)
+        ]
     return within(
         [float(difference.abs().max()) for difference in differences],
         f"mask value {mask_value}: difference of masked rows from prediction",
@@ -197,7 +208,9 @@ def a_masked_key_has_no_weight(subject: Subject, role: str) -> Verdict:
     mask = _random_mask(subject, role)
     with with_mask_value(subject.model, "-inf"):
         weights = _record(subject, role, mask)["weights"].abs()
-    return within(weights * ~mask.unsqueeze(2), "largest weight of a masked key", (*ROW, "key"), 0.0)
+    return within(
+        weights * ~mask.unsqueeze(2), "largest weight of a masked key", (*ROW, "key"), 0.0
+    )
 
 
 def _random_mask(subject: Subject, role: str) -> Tensor:
@@ -244,7 +257,11 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
     if attention.style.projects:
         products = torch.stack(heads, dim=2)
         added = subject.positional(role).values(
-            weights, context.query_positions, context.key_positions, role, attention.context.layer or 0
+            weights,
+            context.query_positions,
+            context.key_positions,
+            role,
+            attention.context.layer or 0,
         )
         x = subject.activations(role)[0]
         if attention.self_attention:
@@ -256,7 +273,9 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
     else:
         expected = torch.cat(heads, dim=-1)
     axes = ("member", "sentence", "query", "coordinate")
-    return within((output - expected).abs(), "difference between the output and weights times values", axes)
+    return within(
+        (output - expected).abs(), "difference between the output and weights times values", axes
+    )
 
 
 @torch.no_grad()

@@ -9,7 +9,15 @@ from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import DecodingState, greedy, is_causal
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import SentenceBatch, Subject, forward
-from headtohead.testing.verdict import LOGITS, Verdict, does_not_apply, logit_changes, outside, violated, within
+from headtohead.testing.verdict import (
+    LOGITS,
+    Verdict,
+    does_not_apply,
+    logit_changes,
+    outside,
+    violated,
+    within,
+)
 
 MAX_TOKENS = 6
 
@@ -30,7 +38,11 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     if not subject.is_causal:
         if "encoder" not in subject.roles:  # the visible later tokens may all belong to the source
             return does_not_apply("the decoder's mask does not hide the future")
-        return outside("the decoder's mask does not hide the future", change, "teacher forcing differs from decoding")
+        return outside(
+            "the decoder's mask does not hide the future",
+            change,
+            "teacher forcing differs from decoding",
+        )
     return within(change, "difference between cached decoding and teacher forcing", LOGITS)
 
 
@@ -40,7 +52,9 @@ def greedy_decoding_equals_a_plain_loop(subject: Subject) -> Verdict:
     if subject.only_length is not None:
         return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens at once")
     if is_causal(subject.model) != subject.is_causal:
-        return violated("decoding must use a cache if and only if the decoder's mask hides the future")
+        return violated(
+            "decoding must use a cache if and only if the decoder's mask hides the future"
+        )
     sentences = subject.decoded_sentences
     decoded = greedy(subject.model, sentences.source, sentences.source_lengths, MAX_TOKENS)
     # Decoding ends with the last sentence.
@@ -59,7 +73,10 @@ def naive_greedy(subject: Subject, tokens: int) -> Tensor:
     for position in range(tokens):
         target = torch.tensor(decoded)
         lengths = torch.full((members, batch), position + 1)
-        logits = forward(subject.model, SentenceBatch(sentences.source, sentences.source_lengths, target, lengths))
+        logits = forward(
+            subject.model,
+            SentenceBatch(sentences.source, sentences.source_lengths, target, lengths),
+        )
         for member in range(members):
             for sentence in range(batch):
                 token = int(logits[member, sentence, -1].argmax())

@@ -39,7 +39,9 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     without_gradient = _query_norms_without_queries(model)
     has_own = any(map(_belongs_to_entry, by_name))
     sizes = subject.config.model
-    changes = [{"encoder_layers": sizes.encoder_layers + 1, "decoder_layers": sizes.decoder_layers + 1}]
+    changes = [
+        {"encoder_layers": sizes.encoder_layers + 1, "decoder_layers": sizes.decoder_layers + 1}
+    ]
     if sizes.heads % 2 == 0 and sizes.d_model % 2 == 0:  # half the heads, of the same width
         changes.append({"heads": sizes.heads // 2, "d_model": sizes.d_model // 2})
     shapes = [_shapes(subject, change) for change in changes] if has_own else []
@@ -49,15 +51,27 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
             if name in without_gradient or not piece.numel():
                 continue
             if must_be_zero:
-                verdicts.append(within(float(piece.abs().max()), f"{name}: gradient of a key bias", bound=SMALLEST))
+                verdicts.append(
+                    within(
+                        float(piece.abs().max()), f"{name}: gradient of a key bias", bound=SMALLEST
+                    )
+                )
             else:
                 per_member = piece.reshape(len(piece), -1).abs().amax(-1)
                 verdicts.append(
-                    beyond(float(per_member.min()), f"{name}{part}: smallest gradient of a member", bound=SMALLEST)
+                    beyond(
+                        float(per_member.min()),
+                        f"{name}{part}: smallest gradient of a member",
+                        bound=SMALLEST,
+                    )
                 )
     # The embedding of every token that occurred, in its member.
     sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
-    if (table := "source_embedding.weight" if "encoder" in subject.roles else "target_embedding.weight") in by_name:
+    if (
+        table := "source_embedding.weight"
+        if "encoder" in subject.roles
+        else "target_embedding.weight"
+    ) in by_name:
         sides.append((table, sentences.source, sentences.source_nonpad))
     smallest = min(
         float(by_name[name][member][ids[member][nonpad[member]]].abs().amax(-1).min())
@@ -65,7 +79,10 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
         for member in range(len(ids))
     )
     return worst(
-        *verdicts, beyond(smallest, "smallest gradient of the embedding of a token that occurred", bound=SMALLEST)
+        *verdicts,
+        beyond(
+            smallest, "smallest gradient of the embedding of a token that occurred", bound=SMALLEST
+        ),
     )
 
 
@@ -127,7 +144,9 @@ def _projections(
     hooks = ("transform", "scores", "mix_scores", "normalise", "mix")
     plain = not any(overrides(attention.style, Attention, hook) for hook in hooks)
     plain = plain and not overrides(attention.positional, Positional, "rotate")
-    for name, piece in zip(names, gradient.split([widths[name] for name in names], -1), strict=True):
+    for name, piece in zip(
+        names, gradient.split([widths[name] for name in names], -1), strict=True
+    ):
         is_key_bias = name == "keys" and last == "bias"
         if plain or not is_key_bias:
             yield f", {name}", piece, is_key_bias
@@ -136,7 +155,9 @@ def _projections(
 def _shapes(subject: Subject, change: dict[str, int]) -> dict[str, torch.Size]:
     """Return the parameter shapes of a resized model, or none if the variant does not allow the sizes."""
     try:
-        model = Transformer(changed(subject.config, model=change), subject.seeds[:1], *subject.vocab_sizes)
+        model = Transformer(
+            changed(subject.config, model=change), subject.seeds[:1], *subject.vocab_sizes
+        )
     except HeadToHeadError:
         return {}
     return {name: parameter.shape for name, parameter in model.named_parameters()}

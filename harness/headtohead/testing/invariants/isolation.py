@@ -15,7 +15,15 @@ from headtohead.plugins.member_rng import PerMemberRNG
 from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Lengths, SentenceBatch, Subject, forward
-from headtohead.testing.verdict import EXACT, LOGITS, Verdict, logit_changes, violated, within, worst
+from headtohead.testing.verdict import (
+    EXACT,
+    LOGITS,
+    Verdict,
+    logit_changes,
+    violated,
+    within,
+    worst,
+)
 
 LAYERS, MEMBERS = 4, 5
 """Least number of layers of the models, and members of a stack with many sentences."""
@@ -45,10 +53,17 @@ def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) 
     """
     config, roles = subject.config, subject.roles
     if subject.longest is None:
-        layers = {name: max(LAYERS, getattr(config.model, name)) for name in ("encoder_layers", "decoder_layers")}
+        layers = {
+            name: max(LAYERS, getattr(config.model, name))
+            for name in ("encoder_layers", "decoder_layers")
+        }
         config = changed(config, model=layers)
-    parts = [part for role in roles for part in (subject.positional(role), subject.attention(role).style)]
-    most = min([MAX_LONG, *(limit - 1 for part in parts if (limit := type(part).limit(part.options)))])
+    parts = [
+        part for role in roles for part in (subject.positional(role), subject.attention(role).style)
+    ]
+    most = min(
+        [MAX_LONG, *(limit - 1 for part in parts if (limit := type(part).limit(part.options)))]
+    )
     source, time = (max(1, min(own, most)) for own in subject.longest or (LONG // 4, LONG))
     if "encoder" not in roles:  # the decoder reads both
         source = max(1, min(source, most - time))
@@ -66,14 +81,25 @@ def a_target_token_changes_later_logits_of_its_sentence_alone(subject: Subject) 
     )
 
 
-def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int], dtype: torch.dtype, training: bool) -> Verdict:
+def _isolated(
+    subject: Subject, lengths: Lengths, points: Sequence[int], dtype: torch.dtype, training: bool
+) -> Verdict:
     """Change the first targets of member 0 from the tokens ``points`` on."""
-    model, sentences = subject.build(subject.seeds).to(dtype).train(training), subject.random_sentences(lengths)
+    model, sentences = (
+        subject.build(subject.seeds).to(dtype).train(training),
+        subject.random_sentences(lengths),
+    )
     target, first = sentences.target.clone(), len(SPECIALS)
     for sentence, point in enumerate(points):
-        changed_tokens = first + (target[0, sentence, point:] - first + 1) % (subject.vocab_sizes[1] - first)
+        changed_tokens = first + (target[0, sentence, point:] - first + 1) % (
+            subject.vocab_sizes[1] - first
+        )
         target[0, sentence, point:] = changed_tokens
-    streams = {module: module.state.clone() for module in model.modules() if isinstance(module, PerMemberRNG)}
+    streams = {
+        module: module.state.clone()
+        for module in model.modules()
+        if isinstance(module, PerMemberRNG)
+    }
 
     def logits(batch: SentenceBatch) -> Tensor:
         for stream, state in streams.items():
@@ -84,8 +110,12 @@ def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int], dtype: 
     where = f"{'training' if training else 'evaluation'}, {target[0].numel()} tokens, {dtype}"
     before, attributes = logits(sentences), _attributes(model)
     again = logits(sentences)
-    if moved := [name for name, value in _attributes(model).items() if attributes.get(name) != value]:
-        return violated(f"a pass changes '{moved[0]}' ({where}); microbatches or a resumed run would change results")
+    if moved := [
+        name for name, value in _attributes(model).items() if attributes.get(name) != value
+    ]:
+        return violated(
+            f"a pass changes '{moved[0]}' ({where}); microbatches or a resumed run would change results"
+        )
     if not torch.equal(before, again):
         return violated(f"two equal passes differ ({where})", float((before - again).abs().max()))
     change = logits(replace(sentences, target=target)) - before
@@ -97,9 +127,18 @@ def _isolated(subject: Subject, lengths: Lengths, points: Sequence[int], dtype: 
 
 def _attributes(model: Transformer) -> dict[str, object]:
     """Return buffers, and the plain attributes of components and maskings."""
-    found, own = dict[str, object](), {*vars(nn.Module()), "_cache"}  # the last by Positional.cached
-    maskings = [part for masking in model.maskings.values() for part in (masking, *getattr(masking, "parts", ()))]
-    parts: list[tuple[str, object]] = [(f"masking {type(masking).__name__}", masking) for masking in maskings]
+    found, own = (
+        dict[str, object](),
+        {*vars(nn.Module()), "_cache"},
+    )  # the last by Positional.cached
+    maskings = [
+        part
+        for masking in model.maskings.values()
+        for part in (masking, *getattr(masking, "parts", ()))
+    ]
+    parts: list[tuple[str, object]] = [
+        (f"masking {type(masking).__name__}", masking) for masking in maskings
+    ]
     for path, module in model.named_modules():
         if not isinstance(module, PerMemberRNG):
             found |= {f"{path}.{name}": buffer.tolist() for name, buffer in module._buffers.items()}

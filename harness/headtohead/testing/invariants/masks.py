@@ -21,7 +21,12 @@ LONG_MASK, MAX_MASK = 600, 4096
 @role_invariant("mask-properties")
 def masks_have_their_declared_properties(subject: Subject, role: str) -> Verdict:
     """A mask hides what its properties declare, and every non-padding query has a visible key."""
-    return worst(*(_as_declared(subject, role, *sizes) for sizes in (_sizes(subject, role), _long_sizes(subject))))
+    return worst(
+        *(
+            _as_declared(subject, role, *sizes)
+            for sizes in (_sizes(subject, role), _long_sizes(subject))
+        )
+    )
 
 
 def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: Tensor) -> Verdict:
@@ -30,7 +35,8 @@ def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: 
     columns = keys + 1 if not subject.attention(role).self_attention and queries == keys else keys
     raw = masking.mask(role, torch.arange(queries), torch.arange(columns), lengths)
     if raw is not None and not (
-        raw.dtype == torch.bool and raw.shape in ((1, queries, columns), (len(lengths), queries, columns))
+        raw.dtype == torch.bool
+        and raw.shape in ((1, queries, columns), (len(lengths), queries, columns))
     ):
         kind = str(raw.dtype).removeprefix("torch.")
         expected = f"booleans [{len(lengths)} or 1, {queries}, {columns}]"
@@ -40,10 +46,15 @@ def _as_declared(subject: Subject, role: str, queries: int, keys: int, lengths: 
     without_key = ~mask.any(-1) & nonpad
     if bool(without_key.any()):
         sentence, query = without_key.nonzero()[0].tolist()
-        place = f"in a sentence of {int(lengths[sentence])} tokens, query {query} has no visible key"
+        place = (
+            f"in a sentence of {int(lengths[sentence])} tokens, query {query} has no visible key"
+        )
         return violated(place, float(without_key.sum()))
     properties = masking.role_properties(role) or frozenset()
-    query_positions, key_positions = torch.arange(queries)[None, :, None], torch.arange(keys)[None, None, :]
+    query_positions, key_positions = (
+        torch.arange(queries)[None, :, None],
+        torch.arange(keys)[None, None, :],
+    )
     hidden = torch.zeros_like(mask)
     if "hides-future" in properties:
         hidden = hidden | (key_positions > query_positions)
@@ -63,7 +74,10 @@ def masks_equal_their_definition(subject: Subject, role: str) -> Verdict:
     mask = full_mask(masking, role, queries, keys, lengths)
     defined = torch.tensor(
         [
-            [[bool(masking.may_attend(role, query, key, length)) for key in range(keys)] for query in range(queries)]
+            [
+                [bool(masking.may_attend(role, query, key, length)) for key in range(keys)]
+                for query in range(queries)
+            ]
             for length in lengths.tolist()
         ]
     )
@@ -83,8 +97,12 @@ def masks_are_the_same_step_by_step(subject: Subject, role: str) -> Verdict:
             row = masking.mask(role, torch.tensor([query]), torch.arange(end), lengths)
             wrong[:, query, :end] |= (True if row is None else row[:, 0]) != whole[:, query, :end]
     for sentence, length in enumerate(lengths):
-        wrong[sentence] |= full_mask(masking, role, queries, keys, length.unsqueeze(0))[0] != whole[sentence]
-    quantity = "entries that differ between the mask of a single query or sentence and the whole mask"
+        wrong[sentence] |= (
+            full_mask(masking, role, queries, keys, length.unsqueeze(0))[0] != whole[sentence]
+        )
+    quantity = (
+        "entries that differ between the mask of a single query or sentence and the whole mask"
+    )
     return _no_pair(wrong, whole, lengths, quantity)
 
 
@@ -114,7 +132,11 @@ def every_layer_uses_the_mask_of_its_role(subject: Subject) -> Verdict:
     if crosses and masking.cross.name == masking.decoder.name:
         mask = subject.mask("cross")
         if bool((mask != mask[:, :, -1:]).any()):
-            verdicts.append(violated("some source tokens are visible to some target positions only").in_role("cross"))
+            verdicts.append(
+                violated("some source tokens are visible to some target positions only").in_role(
+                    "cross"
+                )
+            )
     return worst(*verdicts)
 
 
@@ -124,7 +146,9 @@ def _no_pair(wrong: Tensor, mask: Tensor, lengths: Tensor, quantity: str) -> Ver
         return Verdict("holds", 0.0, quantity)
     sentence, query, key = wrong.nonzero()[0].tolist()
     attends = "attends" if bool(mask[sentence, query, key]) else "does not attend"
-    place = f"in a sentence of {int(lengths[sentence])} tokens, query {query} {attends} to key {key}"
+    place = (
+        f"in a sentence of {int(lengths[sentence])} tokens, query {query} {attends} to key {key}"
+    )
     return Verdict("violated", float(wrong.sum()), quantity, counterexample=place)
 
 

@@ -27,7 +27,9 @@ def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
     difference = abs(built - _closed_form(subject))
-    return within(difference, f"difference between the closed form and {built} parameters", bound=0.0)
+    return within(
+        difference, f"difference between the closed form and {built} parameters", bound=0.0
+    )
 
 
 def _closed_form(subject: Subject) -> int:
@@ -44,12 +46,16 @@ def _closed_form(subject: Subject) -> int:
     for role in subject.roles:
         attention, positional = subject.attention(role), subject.positional(role)
         style = attention.style
-        projections = attention.context.geometry.parameters(width, config.bias) if style.projects else 0
+        projections = (
+            attention.context.geometry.parameters(width, config.bias) if style.projects else 0
+        )
         if attention.self_attention and overrides(style, Attention, "project"):
             projections = sum(x[0].numel() for x in attention.output.parameters())
         layers = [part for part in subject.model.attentions if part.context.role == role]
         other = layers[-1] if overrides(style, Attention, "mix_embeddings") else layers[0]
-        own, others = (sum(x[0].numel() for x in part.style.parameters()) for part in (layers[0], other))
+        own, others = (
+            sum(x[0].numel() for x in part.style.parameters()) for part in (layers[0], other)
+        )
         total += len(layers) * projections + own + (len(layers) - 1) * others
         total += sum(parameter[0].numel() for parameter in positional.parameters())
     per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
@@ -59,14 +65,22 @@ def _closed_form(subject: Subject) -> int:
         inner = (1 + entry.gated) * linear(width, config.d_ff)
         own = sum(parameter[0].numel() for parameter in entry.parameters())
         shared = "feed-forward" in quirks.shared_modules
-        total += (inner + linear(config.d_ff, width) + own) * ((role == "decoder") if shared else number[role])
-        norms = number[role] + (encoder_layers if role == "encoder" else (1 + encodes) * decoder_layers)
+        total += (inner + linear(config.d_ff, width) + own) * (
+            (role == "decoder") if shared else number[role]
+        )
+        norms = number[role] + (
+            encoder_layers if role == "encoder" else (1 + encodes) * decoder_layers
+        )
         norms = norms * (1 + (config.norm == "sandwich")) + config.final_norm
         own = sum(parameter[0].numel() for parameter in subject.norm(role).parameters())
         total += own * ((role == "decoder") if "norm" in quirks.shared_modules else norms)
     total += vocab_sizes.target * width
-    total += vocab_sizes.source * width if encodes and config.tie_embeddings in ("none", "output") else 0
-    return total + (linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0)
+    total += (
+        vocab_sizes.source * width if encodes and config.tie_embeddings in ("none", "output") else 0
+    )
+    return total + (
+        linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0
+    )
 
 
 @invariant("stateless", scope="entry")
@@ -86,7 +100,9 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
     changes = [(after - before, sentences.target_nonpad), (other, reordered.target_nonpad)]
     verdicts = [within(logit_changes(*change), quantity, LOGITS, 0.0) for change in changes]
     verdicts.append(_unchanged(inputs, vars(sentences), "ids or lengths changed by a pass"))
-    verdicts.append(_unchanged(weights, subject.model.state_dict(), "weights or buffers changed by a pass"))
+    verdicts.append(
+        _unchanged(weights, subject.model.state_dict(), "weights or buffers changed by a pass")
+    )
     for role in subject.roles:
         context = subject.attention_context(role, mask=subject.mask(role))
         x, memory = subject.activations(role)
@@ -98,13 +114,19 @@ def a_pass_has_no_side_effects(subject: Subject) -> Verdict:
             for record in (None, lambda name, value: None):
                 subject.attention(role)(x, memory, context, None, record)
             subject.norm(role)(x.flatten(1, -2))
-        verdicts.append(_unchanged(copies, tensors, "entries of inputs changed by attention or norm").in_role(role))
+        verdicts.append(
+            _unchanged(copies, tensors, "entries of inputs changed by attention or norm").in_role(
+                role
+            )
+        )
     if torch.get_default_dtype() != dtype:
         torch.set_default_dtype(dtype)
         verdicts.append(violated("torch's default type was changed"))
     if not torch.equal(torch.get_rng_state(), rng_state):
         torch.set_rng_state(rng_state)
-        verdicts.append(violated("the model uses torch's global generator; use the generators of the context"))
+        verdicts.append(
+            violated("the model uses torch's global generator; use the generators of the context")
+        )
     return worst(*verdicts)
 
 
@@ -136,7 +158,9 @@ def _copied(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _unchanged(before: dict[str, Tensor], after: dict[str, Tensor], quantity: str) -> Verdict:
-    changed = {name: int((value != after[name]).sum()) for name, value in before.items() if value.numel()}
+    changed = {
+        name: int((value != after[name]).sum()) for name, value in before.items() if value.numel()
+    }
     names = ", ".join(name for name, count in changed.items() if count)
     return within(sum(changed.values()), f"{quantity}: {names}" if names else quantity, bound=0.0)
 
@@ -147,7 +171,9 @@ def a_checkpoint_holds_the_whole_model(subject: Subject) -> Verdict:
     members = len(subject.seeds)
     for name, value in subject.model.state_dict().items():
         if value.dim() == 0 or len(value) != members:
-            return violated(f"'{name}' is saved with shape {list(value.shape)}, without an axis of {members} members")
+            return violated(
+                f"'{name}' is saved with shape {list(value.shape)}, without an axis of {members} members"
+            )
     other = subject.build([seed + 100 for seed in subject.seeds])
     for member in range(members):
         other.load_member(member, subject.model.member_state(member))
@@ -164,11 +190,15 @@ def members_compute_the_same_alone(subject: Subject) -> Verdict:
     for member, seed in enumerate(subject.seeds):
         model = subject.build([seed])
         model.load_member(0, subject.model.member_state(member))
-        sentences = subject.sentences.map(partial(torch.index_select, dim=0, index=torch.tensor([member])))
+        sentences = subject.sentences.map(
+            partial(torch.index_select, dim=0, index=torch.tensor([member]))
+        )
         with torch.no_grad():
             difference = forward(model, sentences) - subject.reference_logits[member : member + 1]
         quantity = f"difference between logits of member {member} in a stack and alone"
-        verdicts.append(within(logit_changes(difference, sentences.target_nonpad), quantity, LOGITS))
+        verdicts.append(
+            within(logit_changes(difference, sentences.target_nonpad), quantity, LOGITS)
+        )
     return worst(*verdicts)
 
 
@@ -188,15 +218,24 @@ def a_seed_determines_the_model(subject: Subject) -> Verdict:
         return violated("two seeds have the same initial weights", 0.0)
     with torch.no_grad():
         logits, again = (forward(first, subject.sentences) for _ in range(2))
-    verdicts = [within((logits - again).abs(), "difference between two passes of the same model", LOGITS, 0.0)]
+    verdicts = [
+        within(
+            (logits - again).abs(), "difference between two passes of the same model", LOGITS, 0.0
+        )
+    ]
     for name, value in first.state_dict().items():
         quantities = {
             f"{name}: difference between two models with the same seeds": (value, rebuilt[name]),
-            f"{name}: difference between a member in a stack and alone": (value[last], alone[name][0]),
+            f"{name}: difference between a member in a stack and alone": (
+                value[last],
+                alone[name][0],
+            ),
         }
         for quantity, (left, right) in quantities.items():
             if left.shape != right.shape:
-                verdicts.append(violated(f"{quantity}: shapes {list(left.shape)} and {list(right.shape)}"))
+                verdicts.append(
+                    violated(f"{quantity}: shapes {list(left.shape)} and {list(right.shape)}")
+                )
             else:
                 verdicts.append(within((left - right).abs(), quantity, bound=0.0))
     return worst(*verdicts)

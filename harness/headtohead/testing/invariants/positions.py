@@ -17,7 +17,17 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.testing.invariant import role_invariant
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import EXACT, VISIBLE, Verdict, beyond, does_not_apply, outside, violated, within, worst
+from headtohead.testing.verdict import (
+    EXACT,
+    VISIBLE,
+    Verdict,
+    beyond,
+    does_not_apply,
+    outside,
+    violated,
+    within,
+    worst,
+)
 
 MAX_POSITIONS = 64
 """Largest number of positions with compared vectors."""
@@ -44,20 +54,30 @@ def positions_act_in_every_role(subject: Subject, role: str) -> Verdict:
     change, checked = _swap_adjacent_keys(subject, role)
     embedded = _embedded_difference(subject, role)
     style = subject.attention(role).style
-    own_scores = style.depends_on_order(style.options) and not overrides(style, Attention, "mix_embeddings")
+    own_scores = style.depends_on_order(style.options) and not overrides(
+        style, Attention, "mix_embeddings"
+    )
     if "order-invariant" in subject.positional(role).properties and not own_scores:
         return worst(
-            within(change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]),
+            within(
+                change, "change by swapping two keys under an order-invariant encoding", OUTPUT[:3]
+            ),
             within(embedded, "largest number that an order-invariant encoding adds to embeddings"),
         )
     if embedded > VISIBLE and not own_scores:
-        return Verdict("holds", embedded, "smallest difference between the vectors of two positions")
+        return Verdict(
+            "holds", embedded, "smallest difference between the vectors of two positions"
+        )
     if not bool(checked.any()):
         return does_not_apply("no query attends to two adjacent keys")
     # With clipped distances, a swap may have no effect on some queries, but never on all of them.
     per_member = change.where(checked, 0.0).flatten(1).amax(-1)
     declared = ", as depends_on_order of the style is true" * own_scores
-    return beyond(per_member, f"largest change of an output by swapping two adjacent keys{declared}", OUTPUT[:1])
+    return beyond(
+        per_member,
+        f"largest change of an output by swapping two adjacent keys{declared}",
+        OUTPUT[:1],
+    )
 
 
 @torch.no_grad()
@@ -109,7 +129,11 @@ def _embedded_difference(subject: Subject, role: str) -> float:
 @role_invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     """Shifting the positions of queries and keys together changes nothing under relative encodings."""
-    encoded = [other for other in subject.roles if "order-invariant" not in subject.positional(other).properties]
+    encoded = [
+        other
+        for other in subject.roles
+        if "order-invariant" not in subject.positional(other).properties
+    ]
     if encoded and role not in encoded:
         return does_not_apply("the encoding is order-invariant")
     if subject.positional(role).by_row:
@@ -117,7 +141,9 @@ def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
     if subject.attention(role).style.position_dependent:
         return does_not_apply("the style's own scores depend on positions")
     limit = subject.limit(role)
-    shifts = [shift for shift in SHIFTS if limit is None or limit >= shift + max(subject.times(role))]
+    shifts = [
+        shift for shift in SHIFTS if limit is None or limit >= shift + max(subject.times(role))
+    ]
     if not shifts:
         return does_not_apply(f"{limit} positions are too few to shift")
     if "relative" in subject.positional(role).properties:
@@ -128,13 +154,21 @@ def a_joint_shift_changes_nothing(subject: Subject, role: str) -> Verdict:
                 for output, embedded in [_changes_by_shift(subject, role, shift)]
                 for verdict in (
                     within(output, f"change of the output by a joint shift of {shift}", OUTPUT),
-                    within(embedded, f"change of the vectors added to embeddings by a joint shift of {shift}"),
+                    within(
+                        embedded,
+                        f"change of the vectors added to embeddings by a joint shift of {shift}",
+                    ),
                 )
             )
         )
     output, embedded = _changes_by_shift(subject, role, SHIFTS[0])
     largest = [float(output.max()), embedded]
-    return outside('the encoding does not declare "relative"', largest, "a joint shift changes the output", EXACT)
+    return outside(
+        'the encoding does not declare "relative"',
+        largest,
+        "a joint shift changes the output",
+        EXACT,
+    )
 
 
 @torch.no_grad()
@@ -145,7 +179,9 @@ def _changes_by_shift(subject: Subject, role: str, shift: int) -> tuple[Tensor, 
     original = attention(x, memory, subject.attention_context(role, mask=mask))
     shifted = attention(x, memory, subject.attention_context(role, shift, mask))
     positions = torch.arange(subject.times(role)[0]).unsqueeze(0)
-    first, second = (subject.positional(role).embed(at, role) for at in (positions, positions + shift))
+    first, second = (
+        subject.positional(role).embed(at, role) for at in (positions, positions + shift)
+    )
     if first is None or second is None:
         embedded = 0.0 if first is second else torch.inf
     else:
@@ -159,10 +195,16 @@ def weights_fall_strictly_with_distance(subject: Subject, role: str) -> Verdict:
     """On equal tokens, weights fall strictly with distance, in every visible direction."""
     if "falls-with-distance" not in subject.positional(role).properties:
         return does_not_apply('the encoding does not declare "falls-with-distance"')
-    style, hooks = subject.attention(role).style, ("mix_tokens", "scores", "mix_scores", "normalise", "mix")
+    style, hooks = (
+        subject.attention(role).style,
+        ("mix_tokens", "scores", "mix_scores", "normalise", "mix"),
+    )
     if not style.projects or any(overrides(style, Attention, name) for name in hooks):
         return does_not_apply("the style's weights are not a plain softmax of the tokens' scores")
-    x, memory = (None if side is None else side[:, :, :1].expand_as(side) for side in subject.activations(role))
+    x, memory = (
+        None if side is None else side[:, :, :1].expand_as(side)
+        for side in subject.activations(role)
+    )
     recorded: dict[str, Tensor] = {}
     # Without a mask, the weights depend on the encoding alone.
     subject.attention(role)(x, memory, subject.attention_context(role), None, recorded.__setitem__)
@@ -209,7 +251,9 @@ def _limit_of_encoding(subject: Subject, role: str) -> Verdict:
     ]
     if not vectors or positions.shape[1] < 2:
         return does_not_apply("the encoding has no vector per position")
-    differences = torch.stack([table.diff(dim=1).abs().amax(-1).amax(0) for table in vectors]).amax(0)
+    differences = torch.stack([table.diff(dim=1).abs().amax(-1).amax(0) for table in vectors]).amax(
+        0
+    )
     return beyond(differences, "smallest difference between a position and the next", ("position",))
 
 
@@ -221,7 +265,9 @@ def _limit_of_style(subject: Subject, role: str) -> Verdict:
 
     def compute(count: int) -> None:
         geometry, positions = style.context.geometry, torch.arange(count).unsqueeze(0)
-        q = torch.zeros(len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64)
+        q = torch.zeros(
+            len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64
+        )
         style.scores(q, q, positions, positions)
 
     holds = Verdict("holds", 0.0, f"positions beyond {limit} raise an exception")
@@ -231,16 +277,25 @@ def _limit_of_style(subject: Subject, role: str) -> Verdict:
 def _wrong_limit(entry: str, limit: int, compute: Callable[[int], object]) -> Verdict | None:
     """Return a violation unless computing ``limit`` positions works, and one more raises an exception."""
     if _raises(compute, limit):
-        return violated(f"{entry} raises an exception at position {limit - 1}, within its limit of {limit}")
+        return violated(
+            f"{entry} raises an exception at position {limit - 1}, within its limit of {limit}"
+        )
     if not _raises(compute, limit + 1):
-        return violated(f"{entry} computes position {limit}, beyond its limit of {limit}, without an error")
+        return violated(
+            f"{entry} computes position {limit}, beyond its limit of {limit}, without an error"
+        )
     return None
 
 
 def _raises(compute: Callable[[int], object], count: int) -> bool:
     try:
         compute(count)
-    except (HeadToHeadError, IndexError, RuntimeError, ValueError):  # other errors are faults of the code, not a limit
+    except (
+        HeadToHeadError,
+        IndexError,
+        RuntimeError,
+        ValueError,
+    ):  # other errors are faults of the code, not a limit
         return True
     return False
 
@@ -284,7 +339,10 @@ def sampled_positions_rise_and_belong_to_their_member(subject: Subject, role: st
         return violated("every pass samples the same positions")
     for member, seed in enumerate(subject.seeds):
         _, alone = _samples(subject, role, [seed])
-        if not all(torch.equal(single[0], stacked[member]) for single, stacked in zip(alone, stack, strict=True)):
+        if not all(
+            torch.equal(single[0], stacked[member])
+            for single, stacked in zip(alone, stack, strict=True)
+        ):
             return violated(f"member {member} samples other positions alone than in the stack")
     if len(subject.seeds) > 1 and all(torch.equal(sample[0], sample[1]) for sample in stack):
         return violated("two members sample the same positions")
@@ -296,7 +354,9 @@ def sampled_positions_rise_and_belong_to_their_member(subject: Subject, role: st
     return Verdict("holds", 0.0, "samples that differ from the member's own")
 
 
-def _samples(subject: Subject, role: str, seeds: Sequence[int], count: int = 3) -> tuple[Transformer, list[Tensor]]:
+def _samples(
+    subject: Subject, role: str, seeds: Sequence[int], count: int = 3
+) -> tuple[Transformer, list[Tensor]]:
     """Return a new model in training mode, and the first positions that its encoding samples."""
     model = Transformer(subject.config, seeds, *subject.vocab_sizes).train()
     return model, [_draw(model, role) for _ in range(count)]

@@ -19,7 +19,16 @@ from torch.nn import functional
 from headtohead.data.vocabulary import PAD, SPECIALS
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import LONGEST, SentenceBatch, Subject
-from headtohead.testing.verdict import LOGITS, Verdict, beyond, does_not_apply, logit_changes, outside, within, worst
+from headtohead.testing.verdict import (
+    LOGITS,
+    Verdict,
+    beyond,
+    does_not_apply,
+    logit_changes,
+    outside,
+    within,
+    worst,
+)
 
 SHORTEST = 3
 """Length of the shortest source; with two tokens, reversal is the only reordering."""
@@ -35,15 +44,26 @@ def future_tokens_never_change_earlier_logits(subject: Subject) -> Verdict:
     earlier = torch.ones(time, time).tril(-1).bool().unsqueeze(-1)
     change = _changes(subject, "target", full_length=True).where(earlier, 0.0)
     if not subject.is_causal:
-        return outside("the decoder's mask does not hide the future", change, "later tokens change earlier logits")
-    return within(change, "change of logits before a changed target token", (*CHANGED, "position", "token"))
+        return outside(
+            "the decoder's mask does not hide the future",
+            change,
+            "later tokens change earlier logits",
+        )
+    return within(
+        change, "change of logits before a changed target token", (*CHANGED, "position", "token")
+    )
 
 
 @invariant("source-reaches-logits")
 def every_source_token_changes_the_logits(subject: Subject) -> Verdict:
     """Changing any source token changes the logits at some target position."""
     sentences = subject.sentences
-    change = _changes(subject, "source").amax(-1).where(sentences.target_nonpad.unsqueeze(2), 0.0).amax(-1)
+    change = (
+        _changes(subject, "source")
+        .amax(-1)
+        .where(sentences.target_nonpad.unsqueeze(2), 0.0)
+        .amax(-1)
+    )
     quantity = "smallest change of logits by changing a source token"
     return beyond(change.where(sentences.source_nonpad, torch.inf), quantity, CHANGED)
 
@@ -57,10 +77,16 @@ def every_target_token_changes_the_logits_of_its_queries(subject: Subject) -> Ve
         visible = _chosen(_chosen(visible, positions, -1), positions, -2)
     pairs = visible & nonpad.unsqueeze(-1) & nonpad.unsqueeze(-2)
     change = _changes(subject, "target").amax(-1).where(pairs, torch.inf)
-    return beyond(change, "smallest change of logits by changing a visible target token", (*CHANGED, "position"))
+    return beyond(
+        change,
+        "smallest change of logits by changing a visible target token",
+        (*CHANGED, "position"),
+    )
 
 
-def _changes(subject: Subject, side: Literal["source", "target"], full_length: bool = False) -> Tensor:
+def _changes(
+    subject: Subject, side: Literal["source", "target"], full_length: bool = False
+) -> Tensor:
     """Return the changes of logits by each token of a side, ``[member, sentence, changed token, time, vocab]``.
 
     Padding is changed, too. With ``full_length``, padding of the target counts as tokens.
@@ -69,14 +95,20 @@ def _changes(subject: Subject, side: Literal["source", "target"], full_length: b
     time = getattr(sentences, side).shape[-1]
     first, vocab_size = len(SPECIALS), subject.vocab_sizes[0 if side == "source" else 1]
     for sentence in range(sentences.source.shape[1]):
-        copies = sentences.map(partial(torch.index_select, dim=1, index=torch.full((time,), sentence)))
+        copies = sentences.map(
+            partial(torch.index_select, dim=1, index=torch.full((time,), sentence))
+        )
         if full_length:
             full = torch.full_like(copies.target_lengths, sentences.target.shape[-1])
             copies = replace(copies, target_lengths=full)
         ids = getattr(copies, side).clone()
         for position in range(time):
-            ids[:, position, position] = first + (ids[:, position, position] - first + 1) % (vocab_size - first)
-        changes.append((subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs())
+            ids[:, position, position] = first + (ids[:, position, position] - first + 1) % (
+                vocab_size - first
+            )
+        changes.append(
+            (subject.logits(copies) - subject.logits(replace(copies, **{side: ids}))).abs()
+        )
     return torch.stack(changes, dim=1)
 
 
@@ -86,8 +118,12 @@ def more_padding_changes_no_logits(subject: Subject) -> Verdict:
     if subject.only_length is not None:
         return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens")
     sentences = subject.sentences
-    source, target = (functional.pad(ids, (0, 2), value=PAD) for ids in (sentences.source, sentences.target))
-    logits = subject.logits(replace(sentences, source=source, target=target))[:, :, : sentences.target.shape[-1]]
+    source, target = (
+        functional.pad(ids, (0, 2), value=PAD) for ids in (sentences.source, sentences.target)
+    )
+    logits = subject.logits(replace(sentences, source=source, target=target))[
+        :, :, : sentences.target.shape[-1]
+    ]
     change = logit_changes(logits - subject.reference_logits, sentences.target_nonpad)
     return _if_padding_is_hidden(subject, change, "change of logits by added padding")
 
@@ -99,9 +135,13 @@ def padding_ids_change_no_logits(subject: Subject) -> Verdict:
     other = len(SPECIALS) + 1
     source = sentences.source.where(sentences.source_nonpad, other)
     target = sentences.target.where(sentences.target_nonpad, other)
-    difference = subject.logits(replace(sentences, source=source, target=target)) - subject.reference_logits
+    difference = (
+        subject.logits(replace(sentences, source=source, target=target)) - subject.reference_logits
+    )
     change = logit_changes(difference, sentences.target_nonpad)
-    return _if_padding_is_hidden(subject, change, "change of logits by other ids at padding positions")
+    return _if_padding_is_hidden(
+        subject, change, "change of logits by other ids at padding positions"
+    )
 
 
 @invariant("batch-of-one")
@@ -109,7 +149,9 @@ def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
     """A batch of N sentences gives the logits of N batches of one sentence."""
     full = ((LONGEST,) * len(subject.lengths[0]),) * len(subject.seeds)
     unpadded = _changes_alone(subject, subject.random_sentences(full))
-    alone = within(unpadded, "difference between logits alone and in a batch without padding", LOGITS)
+    alone = within(
+        unpadded, "difference between logits alone and in a batch without padding", LOGITS
+    )
     if alone.state == "violated":
         return alone
     padded = _changes_alone(subject, subject.sentences)
@@ -147,7 +189,9 @@ def _if_padding_is_hidden(subject: Subject, change: Tensor, quantity: str) -> Ve
         if is_used and not (in_future or subject.hides("padding", role)):
             roles.append(role)
     if roles:
-        return outside(f"padding is visible in {', '.join(roles)}", change, f"there is a {quantity}")
+        return outside(
+            f"padding is visible in {', '.join(roles)}", change, f"there is a {quantity}"
+        )
     return within(change, quantity, LOGITS)
 
 
@@ -157,7 +201,10 @@ def source_order_changes_logits_unless_the_variant_is_order_invariant(subject: S
     order = torch.arange(subject.sentences.source.shape[-1])
     order[:2] = order[:2].flip(0)
     return _reordered_source(
-        subject, order.expand_as(subject.sentences.source), "exchanging source tokens 0 and 1", "order-invariant"
+        subject,
+        order.expand_as(subject.sentences.source),
+        "exchanging source tokens 0 and 1",
+        "order-invariant",
     )
 
 
@@ -189,18 +236,28 @@ def _reordered_source(subject: Subject, order: Tensor, action: str, name: str) -
     positions = batch.target_nonpad & unchanged.unsqueeze(-1)
     if bool((unchanged & ~order_invariant).any()) and not subject.hides("padding", "encoder"):
         predicted = f"{action}, and not the padding, changes logits at non-padding positions"
-        return outside("the encoder attends to padding", logit_changes(change, positions), predicted)
+        return outside(
+            "the encoder attends to padding", logit_changes(change, positions), predicted
+        )
     verdicts = []
     if bool(unchanged.any()):
         quantity = f"change of logits of an invariant variant by {action}"
         verdicts.append(within(logit_changes(change, positions), quantity, LOGITS))
     if not bool(unchanged.all()):
-        counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(-1)
+        counted = batch.target_nonpad & (~unchanged & (batch.source_lengths >= SHORTEST)).unsqueeze(
+            -1
+        )
         counted_change = change.abs().amax(-1)
         if "encoder" not in subject.roles:  # a mask may hide the source from some target positions
-            counted_change = counted_change.where(batch.target_nonpad, 0.0).amax(-1, keepdim=True).expand_as(counted)
+            counted_change = (
+                counted_change.where(batch.target_nonpad, 0.0)
+                .amax(-1, keepdim=True)
+                .expand_as(counted)
+            )
         counted_change = counted_change.where(counted, torch.inf)
-        verdicts.append(beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3]))
+        verdicts.append(
+            beyond(counted_change, f"smallest change of logits by {action}", LOGITS[:3])
+        )
     return worst(*verdicts)
 
 
@@ -226,7 +283,9 @@ def _invariant_sentences(subject: Subject, order: Tensor, name: str) -> Tensor:
         return ((_chosen(mask, order, -1) == mask) | ~of_target.unsqueeze(-1)).all(-1).all(-1)
     encoder, cross = subject.mask("encoder"), subject.mask("cross")
     same = _chosen(_chosen(encoder, order, -1), order, -2) == encoder
-    same = same | ~subject.sentences.source_nonpad.unsqueeze(-1)  # outputs at padding are never used
+    same = same | ~subject.sentences.source_nonpad.unsqueeze(
+        -1
+    )  # outputs at padding are never used
     return same.all(-1).all(-1) & (_chosen(cross, order, -1) == cross).all(-1).all(-1)
 
 
@@ -245,8 +304,13 @@ def tokens_are_processed_alone(subject: Subject) -> Verdict:
     for name, role in product(modules, subject.config.entries("norm")):
         module, x = modules[name](role), subject.activations(role)[0][:, 0]
         alone = torch.cat([module(token) for token in x.split(1, dim=1)], dim=1)
-        for other, by in ((alone, "by other tokens"), (module(x.flip(1)).flip(1), "by the position of a token")):
-            verdict = within((module(x) - other).abs(), f"change of the output of a {name} {by}", COORDINATES)
+        for other, by in (
+            (alone, "by other tokens"),
+            (module(x.flip(1)).flip(1), "by the position of a token"),
+        ):
+            verdict = within(
+                (module(x) - other).abs(), f"change of the output of a {name} {by}", COORDINATES
+            )
             verdicts.append(verdict.in_role(role))
     return worst(*verdicts)
 
@@ -263,7 +327,9 @@ def norms_are_invariant_as_declared(subject: Subject) -> Verdict:
     for role in subject.config.entries("norm"):
         norm, tokens = subject.norm(role), subject.activations(role)[0][:, 0]
         for name, factor, shift in (("scale-invariant", 3, 0), ("shift-invariant", 1, 1e6)):
-            bounded, kind, size = (within, name, 1e6) if name in norm.properties else (beyond, f"not {name}", 1e2)
+            bounded, kind, size = (
+                (within, name, 1e6) if name in norm.properties else (beyond, f"not {name}", 1e2)
+            )
             x = size * tokens
             change = (norm(factor * x + shift) - norm(x)).abs().amax((1, 2))
             verdict = bounded(change, f"largest change of a norm that is {kind}", ("member",))

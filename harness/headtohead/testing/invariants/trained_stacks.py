@@ -43,8 +43,12 @@ def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
         ]
     if not torch.equal(torch.get_rng_state(), state):
         torch.set_rng_state(state)
-        return violated("training uses torch's global generator, so that random numbers depend on the stack")
-    return within(differences, "difference between weights trained in a stack and alone", bound=CLOSE)
+        return violated(
+            "training uses torch's global generator, so that random numbers depend on the stack"
+        )
+    return within(
+        differences, "difference between weights trained in a stack and alone", bound=CLOSE
+    )
 
 
 def unlike(config: RunConfig) -> RunConfig:
@@ -52,15 +56,24 @@ def unlike(config: RunConfig) -> RunConfig:
     smoothing = {"weight_decay": 0.1, "label_smoothing": 0.2, "warmup_steps": 1, "clip_norm": 0.1}
     dropout = {"dropout_ffn": 0.1, "dropout_attention": 0.0}
     other = changed(
-        config, train={"lr": config.train.lr / 3, **smoothing}, model={"init": "torch", "mask_value": "-1e9", **dropout}
+        config,
+        train={"lr": config.train.lr / 3, **smoothing},
+        model={"init": "torch", "mask_value": "-1e9", **dropout},
     )
-    positional = tiny_config("sinusoidal" if config.positional.encoder.name == "none" else "none").positional
+    positional = tiny_config(
+        "sinusoidal" if config.positional.encoder.name == "none" else "none"
+    ).positional
     with_positional = other.model_copy(update={"positional": positional})
-    return with_positional if shape(with_positional, current()) == shape(config, current()) else other
+    return (
+        with_positional if shape(with_positional, current()) == shape(config, current()) else other
+    )
 
 
 def trained_weights(
-    subject: Subject, config: RunConfig, seeds: Sequence[int], configs: Sequence[RunConfig] | None = None
+    subject: Subject,
+    config: RunConfig,
+    seeds: Sequence[int],
+    configs: Sequence[RunConfig] | None = None,
 ) -> list[dict[str, Tensor]]:
     """Train a stack on the subject's data in float64 and return the weights of each member."""
     training = _training(subject, configs or [config] * len(seeds), seeds)
@@ -69,11 +82,19 @@ def trained_weights(
 
 
 def _training(
-    subject: Subject, configs: Sequence[RunConfig], seeds: Sequence[int], points: ResumePoints | None = None
+    subject: Subject,
+    configs: Sequence[RunConfig],
+    seeds: Sequence[int],
+    points: ResumePoints | None = None,
 ) -> StackTraining:
     """Return a training in float64 that is evaluated after its last step only."""
-    members = [changed(config, train={"precision": "float64", "evaluate_every": None}) for config in configs]
-    training = StackTraining(members[0], seeds, subject.data, torch.device("cpu"), points, configs=members)
+    members = [
+        changed(config, train={"precision": "float64", "evaluate_every": None})
+        for config in configs
+    ]
+    training = StackTraining(
+        members[0], seeds, subject.data, torch.device("cpu"), points, configs=members
+    )
     training.evaluate_every = training.steps
     return training
 

@@ -48,7 +48,9 @@ def siblings(sentence: Sentence) -> list[Sentence]:
     determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
     adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
     orders = product(_same_number(nouns), _same_number(determiners), permutations(adjectives))
-    filled = (_filled(sentence, iter(first), iter(second), iter(third)) for first, second, third in orders)
+    filled = (
+        _filled(sentence, iter(first), iter(second), iter(third)) for first, second, third in orders
+    )
     return list(dict.fromkeys(other for other in filled if _natural(other)))
 
 
@@ -88,7 +90,9 @@ def _filled(
         if isinstance(old, Greeting):
             return Greeting(phrase(old.addressee))
         changed: dict[str, Any] = {
-            name: phrase(value) for name in PHRASES if isinstance(value := getattr(old, name), NounPhrase)
+            name: phrase(value)
+            for name in PHRASES
+            if isinstance(value := getattr(old, name), NounPhrase)
         }
         return replace(old, **changed, predicate=next(adjectives) if old.predicate else None)
 
@@ -136,10 +140,17 @@ def _choose_or_none(random: Random, probability: float, items: Sequence[Item]) -
 
 
 def _noun_phrase(
-    random: Random, *, animate: bool, adjective: float = 0.4, number: int | None = None, definite: bool = False
+    random: Random,
+    *,
+    animate: bool,
+    adjective: float = 0.4,
+    number: int | None = None,
+    definite: bool = False,
 ) -> NounPhrase:
     nouns = [noun for noun in words.NOUNS if noun.animate or not animate]
-    determiners = [determiner for determiner in words.DETERMINERS if not (definite and determiner.indefinite)]
+    determiners = [
+        determiner for determiner in words.DETERMINERS if not (definite and determiner.indefinite)
+    ]
     return NounPhrase(
         _choose(random, determiners),
         _choose_or_none(random, adjective, words.ADJECTIVES),
@@ -156,7 +167,10 @@ def _subject(random: Random, pronoun: float, *, adjective: float = 0.4) -> Subje
 
 def _pronoun(random: Random) -> words.Pronoun:
     """Sample I, you and we three times as often: no noun has their verb forms."""
-    return _choose(random, [pronoun for pronoun in words.PRONOUNS for _ in range(1 if pronoun.person == 3 else 3)])
+    return _choose(
+        random,
+        [pronoun for pronoun in words.PRONOUNS for _ in range(1 if pronoun.person == 3 else 3)],
+    )
 
 
 def _negated(random: Random) -> bool:
@@ -178,9 +192,14 @@ def _transitive(random: Random) -> Clause:
 def _object(random: Random, subject: Subject, negated: bool) -> Subject:
     if random.random_sample() < 0.18:
         person = subject.person if isinstance(subject, words.Pronoun) else 3
-        return _choose(random, [pronoun for pronoun in words.PRONOUNS if person == 3 or pronoun.person != person])
+        return _choose(
+            random,
+            [pronoun for pronoun in words.PRONOUNS if person == 3 or pronoun.person != person],
+        )
     number = subject.number if random.random_sample() < 0.75 else None
-    return _noun_phrase(random, animate=random.random_sample() < 0.75, number=number, definite=negated)
+    return _noun_phrase(
+        random, animate=random.random_sample() < 0.75, number=number, definite=negated
+    )
 
 
 def _intransitive(random: Random) -> Clause:

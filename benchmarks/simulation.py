@@ -269,7 +269,10 @@ def collapse_rates(generator: np.random.Generator, studies: int) -> list[Rate]:
         wrong, _ = any_direction(np.array([without_collapses(scores) for scores in drawn])).mean(
             axis=1
         )
-        label = f"wrong direction without collapsed runs; 10 % of the runs of {count} collapse, equal means of the others"
+        label = (
+            f"wrong direction without collapsed runs; 10 % of the runs of {count} collapse, "
+            "equal means of the others"
+        )
         rates.append(Rate(f"{label}; {variants} variants, {seeds} seeds", float(wrong), 0, 0.055))
     return rates
 

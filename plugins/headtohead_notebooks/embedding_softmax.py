@@ -70,7 +70,10 @@ class EmbeddingSoftmax(Attention):
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
         """Require the decoder role, d_model target tokens, and decoding of whole targets."""
         if setting.role != "decoder":
-            return f"embedding-softmax is defined for the decoder only, got role '{setting.role}'; use another attention"
+            return (
+                f"embedding-softmax is defined for the decoder only, got role '{setting.role}'; "
+                "use another attention"
+            )
         config = setting.config
         if config.evaluate.decode not in ("teacher-forced", "none"):
             return (

@@ -370,7 +370,10 @@ def test_a_report_never_replaces_a_file_that_was_edited(finished: Study, name: s
     with edited.open("a") as file:
         file.write("my notes")
     before = contents(edited.parent)
-    message = f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, or choose another folder"
+    message = (
+        f"h2h: 'reports/tiny/{name}' was changed after headtohead wrote it; move it away, "
+        "or choose another folder"
+    )
     changed = ("--set", "train.steps=61", "--name", "label")
     assert finished.h2h("report", "tiny", code=2).stderr.startswith(message)
     assert finished.run(code=2).stderr.startswith(message)

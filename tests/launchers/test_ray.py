@@ -94,7 +94,8 @@ class Cluster:
 def cluster() -> Iterator[Cluster]:
     port = free_port()
     folder = tempfile.mkdtemp(prefix="h2h-ray-", dir="/tmp")  # paths of sockets must be short
-    words = f"--head --port {port} --num-cpus 1 --include-dashboard false --node-ip-address 127.0.0.1 --temp-dir {folder}"
+    words = f"--head --port {port} --num-cpus 1 --include-dashboard false --temp-dir {folder}"
+    words += " --node-ip-address 127.0.0.1"
     head = Node.start(*words.split())
     try:
         yield Cluster(f"127.0.0.1:{port}", head)

@@ -10,7 +10,10 @@ base:
   train: {epochs: 1}
 metrics: {primary: test/token_accuracy}
 """
-REFERENCES = "150 of 522 test references and their end exceed the decoding limit of 10 words: set evaluate.max_length: 13"
+REFERENCES = (
+    "150 of 522 test references and their end exceed the decoding limit of 10 words: "
+    "set evaluate.max_length: 13"
+)
 BUCKET = (
     "the longest training source has 6 tokens, which is inside a bucket of evaluate.buckets: add a bound at 6 to "
     "separate lengths that were trained on from longer ones"

@@ -92,9 +92,10 @@ def test_the_attention_style_of_the_page_is_the_built_in_gate_per_head() -> None
     registry = current()
     registry.add_file(Path("h2h_gate.py"), STYLE.encode())
     gated = tiny_config(attention={"name": "gated", "per": "head"})
-    rename = lambda weights: {
-        name.replace("style.weight", "style.gate"): x for name, x in weights.items()
-    }
+
+    def rename(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {name.replace("style.weight", "style.gate"): x for name, x in weights.items()}
+
     assert same_function(tiny_config(attention="head-gate"), gated, rename)
 
 

@@ -117,4 +117,5 @@ def code_version() -> str:
     sources = [
         path for package in packages for path in sorted(Path(package.__path__[0]).rglob("*.py"))
     ]
-    return f"{versions()['headtohead']} (code {sha256(b''.join(path.read_bytes() for path in sources)).hexdigest()[:8]})"
+    code = b"".join(path.read_bytes() for path in sources)
+    return f"{versions()['headtohead']} (code {sha256(code).hexdigest()[:8]})"

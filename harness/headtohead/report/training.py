@@ -12,7 +12,10 @@ from headtohead.report.remarks import gap_steps, show_passes
 from headtohead.report.section import Section, contrast_name, table
 from headtohead.storage.metrics import show
 
-PACE = "Steps in which the baseline's validation loss falls by the difference, at the pace of the last fifth of the steps."
+PACE = (
+    "Steps in which the baseline's validation loss falls by the difference, at the pace of the last "
+    "fifth of the steps."
+)
 
 
 def training_section(report: Report) -> Section:

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 import pinned
+import pytest
 
 ANSWERS = {"a": {"contrasts": [{"name": "r", "difference": 0.25, "verdict": "better"}]}}
 SCORES = {"a": {"test/loss": 0.25}}

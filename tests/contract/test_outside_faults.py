@@ -29,6 +29,7 @@ WORDS = {
     "import": "plugin '",
     "build": "attention/own",
     "global": "global generator; sample in build with self.parameter",
+    "reads": "mine.py: Own reads 'scale.txt' without declaring it",
     "replaces": "attention/own replaces torch.nn.functional.cross_entropy",
 }
 """How the error starts or what it contains where no check is named."""

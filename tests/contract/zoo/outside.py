@@ -53,7 +53,8 @@ def plugin(body, family, before):
     base, _ = BASES[family]
     parts = [
         '"""A plugin with a fault."""',
-        f"import math\nimport torch\nfrom torch import nn\nfrom headtohead.plugin import {base}, Options, hookimpl",
+        "import math\nfrom pathlib import Path\nimport torch\nfrom torch import nn",
+        f"from headtohead.plugin import {base}, Options, hookimpl",
         textwrap.dedent(before),
         f'class Own({base}):\n    """A variant."""\n',
         textwrap.indent(textwrap.dedent(body), "    "),
@@ -457,8 +458,8 @@ add(
     family="norm", before="STATE = {}",
 )  # fmt: skip
 add_gate(
-    "undeclared-file", "a file that is not declared", "build",
-    "out = out * self.scale", build="self.scale = float(open(__file__.replace('mine.py', 'scale.txt')).read())",
+    "undeclared-file", "a file that is not declared", "reads",
+    "out = out * self.scale", build="self.scale = float(Path(__file__).with_name('scale.txt').read_text())",
 )  # fmt: skip
 
 # -- numbers ---------------------------------------------------------------------------------------

@@ -75,16 +75,12 @@ for _shown in (Plan, LoadedRun, SentenceMaps):
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer.
-
-    ``shipped`` states whether every logger has all runs.
-    """
+    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
 
     experiment: Path
     states: Counter[str]
     report: ReportPaths | None
     answer: str | None
-    shipped: bool = False
 
     @property
     def complete(self) -> bool:
@@ -311,10 +307,8 @@ def run(
         outcome.states = final_states(planned, planned.selected)
         log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
     session.log_end(planned, session.target, outcome)
-    shipped = session.finish_shipping(planned.name)
-    return Result(
-        planned.directory, outcome.states, written, written.answer if written else None, shipped
-    )
+    session.finish_shipping(planned.name)
+    return Result(planned.directory, outcome.states, written, written.answer if written else None)
 
 
 def _check_plugins(
@@ -402,12 +396,8 @@ class _Session:
                 f"{next_step(outcome.states, self.same_command)}"
             )
 
-    def finish_shipping(self, name: str) -> bool:
-        """Wait a limited time for the shippers, and print where the runs are or how to log the rest.
-
-        Returns whether all runs are logged.
-        """
-        shipped = True
+    def finish_shipping(self, name: str) -> None:
+        """Wait a limited time for the shippers, and print where the runs are or how to log the rest."""
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in self.shippers:
             sync = next_command(
@@ -416,7 +406,6 @@ class _Session:
             if process.logger != MLFLOW:
                 sync += f" --logger {process.logger}"
             missing = process.finish(sync, until, self.log)
-            shipped &= missing is None
             charts = f"; {next_command('ui', None, self.root)} opens the charts" * (
                 process.logger == MLFLOW
             )
@@ -424,7 +413,6 @@ class _Session:
                 self.log(
                     missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}"
                 )
-        return shipped
 
 
 def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:

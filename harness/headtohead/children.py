@@ -12,9 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-CHILD_EVENT = "headtohead.child"
-"""Audit event of data that a child process reads."""
-
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Removes the working directory from the search path of Python processes and of their own children."""
 

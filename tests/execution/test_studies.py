@@ -22,6 +22,27 @@ from made.study import Study
 SHORT: dict[str, Any] = {"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}}
 
 
+def test_a_second_run_of_a_finished_study_trains_nothing_and_writes_the_same_answer(
+    finished: Study,
+) -> None:
+    first = finished.run()
+    answer = finished.folder / "reports" / "tiny" / "answer.json"
+    written = answer.read_bytes()
+    trained = result_times(finished)
+    answer.unlink()
+    again = finished.run()
+    assert "training" not in again.stderr
+    assert result_times(finished) == trained
+    assert again.stdout == first.stdout
+    assert answer.read_bytes() == written
+
+
+def result_times(study: Study) -> dict[str, int]:
+    """Return the time of writing of each run's results; a run that is trained again writes them again."""
+    paths = study.experiment.glob("*/results.json")
+    return {path.parent.name: path.stat().st_mtime_ns for path in paths}
+
+
 def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,9 +10,6 @@ import click
 
 from headtohead.escaping import json_text, single_line
 
-printed: list[str] = []
-"""The lines that the command has printed to standard output."""
-
 
 def echo(*lines: object, err: bool = False) -> None:
     """Print each argument as one line; without arguments, an empty line.
@@ -21,8 +18,6 @@ def echo(*lines: object, err: bool = False) -> None:
     """
     for line in map(single_line, lines or ("",)):
         click.echo(line, err=err)
-        if not err:
-            printed.append(line)
 
 
 def echo_text(text: str) -> None:
@@ -32,8 +27,7 @@ def echo_text(text: str) -> None:
 
 def echo_json(value: Any) -> None:
     """Print JSON whose values are exact."""
-    printed.append(json_text(value, indent=1))
-    click.echo(printed[-1])
+    click.echo(json_text(value, indent=1))
 
 
 def print_table(

@@ -23,14 +23,8 @@ if TYPE_CHECKING:
 @format_option("json: the resolved experiment with states and estimates.", "json")
 def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any) -> None:
     """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
-    from headtohead.cli.stored_answer import StoredAnswer
-
-    answer = StoredAnswer(runs)
-    if answer.print():
-        return
     gc.disable()  # each collection would traverse all objects of torch
     click.get_current_context().call_on_close(gc.enable)
-    answer.record()
     from headtohead.config.loading import load_file
 
     # Errors of the file are raised before torch is loaded.
@@ -50,8 +44,6 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
             echo("", f"h2h run refuses this: {refused}")
         elif dropped:
             echo("", f"note: {dropped}")
-    if all(run.is_done for run in plan.runs) and (plan.tuning is None or plan.tuning.is_done):
-        answer.store()
 
 
 def _print_json(plan: Plan) -> None:

@@ -20,8 +20,6 @@ from headtohead.cli.options import (
 )
 from headtohead.cli.output import echo
 
-RETRAINING = ("fresh", "retry", "repair", "stale")
-
 
 def _launcher_options(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
@@ -97,19 +95,11 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any
 
     --launcher inline trains in this process, where a debugger works in plugins.
     """
-    from headtohead.cli.stored_answer import StoredAnswer
-    from headtohead.config.project import default_uri
-    from headtohead.errors import HeadToHeadError
-
-    answer = StoredAnswer(options["runs"])
-    if not any(options[name] for name in RETRAINING) and answer.print():
-        return
-
     from headtohead import api
+    from headtohead.errors import HeadToHeadError
 
     if no_report and options["allow_partial"]:
         raise HeadToHeadError("--no-report writes no report; leave out --allow-partial")
-    answer.record()
     load_plugins()
     result = api.run(
         experiment,
@@ -119,13 +109,6 @@ def command(experiment: Path, no_tracking: bool, no_report: bool, **options: Any
         log=echo,
         **options,
     )
-    # Whether a server still has the study is only known by asking it.
-    if (
-        result.complete
-        and result.shipped
-        and (no_tracking or default_uri(options["runs"]).startswith("sqlite:"))
-    ):
-        answer.store()
     sys.exit(0 if result.complete else 1)
 
 

@@ -41,7 +41,6 @@ def call_in_child(
     Raises:
         HeadToHeadError: If the function raises an error, its process dies, or it exceeds a limit.
     """
-    sys.audit(children.CHILD_EVENT, subject)
     seconds, memory = seconds or SECONDS, MEMORY_BYTES + MEMORY_FACTOR * max_data_bytes()
     code = f"from {__name__} import main; main({function!r}, {seconds!r}, {memory!r})"
     try:

@@ -14,7 +14,7 @@ if (
 ):
     sys.path.pop(0)
 
-from headtohead.lazy_names import lazy_names
+from headtohead.lazy_names import import_name
 
 TYPE_CHECKING = (
     False  # true for type checkers; importing it from `typing` would delay the handling of Ctrl-C
@@ -34,4 +34,29 @@ if TYPE_CHECKING:
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
 
-__getattr__, __dir__ = lazy_names(__name__)
+_MODULES = {
+    "judge": "headtohead.analysis.judge",
+    "curves": "headtohead.api",
+    "export": "headtohead.api",
+    "load": "headtohead.api",
+    "plan": "headtohead.api",
+    "results": "headtohead.api",
+    "run": "headtohead.api",
+    "write_report": "headtohead.api",
+    "HeadToHeadError": "headtohead.errors",
+    "register": "headtohead.plugins.registry",
+    "registered": "headtohead.plugins.registry",
+}
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name == "plugin":
+        import headtohead.plugin as plugin_names
+
+        return plugin_names
+    return import_name(__name__, name, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

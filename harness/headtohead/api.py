@@ -34,7 +34,6 @@ from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.tracking import shipper
 from headtohead.tracking.shipping import MLFLOW, require
-from headtohead.training.maps import SentenceMaps
 from headtohead.training.reference_points import save_reference_points
 
 if TYPE_CHECKING:
@@ -59,18 +58,6 @@ __all__ = [
 
 
 _REST = "the same command without --only trains them, --allow-partial writes a report without them"
-
-
-def _html(value: object) -> str:
-    """Return the notebook output of a plan, a table of runs, a loaded run or attention maps."""
-    from headtohead.report.notebook import html  # loads matplotlib
-
-    return html(value)
-
-
-# Lower packages do not import the package `report`.
-for _shown in (Plan, LoadedRun, SentenceMaps):
-    type.__setattr__(_shown, "_repr_html_", _html)
 
 
 @dataclass(frozen=True)
@@ -507,7 +494,6 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
     """
     from headtohead.analysis.results import RunsTable
 
-    type.__setattr__(RunsTable, "_repr_html_", _html)
     table = RunsTable((frames := _frames(experiment, runs)).runs)
     table.frames = frames
     return table

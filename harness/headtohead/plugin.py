@@ -5,7 +5,7 @@ The names are resolved at first use, so that a dataset or a logger does not impo
 
 from typing import TYPE_CHECKING
 
-from headtohead.lazy_names import lazy_names
+from headtohead.lazy_names import import_name
 
 if TYPE_CHECKING:
     from headtohead.children import run_program as run_program
@@ -46,4 +46,51 @@ if TYPE_CHECKING:
     from headtohead.schema.sections import FilePath as FilePath
     from headtohead.schema.sections import NotHashed as NotHashed
 
-__getattr__, __dir__ = lazy_names(__name__)
+_MODULES = {
+    "run_program": "headtohead.children",
+    "cache_root": "headtohead.config.project",
+    "HeadToHeadError": "headtohead.errors",
+    "ClusterLauncher": "headtohead.execution.cluster",
+    "InlineLauncher": "headtohead.execution.local",
+    "LocalLauncher": "headtohead.execution.local",
+    "find_geometry": "headtohead.model.geometry",
+    "Attention": "headtohead.plugins.attention",
+    "HeadOptions": "headtohead.plugins.attention",
+    "MaskPattern": "headtohead.plugins.attention",
+    "BuildContext": "headtohead.plugins.component",
+    "Fixed": "headtohead.plugins.component",
+    "Geometry": "headtohead.plugins.component",
+    "Corpus": "headtohead.plugins.dataset",
+    "Dataset": "headtohead.plugins.dataset",
+    "Pair": "headtohead.plugins.dataset",
+    "TextUnit": "headtohead.plugins.dataset",
+    "Options": "headtohead.plugins.entry",
+    "Setting": "headtohead.plugins.entry",
+    "FeedForward": "headtohead.plugins.feed_forward",
+    "hookimpl": "headtohead.plugins.hookspecs",
+    "Exit": "headtohead.plugins.launcher",
+    "Job": "headtohead.plugins.launcher",
+    "Launcher": "headtohead.plugins.launcher",
+    "LoggedRun": "headtohead.plugins.logger",
+    "Logger": "headtohead.plugins.logger",
+    "Masking": "headtohead.plugins.masking",
+    "PerMemberRNG": "headtohead.plugins.member_rng",
+    "sorted_subset": "headtohead.plugins.member_rng",
+    "Norm": "headtohead.plugins.norm",
+    "Positional": "headtohead.plugins.positional",
+    "Recipe": "headtohead.plugins.recipe",
+    "sums_between": "headtohead.plugins.sums_between",
+    "ModelConfig": "headtohead.schema.run_config",
+    "RunConfig": "headtohead.schema.run_config",
+    "FilePath": "headtohead.schema.sections",
+    "NotHashed": "headtohead.schema.sections",
+}
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    return import_name(__name__, name, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headtohead.lazy_names import lazy_names
+from headtohead.lazy_names import import_name
 
 if TYPE_CHECKING:
     from headtohead_notebooks.checkpoints.imported_run import import_checkpoint as import_checkpoint
 
-__getattr__, __dir__ = lazy_names(__name__)
+_MODULES = {
+    "import_checkpoint": "headtohead_notebooks.checkpoints.imported_run",
+}
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    return import_name(__name__, name, _MODULES)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

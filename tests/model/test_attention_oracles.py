@@ -16,7 +16,7 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
     with force_kernel(kernel):
-        found = attention(x, memory, subject.attention_context(role, mask=mask))
+        found, _ = attention(x, memory, subject.attention_context(role, mask=mask))
     weights = attention.state_dict()
     for member in range(2):
         theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
@@ -48,7 +48,7 @@ def test_independent_heads_equal_the_loop_of_notebook_1():
     subject = Subject(tiny_config("none", "independent-heads", mask_value="-1e9"))
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
-    found = attention(x, None, subject.attention_context("encoder", mask=mask))
+    found, _ = attention(x, None, subject.attention_context("encoder", mask=mask))
     for member in range(2):
         weight = attention.queries_keys_values.weight[member]
         bias = attention.queries_keys_values.bias[member, 0]

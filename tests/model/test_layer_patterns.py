@@ -39,7 +39,7 @@ def test_each_layer_equals_that_of_a_model_with_this_entry_in_all_layers(family,
             model = Subject(tiny_config(**base | {family: entry})).model
             model.load_state_dict(mixed.model.state_dict())
             (context,) = model._attention_context("decoder", span, span, lengths)
-            x = model.decoder[layer](x, None, (context, None))
+            x, _ = model.decoder[layer](x, None, (context, None))
         expected = mixed.model._finish(x, mixed.model.decoder_norm, "decoder", ids)
     seen = mixed.sentences.target_nonpad
     torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-12)
@@ -87,6 +87,19 @@ def test_the_first_values_are_those_of_the_first_layer_with_every_mask():
     seen = mixed.sentences.target_nonpad
     torch.testing.assert_close(found[seen], expected[seen], rtol=0, atol=1e-12)
     assert CHECKS["cached-decoding"](mixed).state == "holds"
+
+
+def test_attention_depends_on_no_values_of_an_earlier_pass():
+    fields = {"attention": "value-residual", "positional": "none", **DECODER_ONLY}
+    subject = Subject(tiny_config(**fields))
+    attention = subject.model.decoder[1].attention
+    x, _ = subject.activations("decoder")
+    context = subject.attention_context("decoder")
+    with torch.no_grad():
+        attention(2 * x, None, context)
+        found = attention(x, None, context)[0]
+        expected = attention(x, None, subject.attention_context("decoder"))[0]
+    assert torch.equal(found, expected)
 
 
 def test_a_pattern_is_in_hash_label_and_record():

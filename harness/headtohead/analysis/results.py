@@ -22,3 +22,8 @@ class RunsTable(pd.DataFrame):
     @property
     def _constructor(self) -> type[pd.DataFrame]:
         return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        from headtohead.report.notebook import runs_html  # loads matplotlib
+
+        return runs_html(self)

@@ -327,6 +327,11 @@ class LoadedRun:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        from headtohead.report.notebook import loaded_html  # loads matplotlib
+
+        return loaded_html(self)
+
 
 def load(
     run: Path | str, *, runs: Path | str | None = None, dtype: torch.dtype | None = None

@@ -132,8 +132,12 @@ class MultiHeadAttention(nn.Module):
         ctx: AttentionContext,
         cache: Cache | None = None,
         record: Record | None = None,
-    ) -> Tensor:
-        """Return the output of attention to ``x``, or to ``memory`` in the role cross.
+        first_values: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output of attention to ``x``, or to ``memory`` in the role cross, and the first values.
+
+        The first values are the projected values of the first layer of the role whose style has ``mix_values``. Each
+        layer passes them to the next.
 
         Args:
             x: ``[member, batch, query, d_model]``, or with tokens concatenated, ``[member, batch · query, d_model]``.
@@ -154,9 +158,11 @@ class MultiHeadAttention(nn.Module):
 
                 All others are ``[member, batch, head, time, ..]``. A style without projections
                 records ``values`` and the steps from ``mask`` on, without ``joined``.
+            first_values: Those that the layer before returned, ``[member, batch, head, key, width]``; None in the
+                first layer.
 
         Returns:
-            The shape of ``x``.
+            The output, with the shape of ``x``, and the first values; None if no layer so far has ``mix_values``.
         """
         shape, x, memory = (
             x.shape,
@@ -164,11 +170,11 @@ class MultiHeadAttention(nn.Module):
             None if memory is None else memory.flatten(1, -2),
         )
         if not self.style.projects:
-            return self._read(x, memory, ctx, record).view(shape)
+            return self._read(x, memory, ctx, record).view(shape), first_values
         inputs = self._inputs(x, ctx, cache) if self._needs_inputs else None
         if inputs is not None:
             x = inputs[:, :, -ctx.query_positions.shape[1] :].flatten(1, 2)
-        q, k, v = self._project(x, memory, ctx, cache, record)
+        q, k, v, first_values = self._project(x, memory, ctx, cache, record, first_values)
         if record is not None:
             for name, value in (("queries", q), ("keys", k), ("values", v)):
                 record(name, value)
@@ -194,7 +200,7 @@ class MultiHeadAttention(nn.Module):
         joined = heads.transpose(-3, -2).reshape(x.shape[0], x.shape[1], self._joined)
         if record is not None:
             record("joined", joined)
-        return self.output(joined).view(shape)  # type: ignore[no-any-return]
+        return self.output(joined).view(shape), first_values
 
     def _read(
         self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None
@@ -231,9 +237,10 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | None,
         ctx: AttentionContext,
         cache: Cache | None,
-        record: Record | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, ``[member, batch, head, time, width]``."""
+        record: Record | None,
+        first_values: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return queries, keys, values and first values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
         time = ctx.query_positions.shape[1]
         if self.self_attention:
@@ -248,6 +255,7 @@ class MultiHeadAttention(nn.Module):
                     self._rotate(q, ctx.query_positions, ctx),
                     cache.tensors["keys"],
                     cache.tensors["values"],
+                    first_values,
                 )
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
@@ -261,9 +269,8 @@ class MultiHeadAttention(nn.Module):
         q, k = self._transform(q, k)
         q, k = self._rotate(q, ctx.query_positions, ctx), self._rotate(k, key_positions, ctx)
         if "mix_values" in self._overridden:
-            if not (self.context.layer and ctx.first_values):
-                ctx.first_values[:] = [v]
-            mixed = self.style.mix_values(v, ctx.first_values[0])
+            first_values = v if first_values is None else first_values
+            mixed = self.style.mix_values(v, first_values)
             require_like(
                 self.style, "mix_values", mixed, v, "member batch kv_head time value_width"
             )
@@ -276,7 +283,7 @@ class MultiHeadAttention(nn.Module):
             v = mixed
         if cache is not None:
             k, v = cache.append("keys", k), cache.append("values", v)
-        return q, k, v
+        return q, k, v, first_values
 
     def _self_projections(self, x: Tensor) -> Sequence[Tensor]:
         """Return queries, keys and values of self-attention, ``[member, tokens, width]``."""

@@ -30,8 +30,6 @@ class AttentionContext:
     """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     declared: frozenset[str] = frozenset()
     """Properties that the masking scheme declares in this role."""
-    first_values: list[Tensor] = field(default_factory=list)
-    """The values of the first layer whose style has ``mix_values``, ``[member, batch, head, key, width]``; or empty."""
     ids: Tensor | None = None
     """Ids of the queries' tokens, ``[member, batch, query]``; None in cross-attention."""
     _derived: dict[Hashable, tuple[Tensor | None, Tensor]] = field(default_factory=dict)

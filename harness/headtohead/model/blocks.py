@@ -8,6 +8,9 @@ from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, ResidualBlock, SharedModule
 
+FirstValues = tuple[Tensor | None, Tensor | None]
+"""The first values of self-attention and of cross-attention, see `MultiHeadAttention.forward`."""
+
 
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each in a residual block."""
@@ -19,9 +22,19 @@ class EncoderLayer(nn.Module):
         self.feed_forward = build.feed_forward("encoder", layer)
         self.feed_forward_branch = build.branch("encoder", layer)
 
-    def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
-        x = self.attention_branch(x, lambda h: self.attention(h, None, ctx, None, record), record)
-        return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
+    def forward(
+        self,
+        x: Tensor,
+        ctx: AttentionContext,
+        record: Record | None = None,
+        first_values: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the output and the first values, as `MultiHeadAttention.forward` does."""
+        inputs = self.attention_branch.sublayer_input(x, record)
+        output, first_values = self.attention(inputs, None, ctx, None, record, first_values)
+        x = self.attention_branch.add(x, output, record)
+        x = _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
+        return x, first_values
 
 
 class DecoderLayer(nn.Module):
@@ -52,20 +65,26 @@ class DecoderLayer(nn.Module):
         contexts: tuple[AttentionContext, AttentionContext | None],
         caches: tuple[Cache | None, Cache | None] = (None, None),
         records: tuple[Record | None, Record | None] = (None, None),
-    ) -> Tensor:
+        first_values: FirstValues = (None, None),
+    ) -> tuple[Tensor, FirstValues]:
+        """Return the output and the first values. A pair is of self-attention and of cross-attention."""
         own, cross = contexts
-        x = self.attention_branch(
-            x, lambda h: self.attention(h, None, own, caches[0], records[0]), records[0]
-        )
+        own_values, cross_values = first_values
+        inputs = self.attention_branch.sublayer_input(x, records[0])
+        output, own_values = self.attention(inputs, None, own, caches[0], records[0], own_values)
+        x = self.attention_branch.add(x, output, records[0])
         if self.between is not None:
             x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
         if cross is not None:
-            x = self.cross_branch(
-                x, lambda h: self.cross(h, memory, cross, caches[1], records[1]), records[1]
+            inputs = self.cross_branch.sublayer_input(x, records[1])
+            output, cross_values = self.cross(
+                inputs, memory, cross, caches[1], records[1], cross_values
             )
-        return _feed_forward(
+            x = self.cross_branch.add(x, output, records[1])
+        x = _feed_forward(
             self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0]
         )
+        return x, (own_values, cross_values)
 
 
 def _feed_forward(
@@ -77,10 +96,11 @@ def _feed_forward(
 ) -> Tensor:
     """Apply a feed-forward in its residual block; recorded steps have the prefix ``name``."""
     if record is None:
-        return branch(x, part)  # type: ignore[no-any-return]
+        return branch.add(x, part(branch.sublayer_input(x)))
     record_step = record
 
     def named(step: str, value: Tensor) -> None:
         record_step(f"{name}.{step}", value)
 
-    return branch(x, lambda h: part(h, named), named)  # type: ignore[no-any-return]
+    inputs = branch.sublayer_input(x, named)
+    return branch.add(x, part(inputs, named), named)

@@ -149,15 +149,18 @@ class ResidualBlock(nn.Module):
         self.post_norm = post_norm
         self.dropout = dropout
 
-    def forward(
-        self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None
-    ) -> Tensor:
-        record = record or (lambda name, value: None)
-        normed = x
-        if self.pre:
-            normed = self.norm(x)
+    def sublayer_input(self, x: Tensor, record: Record | None = None) -> Tensor:
+        """Return the input of the sublayer for the input of the block."""
+        if not self.pre:
+            return x
+        normed: Tensor = self.norm(x)
+        if record is not None:
             record("norm", normed)
-        output = inner(normed)
+        return normed
+
+    def add(self, x: Tensor, output: Tensor, record: Record | None = None) -> Tensor:
+        """Return the output of the block for its input and the output of the sublayer."""
+        record = record or (lambda name, value: None)
         record("output", output)
         if self.post_norm is not None:
             output = self.post_norm(output.to(x.dtype))

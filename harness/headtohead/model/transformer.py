@@ -13,7 +13,7 @@ from headtohead.model.aligned import product
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.batch import Batch
-from headtohead.model.blocks import DecoderLayer, EncoderLayer
+from headtohead.model.blocks import DecoderLayer, EncoderLayer, FirstValues
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
@@ -220,8 +220,10 @@ class Transformer(nn.Module):
         ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled, source)
         embedding = self.source_embedding or self.target_embedding
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
+        first_values = None
         for index, layer in enumerate(self.encoder):
-            x = layer(x, ctx[index % len(ctx)], _recorder(observe, "encoder", index))
+            record = _recorder(observe, "encoder", index)
+            x, first_values = layer(x, ctx[index % len(ctx)], record, first_values)
         return self._finish(x, self.encoder_norm, "encoder", source, observe)
 
     def decode(
@@ -253,13 +255,14 @@ class Transformer(nn.Module):
             cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
             memory = memory.flatten(1, 2)
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
+        first_values: FirstValues = (None, None)
         for index, layer in enumerate(self.decoder):
-            records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
-            x = layer(
+            x, first_values = layer(
                 x,
                 memory,
                 (own[index % len(own)], cross and cross[index % len(cross)]),
-                records=records,
+                records=(_recorder(observe, "decoder", index), _recorder(observe, "cross", index)),
+                first_values=first_values,
             )
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
@@ -324,8 +327,15 @@ class Transformer(nn.Module):
             beam_size=beam_size,
             cache=caches[0][0],
         )
+        first_values: FirstValues = (None, None)
         for index, (layer, pair) in enumerate(zip(self.decoder, caches, strict=True)):
-            x = layer(x, memory, (own[index % len(own)], cross and cross[index % len(cross)]), pair)
+            x, first_values = layer(
+                x,
+                memory,
+                (own[index % len(own)], cross and cross[index % len(cross)]),
+                pair,
+                first_values=first_values,
+            )
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
@@ -508,7 +518,8 @@ class Transformer(nn.Module):
     ) -> list[AttentionContext]:
         """Return the context of all layers, or those of the first layers if maskings alternate."""
         query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
-        masking, contexts, first_values = self.maskings[role], [], list[Tensor]()
+        masking = self.maskings[role]
+        contexts = []
         for part in masking.parts if isinstance(masking, PerLayerMasking) else (masking,):
             mask = part.mask(role, query.positions, key.positions, lengths.flatten())
             if mask is not None:
@@ -522,7 +533,7 @@ class Transformer(nn.Module):
             declared = part.role_properties(role) or frozenset()
             at = (query.row, key.row) if sampled is None else (sampled, sampled)
             is_sampled = sampled is not None
-            contexts.append(AttentionContext(*at, mask, is_sampled, declared, first_values, ids))
+            contexts.append(AttentionContext(*at, mask, is_sampled, declared, ids))
         return contexts
 
     def _cross_context(

@@ -451,6 +451,11 @@ class Plan:
     def __repr__(self) -> str:
         return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
 
+    def _repr_html_(self) -> str:
+        from headtohead.report.notebook import plan_html  # loads matplotlib
+
+        return plan_html(self)
+
 
 def plugin_records(
     config: RunConfig, registry: Registry, project: Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import singledispatch
 from pathlib import Path
 
 import pandas as pd
@@ -46,15 +45,8 @@ SIZES = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
 INPUTS = {"translation": "its own translation", "reference": "the reference"}
 
 
-@singledispatch
-def html(value: object) -> str:
-    """Return a plan, a table of runs, a loaded run or attention maps as HTML."""
-    raise TypeError(type(value).__name__)
-
-
-@html.register
-def _plan(plan: Plan) -> str:
-    """Return the output of ``h2h plan``."""
+def plan_html(plan: Plan) -> str:
+    """Return the output of ``h2h plan`` as HTML."""
     summary = overview(plan)
     rows = table(dict(zip(COLUMNS, row, strict=True)) for row in summary.rows)
     sections = [
@@ -65,9 +57,8 @@ def _plan(plan: Plan) -> str:
     )
 
 
-@html.register
-def _runs(runs: RunsTable) -> str:
-    """Return the answer, the table of variants and the notes of a study, then the main columns of its runs."""
+def runs_html(runs: RunsTable) -> str:
+    """Return the answer, the table of variants and the notes of a study, then the main columns of its runs, as HTML."""
     report = Report(Analysis(runs.frames))
     columns = [
         name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")
@@ -79,8 +70,8 @@ def _runs(runs: RunsTable) -> str:
     return study + text + fragment(Section("", note))
 
 
-@html.register
-def _loaded(run: LoadedRun) -> str:
+def loaded_html(run: LoadedRun) -> str:
+    """Return the title, settings, test scores and pitfalls of a loaded run as HTML."""
     directory = RunDirectory(run.path)
     results = directory.results
     return run_html(directory.record, results.metrics if results else {})
@@ -143,9 +134,8 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
     )
 
 
-@html.register
-def _maps(maps: SentenceMaps) -> str:
-    """Return the maps of a sentence: the heads of every layer side by side, with token labels."""
+def maps_html(maps: SentenceMaps) -> str:
+    """Return the maps of a sentence as HTML: the heads of every layer side by side, with token labels."""
     record = maps.record
     signs = "Negative weights are orange, −1 in full colour. " * bool(record.get("signed"))
     texts = [

@@ -38,6 +38,11 @@ class SentenceMaps:
         shapes = ", ".join(f"{role} {list(maps.shape)}" for role, maps in self.weights.items())
         return f"SentenceMaps({self.record['source']!r}: {shapes})"
 
+    def _repr_html_(self) -> str:
+        from headtohead.report.notebook import maps_html  # loads matplotlib
+
+        return maps_html(self)
+
 
 @torch.no_grad()
 def probe_maps(

@@ -67,9 +67,9 @@ def fault(description, *places, name, caught_by, found_in="", **config):
     found_in="x-transformers, two years (#182)",
     positional="rotary",
 )
-def values_rotated(original, self, x, memory, context, cache, record=None):
-    q, k, v = original(self, x, memory, context, cache, record)
-    return q, k, self._rotate(v, context.key_positions, context)
+def values_rotated(original, self, x, memory, context, *rest):
+    q, k, v, first_values = original(self, x, memory, context, *rest)
+    return q, k, self._rotate(v, context.key_positions, context), first_values
 
 
 @fault(
@@ -97,9 +97,10 @@ def tiled_heads(original, self, x):
 
 @fault("a member has no gradient", MultiHeadAttention, name="forward", caught_by=("gradients",))
 def lost_gradient(original, self, *arguments, **named):
-    out = original(self, *arguments, **named)
-    cut = self.context.role == "cross"
-    return torch.cat([out[:1], out[1:].detach()]) if cut else out
+    out, first_values = original(self, *arguments, **named)
+    if self.context.role == "cross":
+        out = torch.cat([out[:1], out[1:].detach()])
+    return out, first_values
 
 
 @fault(

@@ -82,7 +82,7 @@ def test_style_equals_its_formula_in_loops(style, name, mask_value):
         view = subject.attention_context(role, mask=mask)
         seen = {}
         with with_mask_value(subject.model, mask_value), torch.no_grad():
-            found = attention(x, memory, view)
+            found, _ = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
             visible = None if mask is None else mask[member, row].tolist()
@@ -424,7 +424,7 @@ def test_values_of_every_layer_are_mixed_with_those_of_the_first_layer():
     layers, first = [layer.attention for layer in subject.model.decoder], None
     for number, attention in enumerate(layers):
         inputs = x.roll(number, dims=-1)
-        found = attention(inputs, None, context).detach()
+        found = attention(inputs, None, context)[0].detach()
         loops, rows = Loops(attention, 1, mask[1, 2].tolist(), "-inf"), inputs[1, 2].tolist()
         first = first or loops.projected(rows, rows)[2]
         same(found[1, 2], loops.attend(rows, rows, first)[1], 1e-12)

@@ -42,7 +42,7 @@ class Ours:
         with torch.no_grad():
             if gain is not None:
                 self.attention.style.gain.fill_(gain)
-            self.found = self.attention(self.x, None, context)
+            self.found, _ = self.attention(self.x, None, context)
             self.attention(self.x, None, context, None, self.seen.__setitem__)
 
     def added(self, member, value):
@@ -312,7 +312,7 @@ def test_gated_delta_equals_the_recurrence_and_the_gated_norm_of_qwen(path):
     )
     record = {}.__setitem__ if path == "explicit" else None
     with torch.no_grad():
-        found = attention(
+        found, _ = attention(
             x, None, AttentionContext(positions, positions, mask, declared=declared), None, record
         )
     weights = dict(attention.style.named_parameters())

@@ -31,7 +31,9 @@ def test_the_output_equals_the_printed_values_of_the_notebook():
     subject = Subject(config)
     attention = subject.attention("decoder")
     x = torch.tensor(EMBEDDINGS, dtype=torch.float64).expand(2, 3, 6, 6)
-    found = attention(x, None, subject.attention_context("decoder", mask=subject.mask("decoder")))
+    found, _ = attention(
+        x, None, subject.attention_context("decoder", mask=subject.mask("decoder"))
+    )
     expected = torch.tensor(OUTPUT, dtype=torch.float64)
     torch.testing.assert_close(found[1, 2], expected, rtol=1e-3, atol=1e-3)
 

@@ -279,7 +279,7 @@ def numbers_stay_finite(subject: Subject) -> Verdict:
         context = subject.attention_context(role, mask=subject.mask(role))
         tensors = []
         for record in (None, lambda name, value: None):
-            output = attention(x, memory, context, None, record)
+            output, _ = attention(x, memory, context, None, record)
             tensors += [output.detach(), *gradients(attention, output).values()]
         verdicts.append(_all_finite(tensors, quantity).in_role(role))
     if subject.only_length is None:

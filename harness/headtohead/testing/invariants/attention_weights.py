@@ -78,12 +78,12 @@ def queries_depend_on_exactly_the_visible_keys(subject: Subject, role: str) -> V
         return does_not_apply("the style mixes tokens before attention")
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
-    before = attention(x, memory, context)
+    before, _ = attention(x, memory, context)
     changes = []
     for key in range(subject.times(role)[1]):
         inputs = (x if memory is None else memory).clone()
         inputs[:, :, key] = inputs[:, :, key].flip(-1) + 0.5
-        after = attention(*((inputs, None) if memory is None else (x, inputs)), context)
+        after, _ = attention(*((inputs, None) if memory is None else (x, inputs)), context)
         changes.append((after - before).abs().amax(-1))
     change = torch.stack(changes, dim=-1)
     other = torch.ones_like(mask)
@@ -170,7 +170,7 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
     x, memory = subject.activations(role)
     inputs = [tensor.requires_grad_() for tensor in (x, memory) if tensor is not None]
     recorded: dict[str, Tensor] = {}
-    explicit = attention(x, memory, context, None, recorded.__setitem__)
+    explicit, _ = attention(x, memory, context, None, recorded.__setitem__)
     weights = recorded["weights"]
     predicted = {
         "-inf": lambda: torch.zeros_like(weights),
@@ -188,7 +188,7 @@ def _check_masked_rows(subject: Subject, role: str, mask_value: str) -> Verdict:
     expected = input_gradients(explicit)
     for kernel in KERNELS:
         with force_kernel(kernel):
-            fused = attention(x, memory, context)
+            fused, _ = attention(x, memory, context)
         differences.append((fused - explicit).detach())
         differences += [
             mine - other for mine, other in zip(input_gradients(fused), expected, strict=True)
@@ -250,7 +250,7 @@ def weights_times_values_are_the_output(subject: Subject, role: str) -> Verdict:
     mask = subject.mask(role)
     recorded = _record(subject, role, mask)
     attention, context = subject.attention(role), subject.attention_context(role, mask=mask)
-    output = attention(*subject.activations(role), context)
+    output, _ = attention(*subject.activations(role), context)
     weights, values = recorded["weights"], recorded["values"]
     group = weights.shape[2] // values.shape[2]
     heads = [weights[:, :, head] @ values[:, :, head // group] for head in range(weights.shape[2])]

@@ -89,7 +89,7 @@ def _swap_adjacent_keys(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
     context = subject.attention_context(role, mask=mask)
-    before = attention(x, memory, context)
+    before, _ = attention(x, memory, context)
     largest_change = torch.zeros(mask.shape[:3], dtype=torch.float64)
     checked = torch.zeros_like(largest_change, dtype=torch.bool)
     queries = torch.arange(mask.shape[2])
@@ -97,7 +97,7 @@ def _swap_adjacent_keys(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
         order = torch.arange(mask.shape[3])
         order[[key, key + 1]] = order[[key + 1, key]]
         swapped = (x if memory is None else memory)[:, :, order]
-        after = attention(*((swapped, None) if memory is None else (x, swapped)), context)
+        after, _ = attention(*((swapped, None) if memory is None else (x, swapped)), context)
         visible = mask[..., key] & mask[..., key + 1]
         if memory is None:
             visible = visible & (queries != key) & (queries != key + 1)
@@ -176,8 +176,8 @@ def _changes_by_shift(subject: Subject, role: str, shift: int) -> tuple[Tensor, 
     """Return the changes of the output, and the largest change of the vectors that are added to embeddings."""
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
-    original = attention(x, memory, subject.attention_context(role, mask=mask))
-    shifted = attention(x, memory, subject.attention_context(role, shift, mask))
+    original, _ = attention(x, memory, subject.attention_context(role, mask=mask))
+    shifted, _ = attention(x, memory, subject.attention_context(role, shift, mask))
     positions = torch.arange(subject.times(role)[0]).unsqueeze(0)
     first, second = (
         subject.positional(role).embed(at, role) for at in (positions, positions + shift)

@@ -40,6 +40,8 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("model.decoder_only", "; did you mean 'architecture'?"),
         ("hidden_size", "; did you mean 'model.d_model'?"),
         ("model.hidden_dropout_prob", "; did you mean 'dropout_residual'?"),
+        ("model.num_experts", "; mixtures of experts do not exist here"),
+        ("train.save_steps", "; did you mean 'checkpoint_seconds'?"),
         ("train.max_grad_norm", "; did you mean 'clip_norm'?"),
         ("train.optim", "; did you mean 'optimizer'?"),  # similar, without a row of the table
     ],

@@ -100,7 +100,7 @@ def suggest_lists(value: Any, field: str) -> str:
     if not isinstance(value, list) or not field:
         return ""
     if any(isinstance(each, dict) for each in value):
-        return "; a list is a pattern of layers: masking.decoder: [window, causal]"
+        return f"; {hint('layer_types')}"
     tune = f"; to select the best, tune: {{{field}: [...]}}" if field.startswith("train.") else ""
     return f"; to compare values, type design: [{{product: {{{field}: [...]}}}}]{tune}"
 

@@ -23,13 +23,11 @@ def start_program(
     return subprocess.Popen(command, env={**env, **SAFE_PATH}, **options)
 
 
-def run_program(
-    command: Sequence[str], *, env: Mapping[str, str] = os.environ, **options: Any
-) -> subprocess.CompletedProcess[str]:
+def run_program(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a program and return its output as text; options as for ``subprocess.run``."""
     options = {"check": False} | options
     return subprocess.run(
-        command, env={**env, **SAFE_PATH}, capture_output=True, text=True, **options
+        command, env={**os.environ, **SAFE_PATH}, capture_output=True, text=True, **options
     )
 
 

@@ -11,9 +11,10 @@ from headtohead.plugins.registry import current
 from headtohead.testing.invariants import trained_stacks
 from headtohead.testing.invariants.trained_stacks import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
-from headtohead.testing.tiny import data_config, tiny_config
+from headtohead.testing.tiny import tiny_config
 from made import case_table
 from made.array import choices, compatibility, covering, factors
+from made.data_section import data_config
 from made.equality import same_training
 
 REGISTRY = current()

@@ -27,8 +27,8 @@ from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
-from headtohead.testing.tiny import data_config
 from made import refused
+from made.data_section import data_config
 
 # What notebook 1 prints for its shuffled batch: every source row, and the target rows before the
 # output is cut off.

@@ -17,8 +17,8 @@ from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.storage.experiment import leaked_validation
-from headtohead.testing.tiny import data_config
 from made import refused
+from made.data_section import data_config
 
 
 def config(**fields: Any) -> DataConfig:

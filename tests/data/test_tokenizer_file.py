@@ -20,7 +20,8 @@ from headtohead.data.vocabularies import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
-from headtohead.testing.tiny import data_config, tiny_config
+from headtohead.testing.tiny import tiny_config
+from made.data_section import data_config
 from made.study import TINY, Study
 
 PAIRS = 400

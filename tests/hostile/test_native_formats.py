@@ -14,8 +14,8 @@ import tokenizers
 from headtohead.data import call_in_child, prepare, read_corpus
 from headtohead.data.subwords import load_tokenizer
 from headtohead.errors import HeadToHeadError
-from headtohead.testing.tiny import data_config
 from made import case_table, refused
+from made.data_section import data_config
 from made.fake_study import edit
 
 

@@ -73,7 +73,7 @@ def test_data_that_cannot_be_drawn_anew_is_an_error_of_one_line(plan, text, over
 @pytest.mark.slow
 def test_data_without_a_run_cannot_be_drawn(cache):
     from headtohead.data import prepare
-    from headtohead.testing.tiny import data_config
+    from made.data_section import data_config
 
     message = "data.seed: per-run requires the seed of a run; replace it by a number"
     assert message in refused(prepare, data_config(seed="per-run"), cache)

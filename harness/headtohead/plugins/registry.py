@@ -299,10 +299,10 @@ def _check_hooks(plugin: object, where: str) -> None:
     with _named(f"{where}: reading its hooks raised", _module_of(plugin)):
         attributes = {name: getattr(plugin, name, None) for name in dir(plugin)}
         hooks = {
-            name: inspect.signature(hook)
+            name: inspect.signature(hook)  # type: ignore[arg-type]
             for name, hook in attributes.items()
             if hasattr(hook, "headtohead_impl")
-        }  # type: ignore[arg-type]
+        }
     known = {
         name: hook
         for name, hook in vars(hookspecs).items()

@@ -7,11 +7,10 @@ from itertools import cycle, islice
 from typing import Any, get_args
 
 from headtohead.config.builder import resolve
-from headtohead.config.validation_errors import parse_options
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
     DataConfig,
     ModelConfig,
@@ -92,19 +91,6 @@ def tiny_config(
         if only_length(config) is None
         else changed(config, evaluate={"decode": "teacher-forced"})
     )
-
-
-def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
-    """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
-    name = fields.get("dataset", DataConfig().dataset)
-    dataset = (registry or current()).dataset(name)
-    fields["options"] = parse_options(dataset.Options, fields.get("options", {}), name)
-    defaults = {
-        "split": dataset.splits[0],
-        "normalise": dataset.normalise,
-        **dataset.defaults.get("data", {}),
-    }
-    return DataConfig(**defaults | fields)
 
 
 @cache

@@ -8,8 +8,8 @@ import pytest
 
 from headtohead.data import PreparedData, prepare, read_corpus
 from headtohead.plugins.dataset import Corpus
-from headtohead.testing.tiny import data_config
 from made import serving
+from made.data_section import data_config
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]

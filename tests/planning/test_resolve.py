@@ -136,7 +136,6 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
         ({"data": {"seed": "per-run"}}, "data.seed:", "expected a valid integer, got 'per-run'"),
-        ({"quirks": {"pad_to": "bacth"}}, "quirks.pad_to:", "did you mean 'batch'?"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         (
             {"model": {"layers": [1, 2]}},

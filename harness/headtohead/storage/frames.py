@@ -100,7 +100,7 @@ class Frames:
     def same_data(self, slugs: Iterable[str]) -> bool:
         """Return whether variants have the same data."""
         hashes = pd.concat([self.rows(slug)["data_hash"] for slug in slugs])
-        return hashes.nunique() <= 1
+        return bool(hashes.nunique() <= 1)
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""

@@ -1,4 +1,4 @@
-"""Whole studies by the real command: tuning, draws of data, margins, edited files, and what MLflow and loggers get."""
+"""Whole studies by the real command: tuning, margins, edited files, and what MLflow and loggers get."""
 
 import json
 import shutil
@@ -13,9 +13,7 @@ from mlflow import MlflowClient
 from headtohead import api, files
 from headtohead.config.versions import versions
 from headtohead.storage import leases
-from headtohead.storage.frames import load_frames
 from headtohead.storage.run_directory import RunWriter
-from headtohead.storage.translations import translations_of
 from made import plugin_file
 from made.study import Study
 
@@ -101,35 +99,6 @@ def test_fresh_trains_the_sweep_and_every_look_anew(study: Study) -> None:
     assert {path.parent.name for path in sweep.glob(".archived/*/*/results.json")} == tried
     planned = files.read_json(study.experiment / "experiment.json")
     assert [run["reused_from"] for run in planned["runs"]] == [None] * 12
-
-
-@pytest.mark.slow
-def test_every_seed_trains_on_its_own_draw(study: Study) -> None:
-    study.write(
-        design=[{"product": {"positional": ["sinusoidal", "rotary"]}}],
-        base=SHORT | {"data": {"seed": "per-run"}},
-        margin=0.03,
-    )
-    study.run()
-    frames = load_frames(study.experiment)
-    assert frames.has_draws
-    hashes = frames.runs.groupby("seed")["data_hash"].unique()
-    assert [len(of_seed) for of_seed in hashes] == [1, 1]
-    assert hashes[1][0] != hashes[2][0]
-    first, second = (
-        [[row.source for row in translations_of(frames, slug, seed)] for slug in frames.by_slug]
-        for seed in (1, 2)
-    )
-    assert first[0] == first[1] != second[0] == second[1]
-    assert (
-        len({tuple(sorted(frames.records[name].execution.stack)) for name in frames.runs.index})
-        == 2
-    )
-    assert "training" not in study.run().stderr
-    points = files.read_json(study.experiment / "reference_points.json")["data"]
-    assert sorted(entry["data_hash"] for entry in points) == sorted(
-        {str(of_seed[0]) for of_seed in hashes}
-    )
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ class Study:
     score: Callable[[Axes, int], float] | None = None
     config: Callable[[Axes], Axes] = lambda axes: {}
     data: Json = field(default_factory=dict)
-    run_data: Callable[[Axes, int], Json] = lambda axes, seed: {}
+    run_data: Callable[[Axes], Json] = lambda axes: {}
     question: str = "Which positional encoding, which attention style, which mask?"
     maps: bool = True
     weights: bool = False
@@ -381,7 +381,7 @@ def _run(folder: Path, study: Study, variant: Json, run: Json, state: str) -> No
         "format": 1,
         "experiment": folder.parent.name,
         "plugins": [plugin],
-        "data": _data(study) | study.run_data(axes, seed),
+        "data": _data(study) | study.run_data(axes),
         "execution": stack | {"device": "cpu", "dtype": "float32"},
         "versions": VERSIONS,
         "created": CREATED,

@@ -135,6 +135,7 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ({"positional.encoder.theta": 3}, "positional.encoder.theta:", "unknown field 'theta'"),
         ({"positional": {"encoder": None}}, "positional.encoder:", "expected a name, or a"),
         ({"model": {"d_model": "abc"}}, "model.d_model:", "expected a valid integer, got"),
+        ({"data": {"seed": "per-run"}}, "data.seed:", "expected a valid integer, got 'per-run'"),
         ({"model": {"dropout": 1.0}}, "model.dropout:", "must be less than 1,"),
         (
             {"model": {"layers": [1, 2]}},

@@ -335,6 +335,7 @@ def test_a_coarse_sweep_is_noted(plan):
         ("tune_epochs: 2", "tune_epochs:", "requires tune; add the values to try, or leave it out"),
         ("tune: {train.lr: 0.1}", "tune.train.lr:", "expected a list, got 0.1"),
         ("tune: {train.lr: automatic}", "tune.train.lr:", "'automatic'"),
+        ("tune: {train.lr: atuo}", "tune.train.lr:", "did you mean 'auto'?"),
         (
             "tune: {model.dropout: auto}",
             "tune.model.dropout:",

@@ -115,7 +115,7 @@ def test_scores_on_other_test_sentences_are_named_and_have_their_own_reference_p
         axes={"data.split": ["grouped", "row"]},
         score=lambda axes, seed: 0.5 + 0.3 * (axes["data.split"] == "row") + 0.002 * (seed % 3),
         config=lambda axes: {"data": {"split": axes["data.split"]}},
-        run_data=lambda axes, seed: (
+        run_data=lambda axes: (
             {"data_hash": "cd" * 32, "leak": 0.274} if axes["data.split"] == "row" else {}
         ),
     )

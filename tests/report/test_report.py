@@ -297,7 +297,7 @@ def test_a_validation_part_in_other_parts_is_a_warning_beside_the_answer(written
 def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
     analysis = small(
         axes={"data.pair": ["eng-spa", "eng-fra"]},
-        run_data=lambda axes, seed: {
+        run_data=lambda axes: {
             "languages": axes["data.pair"].split("-"),
             "leak": 0.317 if axes["data.pair"] == "eng-fra" else 0.0,
             "longest": {"source": 0 if axes["data.pair"] == "eng-fra" else 9, "target": 9},

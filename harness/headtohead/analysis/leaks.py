@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from headtohead.analysis.scores import Scores, same_data_set
@@ -62,26 +61,24 @@ def leaks(scores: Scores) -> list[Leak]:
     if frames.record.data.get("leak"):
         found.append(_leak(scores, frames.record.data, baseline_data, ()))
     by_part: dict[str, list[str]] = {}
-    data_of: dict[str, Mapping[str, Any]] = {}
+    data_by_part: dict[str, Mapping[str, Any]] = {}
     for slug in frames.by_slug:
-        share = mean_leak(frames, slug)
-        if slug in baseline_data or not share:
+        data = recorded_data(frames, slug)
+        if slug in baseline_data or not data.get("leak"):
             continue
-        data = {**frames.records[str(frames.rows(slug).index[0])].data, "leak": share}
         by_part.setdefault(leaked_part(data), []).append(slug)
-        data_of[leaked_part(data)] = data
+        data_by_part[leaked_part(data)] = data
     for part, slugs in by_part.items():
-        found.append(_leak(scores, data_of[part], slugs, tuple(slugs)))
+        found.append(_leak(scores, data_by_part[part], slugs, tuple(slugs)))
     return found
 
 
-def mean_leak(frames: Frames, slug: str) -> float:
-    """Return the fraction of a variant's test pairs with a source in training, averaged over seeds."""
-    records = [
-        frames.records[name].data for name in frames.rows(slug).index if name in frames.records
-    ]
-    shares = [data["leak"] for data in records if data.get("leak") is not None]
-    return fmean(shares or [0.0])
+def recorded_data(frames: Frames, slug: str) -> Mapping[str, Any]:
+    """Return the record of a variant's data; empty if none of its runs has a record."""
+    for run in frames.rows(slug).index:
+        if run in frames.records:
+            return frames.records[run].data
+    return {}
 
 
 def largest_effect(metric: str, mean: float, share: float) -> float:

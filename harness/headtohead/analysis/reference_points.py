@@ -55,12 +55,10 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     ]
     if not entries or not entries[0].vocabulary_bound:  # a text without metrics per sentence
         return None
+    entry = entries[0]
     scores = {
-        name: {
-            f"test/{metric}": sum(getattr(entry, name)[metric] for entry in entries) / len(entries)
-            for metric in entries[0].vocabulary_bound
-        }
+        name: {f"test/{metric}": score for metric, score in getattr(entry, name).items()}
         for name in NAMES
-        if all(getattr(entry, name) for entry in entries)
+        if getattr(entry, name)
     }
-    return ReferencePoints(sum(entry.sentences for entry in entries), scores)
+    return ReferencePoints(entry.sentences, scores)

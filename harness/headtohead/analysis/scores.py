@@ -277,8 +277,7 @@ class Scores:
     def upper_bound(self) -> float | None:
         """The bag-of-words upper bound: the highest exact match that an order-invariant encoder can reach.
 
-        None if the data states none, the metric has other counts than exact match, no variant has an encoder, or each
-        seed has its own test set.
+        None if the data states none, the metric has other counts than exact match, or no variant has an encoder.
         """
         bound = self.frames.record.data.get("bag_of_words_upper_bound")
         if bound is None or float(bound) >= 1 or leaf(stored(self.metric)) != "exact_match":
@@ -286,7 +285,7 @@ class Scores:
         has_encoder = any(
             "encoder" in variant.config.roles for variant in self.frames.by_slug.values()
         )
-        holds = has_encoder and not self.frames.has_draws and self._has_bound(self.frames.baseline)
+        holds = has_encoder and self._has_bound(self.frames.baseline)
         return float(bound) if holds else None
 
     @cached_property

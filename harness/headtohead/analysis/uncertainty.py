@@ -27,7 +27,6 @@ from headtohead.storage.translations import Translation, translations_of
 MAX_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""
 NOT_BY_SENTENCE = "this metric is not computed from single translations"
-IN_DRAWS = "each seed has its own test sentences, and intervals over seeds include them"
 
 Floats = NDArray[np.float64]
 
@@ -46,8 +45,7 @@ class Uncertainty:
     ``variant_sd`` is that of the true means over variants, ``seed_sd`` that of a score over seeds, ``sentence_sd`` that
     of a mean over seeds over samples of ``num_sentences`` test sentences; NaN if unknown, None if the estimated
     variance is negative. ``correlation`` is the intra-class correlation of seeds, with its interval. ``reason`` is why
-    the sentences are not analysed. With ``has_draws`` each seed has its own draw of the data, so ``seed_sd`` includes
-    draws and test sentences.
+    the sentences are not analysed.
     """
 
     variant_sd: float | None
@@ -57,7 +55,6 @@ class Uncertainty:
     correlation: tuple[float, Interval]
     contrasts: tuple[ContrastUncertainty, ...]
     reason: str | None
-    has_draws: bool = False
 
 
 def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | None:
@@ -76,11 +73,7 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
     if len(seeds) < 2:
         return None
     table = np.array([[by_seed[seed] for seed in seeds] for by_seed in by_slug])
-    values = (
-        IN_DRAWS
-        if frames.has_draws
-        else _values_by_sentence(frames, metric, dict(zip(slugs, by_slug, strict=True)))
-    )
+    values = _values_by_sentence(frames, metric, dict(zip(slugs, by_slug, strict=True)))
     by_sentence, reason = ({}, values) if isinstance(values, str) else (values, None)
     variances = [sentence_variance([*found.values()]) for found in by_sentence.values()]
     found = []
@@ -108,7 +101,6 @@ def uncertainty(scores: Scores, contrasts: Sequence[Contrast]) -> Uncertainty | 
         correlation=intraclass_correlation(table),
         contrasts=tuple(found),
         reason=reason,
-        has_draws=frames.has_draws,
     )
 
 

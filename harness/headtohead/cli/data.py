@@ -48,8 +48,7 @@ def fetch(dataset: str, overrides: tuple[str, ...]) -> None:
 def stats(target: str, overrides: tuple[str, ...]) -> None:
     """Show sizes, sentence lengths, leakage and score bound of a dataset, or of an experiment's baseline.
 
-    With an experiment file, --set expects full paths such as data.split=row. With data.seed: per-run, the data of the
-    first seed is shown.
+    With an experiment file, --set expects full paths such as data.split=row.
     """
     from headtohead.data import cache_root, prepare
 
@@ -155,4 +154,4 @@ def _config(target: str, overrides: Sequence[str], registry: Registry) -> DataCo
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": []}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
     design = expand(loaded, loaded.load_plugins())
-    return design.variant(design.baseline).config.for_seed(loaded.seeds[0]).data
+    return design.variant(design.baseline).config.data

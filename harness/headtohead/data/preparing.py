@@ -319,10 +319,6 @@ class _Preparation:
     def _divide(self) -> dict[str, Labels]:
         """Drop pairs that are too long, keep ``limit`` shuffled pairs beside given test parts, and split into parts."""
         config, seed = self.config, self.config.seed
-        if not isinstance(seed, int):
-            raise HeadToHeadError(
-                f"data.seed: {seed} requires the seed of a run; replace it by a number"
-            )
         rows = np.arange(len(self.chosen), dtype=np.int64)
         if config.max_words is not None:
             lengths = [[len(text.split()) for text in self.text[side]] for side in SIDES]

@@ -75,10 +75,7 @@ class PlannedRun(PlannedRunRecord):
 
 @dataclass(frozen=True, eq=False)
 class PlannedVariant:
-    """A variant: its entry in ``experiment.json``, and what determines its runs.
-
-    With ``data.seed: per-run`` the costs are those on the data of the first seed.
-    """
+    """A variant: its entry in ``experiment.json``, and what determines its runs."""
 
     record: VariantRecord
     identity: Mapping[str, Any]
@@ -228,8 +225,7 @@ class Tuning:
 class Plan:
     """An experiment resolved against its data and the existing runs.
 
-    ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline. With ``data.seed: per-run``,
-    ``draws`` holds the variants by slug and seed, each on the data of its seed, and ``data`` is that of the first seed.
+    ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline.
     ``only`` holds the slugs of the variants that the next call trains; None for all.
     With sequential seeds, the plan is that of one of the ``looks``. ``initial_weights`` holds the checkpoints of
     ``init_from`` by sha256.
@@ -247,7 +243,6 @@ class Plan:
     power: tuple[Power, ...] = ()
     notes: tuple[str, ...] = ()
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
-    draws: Mapping[tuple[str, int], PlannedVariant] = field(default_factory=dict)
     tuning: Tuning | None = None
     only: frozenset[str] | None = None
     looks: Looks | None = None
@@ -308,8 +303,8 @@ class Plan:
         return [run for run in self.selected if run.state not in idle]
 
     def variant_of(self, run: PlannedRun) -> PlannedVariant:
-        """Return the variant of a run, on the data of the run."""
-        return self.draws.get((run.variant, run.seed)) or self.by_slug[run.variant]
+        """Return the variant of a run."""
+        return self.by_slug[run.variant]
 
     def data_of(self, run: PlannedRun) -> PreparedData:
         """Return the prepared data of a run."""

@@ -22,7 +22,6 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
-from headtohead.data.tokeniser import SIDES
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.planning.compatibility import (
     find_incompatibility,
@@ -43,14 +42,13 @@ from headtohead.planning.tuning import (
     settings_of,
     sweep,
     tuned_variants,
-    tuning_seeds,
     widened,
 )
 from headtohead.planning.variants import Variant, comparison_group
 from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import PER_RUN, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
@@ -153,31 +151,21 @@ class _Planner:
     existing: ExistingRuns | None
 
     def __post_init__(self) -> None:
-        self.seeds = *self.loaded.seeds, *tuning_seeds(self.loaded)
-        self.warm = WarmStarts(self.runs_root, self.draws)
+        self.warm = WarmStarts(self.runs_root, self.data_of)
         self.prepared: dict[str, PreparedData] = {}
         self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 
-    def data_of(self, config: RunConfig, seed: int) -> PreparedData:
-        """Return the data of a run."""
-        section = config.for_seed(seed).data
-        text = section.model_dump_json()
+    def data_of(self, config: RunConfig) -> PreparedData:
+        """Return the prepared data of a configuration."""
+        text = config.data.model_dump_json()
         if text not in self.prepared:
             try:
-                self.prepared[text] = data.prepare(section, self.cache, registry=self.registry)
+                self.prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
             except UndefinedError:
                 raise
             except HeadToHeadError as error:
                 raise self.loaded.location("base", "data").error(str(error)) from error
         return self.prepared[text]
-
-    def draws(self, config: RunConfig, seeds: Sequence[int] | None = None) -> list[PreparedData]:
-        """Return the data of each seed (default: also those of the sweep), once if all runs have the same data."""
-        seeds = self.seeds if seeds is None else seeds
-        return [
-            self.data_of(config, seed)
-            for seed in (seeds if config.data.seed == PER_RUN else seeds[:1])
-        ]
 
     def find_incompatibility(self, config: RunConfig) -> str | None:
         """Return why a configuration cannot run, or None; data are prepared only if the fields show no reason."""
@@ -185,42 +173,16 @@ class _Planner:
         if reason is not None:
             return reason
         try:
-            draws = self.draws(config)
+            prepared = self.data_of(config)
         except UndefinedError as error:
             return str(error)
-        longest: dict[str, int] = {
-            side: max(draw.record["longest"][side] for draw in draws) for side in SIDES
-        }
-        return find_incompatibility(config, longest, self.registry) or find_unequal_lengths(
-            config,
-            (len(ids) for draw in draws for split in draw.splits.values() for ids in split.target),
-        )
-
-    def check_draws(self, loaded: LoadedExperiment, design: Design) -> None:
-        """Raise an error if ``data.seed: per-run`` holds for some variants only, or if two seeds have the same data."""
-        drawn = [
-            variant.config for variant in design.variants if variant.config.data.seed == PER_RUN
-        ]
-        location = loaded.location("base", "data", "seed")
-        if drawn and len(drawn) < len(design.variants):
-            raise location.error(
-                f"{PER_RUN} must hold for all variants, as variants are compared on the same data"
-            )
-        for config in drawn:
-            seeds: dict[str, int] = {}
-            for seed, draw in zip(design.seeds, self.draws(config, design.seeds), strict=True):
-                if draw.data_hash in seeds:
-                    raise location.error(
-                        f"{PER_RUN} requires different data for each seed, but seeds {seeds[draw.data_hash]} and "
-                        f"{seed} have the same data with dataset '{config.data.dataset}' and split "
-                        f"'{config.data.split}'; use a number, or another split"
-                    )
-                seeds[draw.data_hash] = seed
+        lengths = (len(ids) for split in prepared.splits.values() for ids in split.target)
+        return find_incompatibility(
+            config, prepared.record["longest"], self.registry
+        ) or find_unequal_lengths(config, lengths)
 
     def plan(self, loaded: LoadedExperiment, design: Design, looks: Looks | None = None) -> Plan:
-        """Return the plan of a design; costs are those on the data of its first seed."""
-        first = design.seeds[0]
-        self.check_draws(loaded, design)
+        """Return the plan of a design."""
         asked = {variant.slug: variant.config.model.d_ff for variant in design.variants}
         match = next(
             (variant.match for variant in design.variants if variant.match != "none"), None
@@ -241,24 +203,22 @@ class _Planner:
                 if comparison_group(variant.axes) == dict(group)
             ]
             found, notes = match_variants(
-                compared, lambda config: count_model(config, self.data_of(config, first))
+                compared, lambda config: count_model(config, self.data_of(config))
             )
             matched, unmatched = matched + found, unmatched + notes
         design = replace(design, variants=self.warm.apply(loaded, matched))
-        planned = [self.planned(variant, asked[variant.slug], first) for variant in design.variants]
+        planned = [self.planned(variant, asked[variant.slug]) for variant in design.variants]
         for item in planned:
             refuse_oversized(loaded, item.record, item.record.counts.total)
         longest = {"source": 1, "target": 1}
-        for config, draw in (
-            (item.config, draw)
-            for item in planned
-            for draw in self.draws(item.config, design.seeds)
-        ):
-            lengths = longest_sequences(config, draw.record["longest"])
+        for item in planned:
+            config = item.config
+            prepared = self.data_of(config)
+            lengths = longest_sequences(config, prepared.record["longest"])
             before = 0 if "encoder" in config.roles else lengths["source"]
             decoded = {
                 "source": 0,
-                "target": before + decoding_limit(config, draw.longest_target) + 1,
+                "target": before + decoding_limit(config, prepared.longest_target) + 1,
             }
             longest = {side: max(longest[side], lengths[side], decoded[side]) for side in longest}
         identities = {item.slug: item.identity for item in planned}
@@ -268,15 +228,7 @@ class _Planner:
             equal_to, reason = equal.get(item.slug, (None, None))
             record = item.record.model_copy(update={"equal_to": equal_to, "equal_reason": reason})
             variants.append(replace(item, record=record))
-        draws = {
-            (variant.slug, seed): self.planned(
-                replace(variant, config=variant.config.for_seed(seed)), asked[variant.slug], seed
-            )
-            for variant in design.variants
-            if variant.slug not in equal and variant.config.data.seed == PER_RUN
-            for seed in design.seeds
-        }
-        baseline = self.data_of(design.variant(design.baseline).config, first)
+        baseline = self.data_of(design.variant(design.baseline).config)
         plan = Plan(
             loaded=loaded,
             design=design,
@@ -288,7 +240,6 @@ class _Planner:
             probes=choose_probes(loaded.file.probes, baseline),
             contrasts=tuple(design.contrasts()),
             prepared={prepared.data_hash: prepared for prepared in self.prepared.values()},
-            draws=draws,
             looks=looks,
             initial_weights={run.sha256: run.checkpoint for run in self.warm.found.values()},
         )
@@ -308,9 +259,9 @@ class _Planner:
             notes=_notes(plan, [*unmatched, *self.warm.notes]),
         )
 
-    def planned(self, variant: Variant, d_ff_asked: int, seed: int) -> PlannedVariant:
-        """Return a variant with its costs on the data of a seed."""
-        config, prepared = variant.config, self.data_of(variant.config, seed)
+    def planned(self, variant: Variant, d_ff_asked: int) -> PlannedVariant:
+        """Return a variant with its costs."""
+        config, prepared = variant.config, self.data_of(variant.config)
         train, quirks = config.train, config.quirks
         batching = train.batch_tokens, train.length_buckets, train.batch_size
         key = prepared.data_hash, *batching, quirks.shift_targets, config.model.architecture
@@ -347,10 +298,8 @@ class _Planner:
             if variant.record.equal_to:
                 continue
             plugins = plugins_of(variant.config, self.registry)
-            shared_hashes = run_hashes(variant.identity, plan.design.seeds)
-            for seed, shared_hash in zip(plan.design.seeds, shared_hashes, strict=True):
-                draw = plan.draws.get((variant.slug, seed))
-                run_hash = run_hashes(draw.identity, [seed])[0] if draw else shared_hash
+            hashes = run_hashes(variant.identity, plan.design.seeds)
+            for seed, run_hash in zip(plan.design.seeds, hashes, strict=True):
                 directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"
                 run = PlannedRun(
                     variant=variant.slug, seed=seed, run_hash=run_hash, directory=directory
@@ -359,7 +308,7 @@ class _Planner:
                     self.existing.find(run_hash, plan.name, directory) if self.existing else None
                 )
                 if found is not None:
-                    refuse_difference(found, (draw or variant).identity)
+                    refuse_difference(found, variant.identity)
                     run = _with_state(run, found, plan.name, plugins)
                     if run.state == states.DONE:
                         metrics = RunDirectory(found.path, known=found.status).final_metrics
@@ -532,14 +481,6 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
         names = listed([f"data.{name.removeprefix('options.')}" for name in differing])
         where = f", which differ in {names}" * bool(names)
         notes.append(f"{len(data_sets)} data sets{where}; the plan describes the baseline's")
-    if plan.draws:
-        notes.append(
-            f"a new draw of the data for each seed; the plan describes that of seed {plan.design.seeds[0]}"
-        )
-        if plan.loaded.file.probes is None:
-            notes.append(
-                f"probe sentences are test sentences of seed {plan.design.seeds[0]}; other seeds may train on them"
-            )
     lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
     if lost:
         groups = {

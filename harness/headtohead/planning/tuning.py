@@ -150,23 +150,12 @@ def _fields_of(path: str) -> set[tuple[str, str]]:
     return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
 
 
-def tuning_seeds(loaded: LoadedExperiment) -> tuple[int, ...]:
-    """Return the seeds of the sweep; they do not depend on those of the experiment, so that more of them are possible.
-
-    Empty without a ``tune`` section.
-    """
-    return (
-        tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
-        if loaded.file.tune
-        else ()
-    )
-
-
 def sweep(
     loaded: LoadedExperiment, design: Design, settings: Mapping[str, Sequence[TuningSetting]]
 ) -> tuple[LoadedExperiment, Design]:
     """Return the experiment that trains every variant with every of its settings."""
-    seeds = tuning_seeds(loaded)
+    # They do not depend on the seeds of the experiment, so that more of those are possible.
+    seeds = tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
     first = settings[design.baseline][0]
     file = loaded.file.model_copy(
         update={

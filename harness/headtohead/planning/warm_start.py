@@ -37,10 +37,11 @@ class InitialRun:
 
 
 class WarmStarts:
-    """Finds the runs of ``init_from``, each once; ``draws`` returns the data of each seed of a configuration."""
+    """Finds the runs of ``init_from``, each once; ``data_of`` returns the prepared data of a configuration."""
 
-    def __init__(self, runs: Path, draws: Callable[[RunConfig], Sequence[PreparedData]]) -> None:
-        self.runs, self.draws = runs, draws
+    def __init__(self, runs: Path, data_of: Callable[[RunConfig], PreparedData]) -> None:
+        self.runs = runs
+        self.data_of = data_of
         self.found: dict[str, InitialRun] = {}
         self._other_data: set[str] = set()
 
@@ -87,17 +88,16 @@ class WarmStarts:
             if init_from.run not in self.found:
                 self.found[init_from.run] = self._find(init_from.run, loaded.name)
             run = self.found[init_from.run]
-            draws = self.draws(variant.config)
-            for data in draws:
-                _refuse_vocabulary(run, data)
-            _refuse_shapes(run, variant, draws[0])
+            data = self.data_of(variant.config)
+            _refuse_vocabulary(run, data)
+            _refuse_shapes(run, variant, data)
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
         except OSError as error:
             raise location.error(
                 f"cannot read run {shown(init_from.run)}: {error.strerror}"
             ) from error
-        if any(data.data_hash != run.data_hash for data in draws):
+        if data.data_hash != run.data_hash:
             self._other_data.add(run.reference)
         update = {INIT_FROM: InitFrom(run=run.reference, weights=run.sha256)}
         return replace(variant, config=variant.config.model_copy(update=update))

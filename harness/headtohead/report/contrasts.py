@@ -272,17 +272,13 @@ def uncertainty_section(report: Report) -> Section | None:
     analysis, metric, found = report.analysis, report.analysis.metric, report.analysis.uncertainty
     if found is None:
         return None
-    sds = {"true means of the variants": found.variant_sd}
-    if found.has_draws:
-        sds["training seed, draw of the data and its test sentences"] = found.seed_sd
-        scope = "Intervals include training seeds, draws of the data and test sentences."
-    else:
-        count = f" ({found.num_sentences:,})" if found.num_sentences else ""
-        sds |= {
-            "training seed": found.seed_sd,
-            f"sample of the test sentences{count}": found.sentence_sd,
-        }
-        scope = "Intervals over seeds hold for this draw of the data and this test set."
+    count = f" ({found.num_sentences:,})" if found.num_sentences else ""
+    sds = {
+        "true means of the variants": found.variant_sd,
+        "training seed": found.seed_sd,
+        f"sample of the test sentences{count}": found.sentence_sd,
+    }
+    scope = "Intervals over seeds hold for this draw of the data and this test set."
     among = ", of the variants with the data and size of the baseline" * (
         len(analysis.data_sets) > 1
     )

@@ -25,10 +25,7 @@ def data_section(report: Report) -> Section:
     """Return dataset, split, sizes, decoding and BLEU signatures of the baseline's data."""
     frames = report.analysis.frames
     has_encoder = any("encoder" in variant.config.roles for variant in frames.record.variants)
-    draws = f"a new draw of the data for each seed; the other values are those of seed {frames.seeds[0]}"
-    rows = [("draws", draws)] * frames.has_draws + list(
-        data_properties(report.record.data, has_encoder).items()
-    )
+    rows = list(data_properties(report.record.data, has_encoder).items())
     runs = frames.results.values()
     found = {("decoding", _decoding(run.decoding)) for run in runs if run.decoding}
     found |= {

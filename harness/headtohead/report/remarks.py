@@ -11,7 +11,7 @@ from typing import Literal
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
-from headtohead.analysis.leaks import Leak, leaks, mean_leak
+from headtohead.analysis.leaks import Leak, leaks, recorded_data
 from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
@@ -81,11 +81,11 @@ def gap_steps(gap: StepGap, found: Convergence) -> str:
     )
 
 
-def spread_text(name: str, metric: str, mean: float, sd: float, seeds: str = "seeds") -> str:
+def spread_text(name: str, metric: str, mean: float, sd: float) -> str:
     """Return mean and standard deviation over seeds of a variant, as a clause."""
     return (
         f"{name} has a mean {readable(metric)} of {show(mean, metric)}, with a standard deviation of "
-        f"{show(sd, metric)} over {seeds}"
+        f"{show(sd, metric)} over seeds"
     )
 
 
@@ -200,7 +200,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         if same_data_set(frames, slug, frames.baseline)
     ]
     if others:
-        shares = [mean_leak(frames, slug) for slug in others]
+        shares = [recorded_data(frames, slug).get("leak") for slug in others]
         percentages = [*dict.fromkeys(f"{100 * share:.1f} %" for share in shares if share)]
         note = (
             f" (source also in training: {listed(percentages, most=MAX_NAMED)})"
@@ -385,11 +385,6 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     failed = sorted((states.ABNORMAL - {states.INTERRUPTED}) & {*counts.index})
     if failed:
         yield f"Of {len(frames.runs)} runs, {', '.join(f'{counts[state]} {state}' for state in failed)}; see Runs."
-    if frames.has_draws:
-        yield (
-            "Each seed has a new draw of the data, with its own split and vocabulary: intervals include seeds, draws "
-            "of the data and test sentences."
-        )
     if analysis.families.added.contrasts:
         (total,) = analysis.families.variants.contrasts
         start, end = (frames.by_slug[slug].title for slug in (total.right, total.left))
@@ -423,7 +418,6 @@ def _notes(analysis: Analysis) -> Iterator[str]:
     if text and not _trained_little(analysis):
         yield text
     if not math.isnan(sd := analysis.baseline_sd):
-        seeds = "seeds and draws of the data" if frames.has_draws else "seeds"
         is_single, title = len(frames.by_slug) == 1, frames.by_slug[frames.baseline].title
         mean = analysis.healthy_summary(frames.baseline, metric).mean
         same = [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
@@ -431,7 +425,7 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         scope = "all variants" + " of its data and size" * (len(same) < len(analysis.ranked))
         pooled = math.sqrt(fmean(own**2 for own in sds if math.isfinite(own)))
         name = "The variant" if is_single else f"The baseline, {title},"
-        yield spread_text(name, metric, mean, sd, seeds) + (
+        yield spread_text(name, metric, mean, sd) + (
             "." if is_single else f"; {pooled_text(scope, metric, pooled)}."
         )
     if analysis.variable:

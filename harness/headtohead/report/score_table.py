@@ -42,18 +42,13 @@ def _notes(report: Report) -> list[str]:
     """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up."""
     analysis, frames, level = report.analysis, report.analysis.frames, f"{100 * ALPHA:g} %"
     direction = "higher" if higher_is_better(analysis.metric) else "lower"
-    varied = (
-        "training seeds, draws of the data and test sentences"
-        if frames.has_draws
-        else "training seeds"
-    )
     margin = (
         frames.record.margins.get(analysis.metric) if analysis.margin(analysis.metric) else None
     )
     looks, best = analysis.looks, analysis.best
     notes = [
         f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
-        f"t-intervals that include the variation of {varied}.",
+        f"t-intervals that include the variation of training seeds.",
         f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: "
         f"t-test with moderated variance at {level} after Holm's correction (number of contrasts: "
         f"{analysis.families.variants.tested}).{replaced(analysis.families.variants.contrasts)}",

@@ -42,9 +42,6 @@ MAX_LENGTH = 100_000
 MAX_STEPS = 10**9
 MAX_DATA_SEED = 2**32 - 1
 
-PER_RUN: Literal["per-run"] = "per-run"
-"""The value of ``data.seed`` with which every run draws the data with its own seed."""
-
 Length = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 DecayRate = Annotated[float, Field(ge=0, lt=1)]
 VariesFloat = Annotated[float, VariesInStack()]
@@ -135,10 +132,11 @@ class DataConfig(ConfigSection):
         0.05, description="validation part: a fraction below 1, or a number of pairs"
     )
     test: PartSize = Field(0.05, description="test part: a fraction below 1, or a number of pairs")
-    seed: Annotated[int, Field(ge=1, le=MAX_DATA_SEED)] | Literal["per-run"] = Field(
+    seed: int = Field(
         1,
-        description="seed of the draw of the data: which pairs are kept, and their split; per-run: each run draws the "
-        "data with its own seed, so every seed of the study has its own data and vocabulary",
+        ge=1,
+        le=MAX_DATA_SEED,
+        description="seed of the draw of the data: which pairs are kept, and their split",
     )
     tokens: Literal["word", "subword", "character"] = Field(
         "word",
@@ -635,12 +633,6 @@ class RunConfig(OmittingSection):
         """Return the entries of a plugin family by role, in the roles that the model has."""
         entries: dict[str, EntryConfig] = getattr(self, family).by_role()
         return {role: entries[role] for role in self.roles if role in entries}
-
-    def for_seed(self, seed: int) -> RunConfig:
-        """Return the configuration of the run with this seed, which ``data.seed: per-run`` depends on."""
-        if self.data.seed != PER_RUN:
-            return self
-        return changed(self, data={"seed": seed})
 
 
 INIT_FROM = "init_from"

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headtohead.schema.run_config import PER_RUN
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import (
@@ -91,11 +90,6 @@ class Frames:
         return self.by_slug[slug].equal_to or slug
 
     @property
-    def has_draws(self) -> bool:
-        """Whether each seed has its own draw of the data (``data.seed: per-run``)."""
-        return self.by_slug[self.baseline].config.data.seed == PER_RUN
-
-    @property
     def trained_steps(self) -> list[int]:
         """The steps of each run; of a run that stopped early, those until it stopped."""
         stopped = self.runs["stopped_early"].fillna(False).astype(bool)
@@ -104,9 +98,9 @@ class Frames:
         ]
 
     def same_data(self, slugs: Iterable[str]) -> bool:
-        """Return whether variants have the same data in each seed."""
-        rows = pd.concat([self.rows(slug) for slug in slugs])
-        return bool((rows.groupby("seed")["data_hash"].nunique() <= 1).all())
+        """Return whether variants have the same data."""
+        hashes = pd.concat([self.rows(slug)["data_hash"] for slug in slugs])
+        return bool(hashes.nunique() <= 1)
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""

@@ -34,9 +34,7 @@ def save_reference_points(experiment_dir: Path, load: Load) -> None:
     """
     record = ExperimentDirectory.read(experiment_dir).record
     known = read_reference_points(experiment_dir)
-    configs = [
-        variant.config.for_seed(seed) for variant in record.variants for seed in record.seeds
-    ]
+    configs = [variant.config for variant in record.variants]
     wanted = {
         (config.data.model_dump_json(), config.evaluate.test_limit): config
         for config in configs

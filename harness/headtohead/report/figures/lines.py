@@ -127,13 +127,12 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
     boundary = end_of_training(analysis)
     with style.drawing():
         for axes in figure.axes:
-            names = [f"{bucket}\nn {round(counts[bucket])}" for bucket in positions]
+            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in positions]
             axes.set_xticks(list(positions.values()), names)
             if boundary is not None:
                 axes.axvline(boundary, color=style.MUTED, linewidth=1, linestyle="--")
         longer = "; right of the line: longer than every training source" * (boundary is not None)
-        number = "mean number" if analysis.frames.has_draws else "number"
-        figure.supxlabel(f"source length in tokens, n: {number} of sentences{longer}", fontsize=9)
+        figure.supxlabel(f"source length in tokens, n: number of sentences{longer}", fontsize=9)
         figure.supylabel(readable(f"test/{bucket_metric(analysis)}"), fontsize=9)
     return figure
 
@@ -141,10 +140,8 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
 def end_of_training(analysis: Analysis) -> float | None:
     """Return the position between two buckets where training ends, or None if it ends within a bucket.
 
-    None also if the longest training source is not recorded or differs by seed.
+    None also if the longest training source is not recorded.
     """
-    if analysis.frames.has_draws:
-        return None
     longest = analysis.frames.record.data.get("longest_in_train")
     starts = sorted(set(bucket_scores(analysis)["low"]))
     if longest is None or longest + 1 not in starts or longest + 1 == starts[0]:
@@ -169,7 +166,7 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     rows = buckets.dropna(subset=[name])
     rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
-    table = grouped.agg(n=("n", "mean"), mean=(name, "mean"), min=(name, "min"), max=(name, "max"))
+    table = grouped.agg(n=("n", "first"), mean=(name, "mean"), min=(name, "min"), max=(name, "max"))
     return table.reset_index().sort_values(["low", "variant"], kind="stable")
 
 

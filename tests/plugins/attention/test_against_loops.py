@@ -410,7 +410,7 @@ def test_sums_over_blocks_equal_the_causal_sum(time):
     )
     assert view.pattern == ("prefix" if time > 1 else "same")
     with torch.no_grad():
-        found = attention(x, None, view)
+        found, _ = attention(x, None, view)
         _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(
             x[1, 0].tolist(), x[1, 0].tolist()
         )

@@ -83,7 +83,6 @@ def test_a_decoder_only_run_is_loaded_and_translates(compared: Study) -> None:
         "<sos>",
     ]
     assert maps.weights["decoder"].shape[-2:] == (len(tokens), len(tokens))
-    assert maps.record["fused_difference"] < 1e-4
 
 
 def test_commands_on_a_finished_run_work_without_an_encoder(compared: Study) -> None:

@@ -462,7 +462,6 @@ def _results(variant: Json, seed: int, score: float) -> Json:
         "test/exact_match_unpadded": unpadded,
         "attention/encoder/entropy": 1.2,
         "attention/encoder/distance": 2.1,
-        "attention/fused_difference": 2e-7,
         "system/peak_memory_mb": 412.0,
         "system/step_ms": 15.0 + noise.normal(0, 0.5),
         "system/train_seconds": 13.5 + noise.normal(0, 0.3),
@@ -536,7 +535,7 @@ def _maps(sentences: tuple[tuple[str, str], ...], slug: str, seed: int) -> tuple
             "signed": False,
         }
         lists = {f"{side}_tokens": names for side, names in tokens.items()}
-        probes.append(probe | lists | {"fused_difference": 1e-7})
+        probes.append(probe | lists)
     return save(tensors), json.dumps(probes, ensure_ascii=False)
 
 

@@ -63,20 +63,13 @@ def opening_section(report: Report) -> Section:
 
 def attention_section(report: Report) -> Section | None:
     """Return the maps, in the page with entropy and distance of every head, or None without recorded maps."""
-    gallery, runs = report.gallery, report.analysis.frames.runs
+    gallery = report.gallery
     if gallery is None:
         return None
-    largest = (
-        runs["attention/fused_difference"].max() if "attention/fused_difference" in runs else None
-    )
     texts = [
         "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
         "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
         "different models. In index.html, the entropy of a head is in nats and its distance in tokens.",
-        "The maps come from an implementation that returns the weights; its output differs from that of training by at "
-        f"most {largest:.1e}."
-        if largest is not None and largest == largest
-        else "",
         f"The maps of {gallery.num_omitted} more variants are in the run directories."
         * bool(gallery.num_omitted),
     ]

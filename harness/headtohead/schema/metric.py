@@ -84,16 +84,10 @@ COSTS = (
 HEAD_MAPS = (Metric("entropy", higher_is_better=None), Metric("distance", higher_is_better=None))
 """Means over the recorded heads of a role, ``attention/ROLE/NAME``."""
 
-FUSED_DIFFERENCE = Metric("fused_difference", higher_is_better=None)
-"""Largest difference between explicit and fused attention, ``attention/fused_difference``."""
-
 LEARNING_RATE = Metric("lr", "learning rate", higher_is_better=None)
 """Learning rate of a step, ``train/lr``."""
 
-HOST = {
-    metric.name: metric
-    for metric in (*TEACHER_FORCED, *COSTS, *HEAD_MAPS, FUSED_DIFFERENCE, LEARNING_RATE)
-}
+HOST = {metric.name: metric for metric in (*TEACHER_FORCED, *COSTS, *HEAD_MAPS, LEARNING_RATE)}
 """Metrics that headtohead measures for every task, by name."""
 
 HEAD_EFFECTS = {
@@ -120,7 +114,6 @@ def measured(task: Sequence[Metric], roles: Sequence[str]) -> tuple[str, ...]:
         *(f"test/{metric.name}{UNPADDED}" for metric in (LOSS, *task[:1])),
         "train/loss",
         *(f"attention/{role}/{metric.name}" for role in roles for metric in HEAD_MAPS),
-        f"attention/{FUSED_DIFFERENCE.name}",
         *(f"system/{metric.name}" for metric in COSTS),
     )
 

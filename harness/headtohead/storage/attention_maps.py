@@ -66,7 +66,6 @@ class ProbeRecord(TypedDict):
     weights: NotRequired[dict[Role, Literal["distribution", "positive", "signed"]]]
     signed: bool
     map_notes: NotRequired[dict[Role, str]]
-    fused_difference: float
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Attention maps of probe sentences, with the difference between explicit and fused path."""
+"""Attention maps of probe sentences, computed on the explicit path."""
 
 from __future__ import annotations
 
@@ -69,14 +69,12 @@ def probe_maps(
         inputs = [decoder_input(model, data, data.tokenise(target, "target"))] * model.members
     found: dict[int, SentenceMaps] = {}
     for ids in map(list, dict.fromkeys(map(tuple, inputs))):
-        weights, differences = _weights(model, source_ids, source_lengths, ids)
+        weights = _weights(model, source_ids, source_lengths, ids)
         for member in (member for member, own in enumerate(inputs) if own == ids):
             own_weights = {role: maps[:, member] for role, maps in weights.items()}
             record = _record(model, data, source_ids[0, 0].tolist(), ids, own_weights)
             record |= {"source": source, "target": target, "target_from": target_from}
-            found[member] = SentenceMaps(
-                record | {"fused_difference": differences[member]}, own_weights
-            )
+            found[member] = SentenceMaps(record, own_weights)
     return [found[member] for member in range(model.members)]
 
 
@@ -92,23 +90,19 @@ def decoder_input(model: Transformer, data: PreparedData, ids: list[int]) -> lis
 
 def _weights(
     model: Transformer, source_ids: Tensor, source_lengths: Tensor, ids: list[int]
-) -> tuple[dict[str, np.ndarray], list[float]]:
-    """Return the weights by role, ``[layer, member, head, query, key]``, and each member's difference from fused."""
+) -> dict[str, np.ndarray]:
+    """Return the weights by role, ``[layer, member, head, query, key]``."""
     decoder_input_ids = torch.tensor(ids, device=source_ids.device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
-    fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)
     recorded: dict[str, list[Tensor]] = {role: [] for role in model.roles}
 
     def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
         if name == "weights":
             recorded[role].append(value[:, 0])
 
-    hidden = model.hidden(
-        model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths), observe
-    )
-    differences = (model.project(hidden) - fused).abs().flatten(1).amax(1)
-    weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
-    return weights, differences.tolist()
+    batch = model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths)
+    model.hidden(batch, observe)
+    return {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
 
 
 def _record(
@@ -183,7 +177,7 @@ def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
 
 
 def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
-    """Return means over probes, layers and heads, and the largest difference from the fused path."""
+    """Return means over probes, layers and heads."""
     metrics: dict[str, float] = {}
     for role in maps[0].weights if maps else ():
         heads = [head for probe in maps for layer in probe.record["heads"][role] for head in layer]
@@ -191,10 +185,6 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
             values = [head[name] for head in heads if head[name] is not None]
             if values:
                 metrics[f"attention/{role}/{name}"] = math.fsum(values) / len(values)
-    if maps:
-        metrics["attention/fused_difference"] = max(
-            probe.record["fused_difference"] for probe in maps
-        )
     return metrics
 
 

@@ -86,7 +86,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
             theirs.distance_embedding.weight.copy_(own.on_keys[member, 0, 0])
             positions = torch.arange(9)[None]
             view = type(subject.attention_context("encoder"))(positions, positions, None)
-            found = attention(x, None, view)[member]
+            found = attention(x, None, view)[0][member]
             torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
 
 

@@ -298,7 +298,9 @@ def logged(study: Study) -> tuple[dict[str, dict[str, list[tuple[int, float]]]],
     names = {
         files.read_json(path / "run.json")["run_hash"]: name for name, path in study.runs().items()
     }
-    for run in store.runs(store.experiment(study.name)):
+    experiment = client.get_experiment_by_name(study.name)
+    assert experiment is not None
+    for run in store.runs(experiment.experiment_id):
         name = names[run.data.tags[RUN_HASH_TAG]]
         extra += name in found
         histories = {

@@ -286,7 +286,7 @@ def stack_training(
 def batch_spec(training: StackTraining, size: Size) -> Any:
     """Return the random batch as the training loop describes a batch."""
     rows = torch.arange(size.rows).expand(training.model.members, -1)
-    return training._batch_spec(rows, size.source_time, size.target_time)
+    return training.batch_spec(rows, size.source_time, size.target_time)
 
 
 def step_of(training: StackTraining, size: Size) -> Callable[[], Any]:

@@ -62,32 +62,33 @@ import headtohead
 def register_positionals():
     return {}
 
-import time
 from headtohead.execution import scheduler
 from headtohead.storage import leases
 
 scheduler.BUSY_SECONDS = 0.1
 leases.WATCH_SECONDS = 1.0
-
-def slow(*arguments, arrange=scheduler.arrange):
-    time.sleep(1.0)
-    return arrange(*arguments)
-
-if scheduler.arrange.__name__ != "slow":
-    scheduler.arrange = slow
 """
-"""A plugin file that records each write into a run directory before the process makes it.
-
-It delays the assignment of runs to stacks, so that another command waits to make it too.
-"""
+"""A plugin file that records each write into a run directory before the process makes it."""
 
 HOST = """
-import os, socket
+import os, socket, time
 
 if host := os.environ.get("HOST_OF_TEST"):
     socket.gethostname = lambda: host
+
+if "HOST_OF_TEST" in os.environ:
+    from headtohead.execution import scheduler
+
+    def slow(*arguments, arrange=scheduler.arrange):
+        time.sleep(1.0)
+        return arrange(*arguments)
+
+    scheduler.arrange = slow
 """
-"""``sitecustomize.py``: another host name for a command and its child processes."""
+"""``sitecustomize.py``: another host name for a command and its child processes.
+
+It delays the assignment of runs to stacks, so that another command waits to make it too.
+"""
 
 
 @dataclass(frozen=True)

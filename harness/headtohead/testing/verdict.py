@@ -33,7 +33,8 @@ class Verdict:
         cause: Setting with a known violation of this invariant, None where the violation is unexpected.
         counterexample: Member, sentence and position of a violation, with the measured value.
         error: The error that the entry raised, with its location; then the state is "violated".
-        is_undeclared: Whether the variant only has a property that it does not declare, which makes no score wrong.
+        is_undeclared: Whether the variant only has no effect where it should have one, or a property that it does
+            not declare, which makes no score wrong.
     """
 
     state: State
@@ -140,4 +141,4 @@ def _bounded(
     place = ", ".join(f"{axis} {int(where)}" for axis, where in at)
     expected = f"expected at {'most' if largest else 'least'} {bound:.0e}: {quantity}"
     example = f"{quantity} is {number:.3g}{' at ' if place else ''}{place}"
-    return Verdict("violated", number, expected, counterexample=example)
+    return Verdict("violated", number, expected, counterexample=example, is_undeclared=not largest)

@@ -1,9 +1,7 @@
 """The table of planted faults of plugin files: what `h2h run` and `h2h check` say of each."""
 
-import re
-import subprocess
-import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from contract.zoo import outside
@@ -12,7 +10,7 @@ from headtohead.model.precision import one_thread
 from headtohead.plugins.registry import current, require_override, use_files
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.checks.configurations import check_configurations
-from headtohead.testing.checks.examination import evaluate
+from headtohead.testing.checks.examination import worst_verdict
 from made import separate_registry
 
 HEAD = """## Plugin files
@@ -27,45 +25,49 @@ sizes only.
 |---|---|---|"""
 
 
+PROCESSES = 2
+
+REFUSED = {
+    "import": "at import",
+    "build": "when the model is built",
+    "reads": "when it reads",
+    "global": "in a pass",
+    "replaces": "in a pass",
+}
+"""When a fault is refused that no check is named for."""
+
+
 def section():
-    """Run and check every fault, and return the section of the page as lines."""
+    """Check every fault, and return the section of the page as lines.
+
+    The column of `h2h run` is ``caught_by`` of a fault, which ``tests/contract/test_outside_faults.py`` verifies.
+    """
+    with ProcessPoolExecutor(max_workers=PROCESSES) as pool:
+        checks = list(pool.map(checked, outside.FAULTS))
     rows = []
-    refused = 0
-    violated = 0
-    for fault in outside.FAULTS:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            outside.write(fault, folder)
-            run = run_outcome(fault, folder)
-            check = check_outcome(fault, folder / "mine.py")
-        refused += run != ""
-        violated += check != ""
-        missed = f"not refused: {fault.why}" if fault.why else "not refused"
-        rows.append(
-            f"| `{fault.name}`: {fault.description} | {run or missed} | {check or 'not refused'} |"
-        )
-    return [HEAD.format(run=refused, check=violated, all=len(rows)), *rows, ""]
-
-
-def run_outcome(fault, folder):
-    """Return what `h2h run` refuses, or an empty text."""
-    command = [
-        sys.executable,
-        "-m",
-        "headtohead.cli",
-        "run",
-        "fault.yaml",
-        "--no-tracking",
-        "--no-report",
+    for fault, check in zip(outside.FAULTS, checks, strict=True):
+        run = "not refused" if fault.caught_by is None else run_outcome(fault)
+        if fault.why:
+            run += f": {fault.why}"
+        rows.append(f"| `{fault.name}`: {fault.description} | {run} | {check or 'not refused'} |")
+    refused = sum(fault.caught_by is not None for fault in outside.FAULTS)
+    return [
+        HEAD.format(run=refused, check=len(checks) - checks.count(""), all=len(rows)),
+        *rows,
+        "",
     ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return ""
-    if named := re.search(r"violates '([\w-]+)'", done.stderr):
-        return f"`{named[1]}`"
-    return {"import": "at import", "build": "when the model is built"}.get(
-        fault.caught_by, "in a pass"
-    )
+
+
+def checked(fault):
+    """Return what `h2h check` reports of a fault, or an empty text."""
+    with tempfile.TemporaryDirectory() as name:
+        outside.write(fault, Path(name))
+        return check_outcome(fault, Path(name) / "mine.py")
+
+
+def run_outcome(fault):
+    """Return what refuses a fault in `h2h run`."""
+    return REFUSED.get(fault.caught_by, f"`{fault.caught_by}`")
 
 
 def check_outcome(fault, file):
@@ -82,10 +84,13 @@ def check_outcome(fault, file):
 
 
 def first_violation(entry):
-    """Return the first violated invariant of the small configurations of an entry, or an empty text."""
-    for _, config in check_configurations(entry, current()):
-        subject = Subject(config)
-        for invariant in INVARIANTS:
-            if evaluate(invariant, subject).outcome == "violated":
-                return f"`{invariant.name}`"
+    """Return the first violated invariant of an entry, or an empty text, with the configurations of `h2h check`."""
+    subjects = [
+        (description, Subject(config))
+        for description, config in check_configurations(entry, current())
+    ]
+    verdicts = {}
+    for invariant in INVARIANTS:
+        if worst_verdict(invariant, subjects, verdicts).outcome == "violated":
+            return f"`{invariant.name}`"
     return ""

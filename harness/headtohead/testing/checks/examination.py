@@ -152,7 +152,7 @@ def examine(
         if not subjects:
             raise HeadToHeadError(f"{name} is incompatible with every small configuration")
         return Examination(
-            name, tuple((each, _worst_verdict(each, subjects, verdicts)) for each in INVARIANTS)
+            name, tuple((each, worst_verdict(each, subjects, verdicts)) for each in INVARIANTS)
         )
 
 
@@ -165,7 +165,7 @@ def evaluate(invariant: Invariant, subject: Subject | DatasetSubject) -> Verdict
         return Verdict("violated", None, f"raised {reason}", error=reason)
 
 
-def _worst_verdict(
+def worst_verdict(
     invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts
 ) -> Verdict:
     """Return the first unexpected violation with its configuration, else the first verdict.

@@ -8,6 +8,7 @@ not occur, and table rows of positions that did not occur, have no gradient eith
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -78,12 +79,13 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
         for name, ids, nonpad in sides
         for member in range(len(ids))
     )
-    return worst(
-        *verdicts,
-        beyond(
-            smallest, "smallest gradient of the embedding of a token that occurred", bound=SMALLEST
-        ),
+    embeddings = beyond(
+        smallest,
+        "smallest gradient of the embedding of a token that occurred",
+        bound=SMALLEST,
     )
+    # A parameter without a gradient never trains, so that scores are wrong.
+    return replace(worst(*verdicts, embeddings), is_undeclared=False)
 
 
 def _belongs_to_entry(name: str) -> bool:

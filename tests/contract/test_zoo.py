@@ -2,6 +2,7 @@
 
 import pytest
 
+from contract.zoo import outside
 from contract.zoo import page as ZOO
 from contract.zoo.sound import SOUND
 from made import case_table
@@ -68,4 +69,10 @@ def test_the_page_lists_every_fault_once():
     names = [(fault.family, fault.name) for fault in FAULTS]
     assert len(names) >= 45
     assert len(set(names)) == len(names)
-    assert len([line for line in PAGE.splitlines() if line.startswith("| `")]) == len(names)
+    invariants, plugin_files = PAGE.split("## Plugin files")
+    assert len(rows_of(invariants)) == len(names)
+    assert len(rows_of(plugin_files)) == len(outside.FAULTS)
+
+
+def rows_of(page):
+    return [line for line in page.splitlines() if line.startswith("| `")]

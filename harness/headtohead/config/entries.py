@@ -83,23 +83,6 @@ def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterato
     require_declared(first, first.Options(), watch, reads)
 
 
-@contextmanager
-def unchanged_by_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterator[None]:
-    """Restore and refuse what the outside entries of configurations change for the whole process.
-
-    Raises:
-        HeadToHeadError: If they replace a function, change a setting of torch or sample from a global generator.
-    """
-    entries = {
-        entry.label: entry for config in configs for entry in outside_entries(config, registry)
-    }
-    if not entries:
-        yield
-        return
-    with unchanged_process(names_of(entries.values())):
-        yield
-
-
 def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig:
     """Return the configuration of a record with the options objects of its entries.
 

@@ -386,7 +386,7 @@ def _model_errors(config: RunConfig, record: Path) -> Iterator[None]:
     """Name the record in errors of building its model: too little memory, and errors of plugins."""
     subject = f"the model of '{record}'"
     try:
-        with plugin_errors(config, subject):
+        with plugin_errors(config, subject=subject):
             yield
     except Exception as error:
         if not is_out_of_memory(error):

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from headtohead import files
-from headtohead.config.entries import parsed_options, plugins_of, unchanged_by_entries
+from headtohead.config.entries import parsed_options, plugins_of, watched_entries
 from headtohead.data import prepare_recorded
 from headtohead.errors import HeadToHeadError, is_disk_error, is_out_of_memory
 from headtohead.escaping import visible
@@ -160,7 +160,7 @@ class Worker:
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
-        with unchanged_by_entries(configs.values(), current()):
+        with watched_entries(configs.values(), current()):
             self.training = StackTraining(
                 self.config,
                 [member.seed for member in members],

@@ -11,31 +11,32 @@ from headtohead.plugins.registry import Registered, current
 from headtohead.schema.run_config import RunConfig
 
 
-def model_plugins(config: RunConfig) -> dict[str, Registered]:
-    """Return the entries of a model that are not built in, by label."""
-    used = [
-        current().find(family, entry.name)
-        for family, entry in entries_of(config)
-        if family != "dataset"
-    ]
-    return {entry.label: entry for entry in used if not entry.is_built_in}
+def model_plugins(*configs: RunConfig) -> dict[str, Registered]:
+    """Return the entries of models that are not built in, by label."""
+    plugins = {}
+    for config in configs:
+        for family, chosen in entries_of(config):
+            entry = current().find(family, chosen.name)
+            if family != "dataset" and not entry.is_built_in:
+                plugins[entry.label] = entry
+    return plugins
 
 
 @contextmanager
-def plugin_errors(config: RunConfig, subject: str = "a model") -> Iterator[None]:
+def plugin_errors(*configs: RunConfig, subject: str = "a model") -> Iterator[None]:
     """Name the plugins that a model is built from in errors that their code raises.
 
     Errors of the disk and of the limits of the machine stay as they are, and so do all errors of a model without
     plugins.
 
     Args:
-        config: The configuration of the model.
+        *configs: The configurations of the model's members.
         subject: Start of the message.
 
     Raises:
         HeadToHeadError: If the code of a plugin raises an error.
     """
-    plugins = model_plugins(config)
+    plugins = model_plugins(*configs)
     try:
         yield
     except Exception as error:

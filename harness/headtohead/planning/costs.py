@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headtohead.config.entries import unchanged_by_entries
+from headtohead.config.entries import watched_entries
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import IGNORE_INDEX
@@ -32,7 +32,7 @@ TOLERANCE = 0.01
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    with plugin_errors(config), unchanged_by_entries([config], current()):
+    with plugin_errors(config), watched_entries([config], current()):
         if model_plugins(config):
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)

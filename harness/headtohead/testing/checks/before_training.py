@@ -15,6 +15,7 @@ from headtohead.config.entries import names_of, outside_entries, watched_entries
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
+from headtohead.model.plugin_errors import plugin_errors
 from headtohead.model.precision import one_thread
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, current, require_override
@@ -77,17 +78,15 @@ class Passed:
 
     Args:
         path: The file.
-        content: What the check depends on.
     """
 
     path: Path
-    content: Any
 
     @classmethod
     def of(cls, cache: Path, content: Any) -> Passed:
         """Return the record of a check, by the hash of what it depends on."""
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        return cls(cache / FOLDER / f"{digest}.json", content)
+        return cls(cache / FOLDER / f"{digest}.json")
 
     def read(self) -> Mapping[str, Any] | None:
         """Return the stored result, or None."""
@@ -217,15 +216,14 @@ def check_stack(stack: PlannedStack, key: str, cache: Path, log: Callable[[str],
 
 
 def examine_stack(stack: PlannedStack) -> Findings:
-    """Return the findings of a stack as it will train; an error of a plugin is a violation."""
-    try:
-        with watched_entries(stack.configs, current()):
-            return check_as_trained(stack)
-    except Exception as error:
-        reason = str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
-        findings = Findings()
-        findings.verdicts["runs-as-trained"] = Verdict("violated", None, "", error=reason)
-        return findings
+    """Return the findings of a stack as it will train.
+
+    Raises:
+        HeadToHeadError: If the code of a plugin raises an error, changes what all variants share, or reads what it
+            does not declare.
+    """
+    with plugin_errors(*stack.configs), watched_entries(stack.configs, current()):
+        return check_as_trained(stack)
 
 
 def violation_text(entries: Iterable[Registered], name: str, verdict: Verdict, where: str) -> str:

@@ -82,6 +82,12 @@ class Forward:
         """Return the passes over the first sequences of the batch."""
         return Forward(self.model, self.batch.part(slice(rows)), self.training)
 
+    def measured_seconds(self) -> float:
+        """Compute a pass and return its time."""
+        started = time.perf_counter()
+        self()
+        return time.perf_counter() - started
+
     def fitting(self, seconds: float) -> Forward:
         """Return the passes over as many sequences as a pass computes in a time, at least two."""
         rows = self.batch.labels.shape[1]
@@ -89,9 +95,7 @@ class Forward:
         self.with_rows(tried)()  # the first pass allocates memory
         while tried < rows:
             part = self.with_rows(tried)
-            started = time.perf_counter()
-            part()
-            if 2 * (time.perf_counter() - started) > seconds:
+            if 2 * part.measured_seconds() > seconds:
                 return part
             tried = min(2 * tried, rows)
         return self
@@ -199,15 +203,21 @@ def isolation(forward: Forward, is_causal: Tensor, bound: float, clock: Clock) -
         f"({forward.mode}, {model.config.train.precision})"
     )
     for number, changed, allowed in _changes(forward, is_causal, covered):
-        change = (forward(changed).detach() - before).abs().amax(-1).where(~allowed, 0.0)
-        size = max(1.0, float(before.abs().max()))
-        result.verdict = within(change.double() / size, quantity, OUTPUTS, bound)
+        result.verdict = within(
+            _forbidden_change(forward, before, changed, allowed), quantity, OUTPUTS, bound
+        )
         result.covered = int(covered[1:].sum())
         if result.verdict.state == "violated":
             return result
         if clock.left <= 0 and number >= 1:
             break
     return _with_large_weights(forward, is_causal, bound, quantity, result)
+
+
+def _forbidden_change(forward: Forward, before: Tensor, changed: Batch, allowed: Tensor) -> Tensor:
+    """Return the changes of outputs that may not change, relative to the largest output, ``[member, batch, time]``."""
+    change = (forward(changed).detach() - before).abs().amax(-1).where(~allowed, 0.0)
+    return change.double() / max(1.0, float(before.abs().max()))
 
 
 def _repeated(forward: Forward, before: Tensor) -> Verdict:
@@ -301,13 +311,12 @@ def _with_large_weights(
         before = forward().detach()
         covered = torch.zeros(int(forward.batch.target_lengths.max()), dtype=torch.bool)
         _, changed, allowed = next(_changes(forward, is_causal, covered))
-        change = (forward(changed).detach() - before).abs().amax(-1).where(~allowed, 0.0)
+        change = _forbidden_change(forward, before, changed, allowed)
     finally:
         _scale_weights(forward.model, 1 / LARGE)
     if not bool(before.isfinite().all()):
         return result  # whether numbers stay finite is another check
-    size = max(1.0, float(before.abs().max()))
-    verdict = within(change.double() / size, f"{quantity}, with large weights", OUTPUTS, bound)
+    verdict = within(change, f"{quantity}, with large weights", OUTPUTS, bound)
     if verdict.state == "violated":
         result.verdict = verdict
     return result

@@ -1,9 +1,9 @@
-"""Write the sentence on the spread of the scores again, from ``results.csv`` with the words of headtohead.
+"""Write the sentence on the spread of the scores of a committed report again, from its ``results.csv``.
 
     python benchmarks/restate.py reports/contested/sizes [reports/...]
 
-For a report whose runs are not kept: `h2h report` needs the run directories. The sentence is replaced in ``report.md``
-and in ``answer.json``, whose sentence on the set-up becomes that of ``report.md``; then ``SHA256SUMS`` is written
+`h2h report` needs the run directories, which are not committed. This script replaces the sentence in ``report.md`` and
+``answer.json``, copies the sentence on the set-up from ``report.md`` to ``answer.json``, and writes ``SHA256SUMS``
 again. The other sentences stay; `recompute_text` checks their numbers.
 """
 

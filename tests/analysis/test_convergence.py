@@ -184,7 +184,7 @@ def test_a_flat_end_of_a_decaying_schedule_is_no_verdict(schedule: str, plant: A
     analysis = plant(falling(0.0), schedule=schedule)
     assert trend_of(analysis).verdict == "schedule ended"
     (line,) = [remark.text for remark in remarks(analysis) if "schedule ended" in remark.text]
-    assert f"the learning rate decayed ({schedule})" in line
+    assert f"rate that decays ({schedule}) flattens the validation loss" in line
     assert (
         trend_of(plant(falling(0.0), schedule=schedule, stopped_early=True)).verdict
         == "levelled off"
@@ -205,9 +205,14 @@ def test_a_schedule_with_a_positive_final_rate_decays(plant: Any) -> None:
             0.14,
             0.3,
             "caution",
-            ["after 0.14 passes", "but not than that of a bigram model (0.300)"],
+            ["after 0.14 passes", "but not lower than that of a bigram model (0.300)"],
         ),
-        (12.0, 0.3, "caution", ["after 12 passes", "but not than that of a bigram model (0.300)"]),
+        (
+            12.0,
+            0.3,
+            "caution",
+            ["after 12 passes", "but not lower than that of a bigram model (0.300)"],
+        ),
         (0.14, 0.9, "caution", ["after 0.14 passes", "lower than that of a bigram model (0.900)"]),
         (12.0, 0.9, "note", ["after 12 passes", "lower than that of a bigram model (0.900)"]),
     ],

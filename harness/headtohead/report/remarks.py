@@ -321,9 +321,9 @@ def _schedule_ended(analysis: Analysis) -> str:
     passes = [found.trends[slug].passes for slug in found.ended]
     count = " to ".join(dict.fromkeys(show_passes(end) for end in (min(passes), max(passes))))
     return (
-        f"The schedule ended after {count} passes over the training data: the learning rate decayed "
-        f"({', '.join(found.decaying)}), which flattens any loss, so the flat end of the validation loss{of} does not "
-        f"show that longer training brings nothing.{_against_tables(analysis)}"
+        f"The schedule ended after {count} passes over the training data. A learning rate that decays "
+        f"({', '.join(found.decaying)}) flattens the validation loss{of}; longer training may lower it further."
+        f"{_against_tables(analysis)}"
     )
 
 
@@ -340,7 +340,7 @@ def _against_tables(analysis: Analysis) -> str:
     if loss >= tables["unigram"]:
         return f"{own} is not lower than that of {unigram}."
     if loss >= tables["bigram"]:
-        return f"{own} is lower than that of {unigram}, but not than that of {bigram}."
+        return f"{own} is lower than that of {unigram}, but not lower than that of {bigram}."
     return f"{own} is lower than that of {bigram}."
 
 

@@ -56,8 +56,8 @@ def training_section(report: Report) -> Section:
     )
     if found.decaying:
         text += (
-            f" The learning rate decays ({', '.join(found.decaying)}), which flattens any loss: without a fall, the "
-            "verdict is that the schedule ended."
+            f" The learning rate decays ({', '.join(found.decaying)}), which flattens the loss: a flat loss has "
+            "the verdict 'schedule ended'."
         )
     if counts.keys() == {NOT_JUDGED} and len(reasons) == 1:
         text, rows = f"Whether the variants still learn is not judged: {reasons.pop()}.", []

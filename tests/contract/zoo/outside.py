@@ -1,7 +1,7 @@
 """Plugin files with a single fault each, and the experiment that `h2h run` must refuse to train.
 
 `CAUGHT_BY` names the check of `h2h run` that refuses a fault: an invariant, a check at the sizes of the study, or
-"import", "build" or "plan" for what is refused before. None: no check can see it, and the fault says why.
+"import", "build" or "plan" for what is refused before. None: no check detects it, and ``why`` has the reason.
 """
 
 import random
@@ -24,7 +24,7 @@ class OutsideFault:
         caught_by: What refuses it in `h2h run`; None if nothing can.
         family: Family of its entry ``own``.
         seeds: Seeds of the experiment.
-        why: Why no check can see it.
+        why: Why no check detects it.
     """
 
     name: str

@@ -587,7 +587,8 @@ RULES: list[Rule] = [
     (rf"after {N} steps", trained_steps),
     (rf"The schedule ended after {N}(?: to {N})? passes over the training data", passes),
     (
-        rf"The baseline's test loss, {N},.*?unigram model \({N}\)(?:, but not lower than that of a bigram model \({N}\))?",
+        rf"The baseline's test loss, {N},.*?unigram model \({N}\)"
+        rf"(?:, but not lower than that of a bigram model \({N}\))?",
         baseline_loss,
     ),
     (

@@ -1,7 +1,8 @@
 """Plugin files with a single fault each, and the experiment that `h2h run` must refuse to train.
 
-`CAUGHT_BY` names the check of `h2h run` that refuses a fault: an invariant, a check at the sizes of the study, or
-"import", "build" or "plan" for what is refused before. None: no check detects it, and ``why`` has the reason.
+``caught_by`` names what refuses a fault in `h2h run`: an invariant, a check at the sizes of the study, or the moment
+("import", "build") or kind ("reads", "global", "replaces") of an error without a check. None: no check detects the
+fault, and ``why`` has the reason.
 """
 
 import random

@@ -117,27 +117,45 @@ class PlannedStack:
         )
 
 
+@dataclass(frozen=True)
+class Finding:
+    """The verdict of a check of a stack.
+
+    Attributes:
+        check: Name of the check, in `STATEMENTS`.
+        verdict: Its verdict.
+        where: The mode and the precision, for a check that is made in several.
+    """
+
+    check: str
+    verdict: Verdict
+    where: str = ""
+
+    @property
+    def name(self) -> str:
+        """The check, with the mode and the precision."""
+        return f"{self.check} in {self.where}" if self.where else self.check
+
+
 @dataclass
 class Findings:
-    """The verdicts of a stack by check (`STATEMENTS`), its sizes, and what did not fit into the limits."""
+    """The verdicts of a stack, its sizes, and what did not fit into the limits."""
 
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    found: list[Finding] = field(default_factory=list)
     sizes: str = ""
     not_checked: list[str] = field(default_factory=list)
     step_seconds: float = 0.0
     """Estimated time of a float64 training step of the whole batch."""
 
     @property
-    def violation(self) -> tuple[str, Verdict] | None:
-        """The first check that is violated, with its verdict."""
-        for name, verdict in self.verdicts.items():
-            if verdict.outcome == "violated":
-                return name, verdict
-        return None
+    def violation(self) -> Finding | None:
+        """The first violation."""
+        violations = (each for each in self.found if each.verdict.outcome == "violated")
+        return next(violations, None)
 
-    def add(self, name: str, verdict: Verdict, stack: PlannedStack) -> None:
+    def add(self, check: str, verdict: Verdict, stack: PlannedStack, where: str = "") -> None:
         """Add a verdict; a known violation of a setting of the stack is no violation."""
-        self.verdicts[name] = with_known_cause(name, verdict, stack)
+        self.found.append(Finding(check, with_known_cause(check, verdict, stack), where))
 
     def miss(self, text: str) -> None:
         """Name what was not checked, once."""
@@ -169,13 +187,13 @@ INVARIANT_OF = {
 """By check: the invariants whose known violations are violations of the check too."""
 
 
-def with_known_cause(name: str, verdict: Verdict, stack: PlannedStack) -> Verdict:
+def with_known_cause(check: str, verdict: Verdict, stack: PlannedStack) -> Verdict:
     """Return a violation with the setting that is known to cause it, if there is one."""
     if verdict.state != "violated":
         return verdict
     for config in stack.configs:
         known = known_violations(config)
-        for invariant in INVARIANT_OF.get(name.partition(" ")[0], ()):
+        for invariant in INVARIANT_OF.get(check, ()):
             if invariant in known:
                 return replace(verdict, cause=known[invariant])
     return verdict
@@ -236,8 +254,8 @@ def _check_isolation(
     evaluation = _evaluation(training, clock.left / OWN_PASSES, findings)
     for passes, fraction in ((forward, 0.5), (evaluation, 1.0)):
         found = isolation(passes, is_causal, BOUNDS[precision], clock.share(fraction))
-        name = f"isolation-as-trained in {passes.mode}, {precision}"
-        findings.add(name, found.verdict, stack)
+        where = f"{passes.mode}, {precision}"
+        findings.add("isolation-as-trained", found.verdict, stack, where)
         if found.verdict.state == "violated":
             return
         is_complete = found.covered == found.positions or not bool(is_causal.any())

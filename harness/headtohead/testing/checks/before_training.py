@@ -206,8 +206,8 @@ def check_stack(stack: PlannedStack, key: str, cache: Path, log: Callable[[str],
     entries = components(stack.configs)
     findings = examine_stack(stack)
     if findings.violation is not None:
-        name, verdict = findings.violation
-        raise HeadToHeadError(violation_text(entries, name, verdict, f"with {findings.sizes}"))
+        check, verdict = findings.violation.check, findings.violation.verdict
+        raise HeadToHeadError(violation_text(entries, check, verdict, f"with {findings.sizes}"))
     text = f"checked {names_of(entries)} as it will train: {findings.sizes}"
     if findings.not_checked:
         text += f"; not checked: {', '.join(findings.not_checked)}"
@@ -232,6 +232,6 @@ def violation_text(entries: Iterable[Registered], name: str, verdict: Verdict, w
     reason = verdict.error or verdict.counterexample or verdict.reason
     command = current().check_command(named[0])
     return (
-        f"{names_of(named)} violates '{name.partition(' ')[0]}' {where}: {reason}; "
+        f"{names_of(named)} violates '{name}' {where}: {reason}; "
         f"correct the plugin, and test it with '{command}'"
     )

@@ -39,8 +39,8 @@ def examine_experiment(plan: Plan, stacks: Sequence[Sequence[PlannedRun]]) -> It
 def _examine(stack: PlannedStack, variants: str) -> Examination:
     findings = examine_stack(stack)
     results = [
-        (Statement(name, STATEMENTS[name.partition(" ")[0]]), verdict)
-        for name, verdict in findings.verdicts.items()
+        (Statement(finding.name, STATEMENTS[finding.check]), finding.verdict)
+        for finding in findings.found
     ]
     name = f"{variants}, as trained: {findings.sizes}"
     return Examination(name, tuple(results), gaps=tuple(findings.not_checked))

@@ -210,7 +210,7 @@ def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     config = builder.build()
     values: list[Scalar] = []
     for field in fields:
-        label = label_at(config, field, builder.registry)
+        label = label_at(config, field)
         if field == DATASET:
             label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
         elif field == ("model", "d_ff"):

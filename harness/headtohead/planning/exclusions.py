@@ -58,7 +58,7 @@ class Incompatibilities:
         for variant in variants:
             matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
             self.unused.difference_update(matching)
-            contradiction = find_contradiction(variant.config, self.registry)
+            contradiction = find_contradiction(variant.config)
             if matching:
                 reason: str | None = self.loaded.file.exclude[matching[0]].reason
             else:

@@ -456,7 +456,7 @@ def plugin_records(
     config: RunConfig, registry: Registry, project: Path
 ) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(_plugin_record(entry, project) for entry in plugins_of(config, registry))
+    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:

@@ -297,7 +297,7 @@ class _Planner:
         for variant in plan.variants:
             if variant.record.equal_to:
                 continue
-            plugins = plugins_of(variant.config, self.registry)
+            plugins = plugins_of(variant.config)
             hashes = run_hashes(variant.identity, plan.design.seeds)
             for seed, run_hash in zip(plan.design.seeds, hashes, strict=True):
                 directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"

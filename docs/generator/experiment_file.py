@@ -18,7 +18,7 @@ from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
 from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.run_config import INIT_FROM, SECTIONS
+from headtohead.schema.run_config import SECTIONS
 from headtohead.schema.sections import NotHashed
 
 NAMED = (*FAMILIES, "dataset", "recipe")
@@ -93,10 +93,6 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
     found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
     found["match"] = {"enum": ["none", "parameters", "flops"]}
-    found[INIT_FROM] = {
-        "type": ["string", "null"],
-        "description": "finished run whose weights training starts from",
-    }
     for section, model in SECTIONS.items():
         for name in definitions[model.__name__]["properties"]:
             found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")

@@ -23,14 +23,12 @@ from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
-    INIT_FROM,
     NOTHING_HELD_OUT,
     SECTIONS,
     SHORTHANDS,
     BeamConfig,
     DataConfig,
     EntryConfig,
-    InitFrom,
     ModelConfig,
     PerRole,
     PerSide,
@@ -128,13 +126,9 @@ class ConfigBuilder:
             elif not rest and not isinstance(value, Mapping):
                 raise location.error(f"expected a mapping, got {shown(value)}")
             self._assign_field(path, value, location)
-        elif head != INIT_FROM:
-            hint = suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
-            raise location.error(f"unknown field '{head}'{hint}")
-        elif rest or not (value is None or (isinstance(value, str) and value)):
-            raise location.error(f"expected the name or the directory of a run, got {shown(value)}")
         else:
-            self._set((INIT_FROM,), value, location)
+            hint = suggest_field(head, [*FAMILIES, *SECTIONS], "base")
+            raise location.error(f"unknown field '{head}'{hint}")
 
     def value(self, *path: str) -> Any:
         """Return the value at a configuration path, or None."""
@@ -339,7 +333,7 @@ class ConfigBuilder:
             sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
-        evaluate, run = sections["evaluate"], self.value(INIT_FROM)
+        evaluate = sections["evaluate"]
         if evaluate.decode == "beam" and evaluate.beam is None:
             sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
         for family in FAMILIES:
@@ -349,9 +343,7 @@ class ConfigBuilder:
             if decoder_only and "cross" not in roles:
                 roles["encoder"] = roles["decoder"]  # a default that is not in the hash
             sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
-        return RunConfig(
-            **sections, init_from=None if run is None else InitFrom(run=run, weights=run)
-        )
+        return RunConfig(**sections)
 
     def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
         model = current().find(above[0], chosen["name"]).entry.Options

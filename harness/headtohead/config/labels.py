@@ -11,7 +11,7 @@ from typing import Any
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerSide, RunConfig
+from headtohead.schema.run_config import SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
 
@@ -53,8 +53,6 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
 
 def label_at(config: RunConfig, path: tuple[str, ...]) -> Scalar:
     """Return the value of an axis in a run configuration with parsed options, as a scalar."""
-    if path[0] == INIT_FROM:
-        return config.init_from.run if config.init_from else "none"
     if path[0] in FAMILIES and len(path) == 1:
         if len(config.roles) == 1:
             return entry_label(getattr(config, path[0]).decoder)

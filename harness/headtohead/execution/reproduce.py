@@ -79,8 +79,7 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     with Lease(*paths) as lease:
         for path, run in zip(paths, stack.runs(), strict=True):
             RunWriter(path, lease).plan(run.record)
-        weights = stack.initial_weights if stack.initial_weights.exists() else None
-        return lay_out(experiment, record, lease, weights)
+        return lay_out(experiment, record, lease)
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:

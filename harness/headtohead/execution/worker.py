@@ -173,22 +173,6 @@ class Worker:
                 on_fall_back=self._on_fall_back,
                 saving=self._writing,
             )
-        # Members of a stack have the same initial weights. A resume point replaces them.
-        if (init_from := self.config.init_from) is not None:
-            path = folder.initial_weights
-            if not path.is_file() or files.sha256(path) != init_from.weights:
-                state = (
-                    "is missing"
-                    if not path.exists()
-                    else "has changed: its sha256 is not that of the plan"
-                )
-                raise HeadToHeadError(
-                    f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
-                    f"'{folder.path}' and run the same command again"
-                )
-            weights = checkpoint.load_weights(path)
-            for member in range(len(self.runs)):
-                self.training.model.load_member(member, weights)
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results."""

@@ -474,10 +474,8 @@ def _expand_between(
             builder.assign(override.path, override.value, override.location)
         builders[side] = builder
     start, end = builders.values()
-    if start.build_consistent().init_from != end.build_consistent().init_from:
-        raise location.error(
-            "init_from cannot differ between the two configurations; move it to base"
-        )
+    start.build_consistent()
+    end.build_consistent()
     match, groups = file.match, location.child("groups")
     changes = changes_between(
         start, end, lambda config: variant_key(config, match), block.groups, groups

@@ -64,8 +64,8 @@ positional: {{name: learned, max_length: 64}}
 masking: causal
 model: {{layers: 2, heads: 1, d_model: 64, dropout: 0.0, tie_embeddings: output, embedding_scale: one}}
 train: {{steps: 2000, batch_size: 256, lr: 1.0e-3, schedule: constant, warmup_steps: 0, betas: [0.9, 0.999],
-  eps: 1.0e-8, weight_decay: 0.1, clip_norm: null, precision: {precision}}}
-quirks: {{trainable: [positional, embeddings, decoder-attention, norm]}}
+  eps: 1.0e-8, weight_decay: 0.1, clip_norm: null, precision: {precision},
+  trainable: [positional, embeddings, decoder-attention, norm]}}
 """
 Batch = tuple[Tensor, Tensor, Tensor]
 """Sources, decoder inputs and labels ``[.., time]``."""

@@ -18,8 +18,9 @@ from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
 from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.run_config import SECTIONS
+from headtohead.schema.run_config import QUIRKS, SECTIONS
 from headtohead.schema.sections import NotHashed
+from headtohead_notebooks.quirks import NotebookOptions
 
 NAMED = (*FAMILIES, "dataset", "recipe")
 
@@ -102,13 +103,14 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
 def _configuration(axes: dict[str, Schema]) -> Schema:
     """Return the schema of ``base`` and ``baseline``: sections, families and dotted fields."""
     sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()} | {
-        "data": DATA
+        QUIRKS: {"type": "object", "additionalProperties": {"type": "object"}},
+        "data": DATA,
     }
     fields = {name: axis for name, axis in axes.items() if name != "match"}
     return {
         "type": "object",
         "properties": sections | fields,
-        "patternProperties": {rf"^({'|'.join([*SECTIONS, *FAMILIES])})\.": {}},
+        "patternProperties": {rf"^({'|'.join([*SECTIONS, *FAMILIES, QUIRKS])})\.": {}},
         "additionalProperties": False,
     }
 
@@ -165,7 +167,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "train": run_config.TrainConfig,
     "train.early_stopping": run_config.EarlyStopping,
     "evaluate": run_config.EvaluateConfig,
-    "quirks": run_config.QuirksConfig,
+    "quirks": NotebookOptions,
 }
 
 _BEGIN, _END = "<!-- table: {} -->", "<!-- end of table -->"

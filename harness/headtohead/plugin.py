@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
     from headtohead.plugins.norm import Norm as Norm
     from headtohead.plugins.positional import Positional as Positional
+    from headtohead.plugins.quirk import Quirk as Quirk
     from headtohead.plugins.recipe import Recipe as Recipe
     from headtohead.plugins.sums_between import sums_between as sums_between
     from headtohead.schema.run_config import ModelConfig as ModelConfig
@@ -78,6 +79,7 @@ _MODULES = {
     "sorted_subset": "headtohead.plugins.member_rng",
     "Norm": "headtohead.plugins.norm",
     "Positional": "headtohead.plugins.positional",
+    "Quirk": "headtohead.plugins.quirk",
     "Recipe": "headtohead.plugins.recipe",
     "sums_between": "headtohead.plugins.sums_between",
     "ModelConfig": "headtohead.schema.run_config",

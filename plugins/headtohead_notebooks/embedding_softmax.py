@@ -10,9 +10,12 @@ Departs from the notebook: M depends on the chosen masking; the notebook's is ca
 from collections.abc import Mapping
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from headtohead.data.batches import padded_length
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.plugin import (
     Attention,
     Geometry,
@@ -109,10 +112,15 @@ def register_attentions() -> dict[str, type[Attention]]:
 
 def _target_tokens(setting: Setting) -> list[int]:
     """Return the numbers of decoder inputs for the longest target, unpadded and padded."""
-    train, quirks, longest = setting.config.train, setting.config.quirks, setting.longest
-    lengths = [longest["target"]] if "target" in longest else []
-    if train.batch_size is not None and isinstance(quirks.pad_to, int):
-        lengths.append(quirks.pad_to)
-    if train.batch_size is not None and quirks.pad_to == "corpus" and longest:
-        lengths.append(max(longest.values()))
-    return lengths if not quirks.shift_targets else [length - 1 for length in lengths]
+    longest = setting.longest
+    lengths = []
+    if "target" in longest:
+        lengths.append(longest["target"])
+    if longest or setting.config.train.pad_to != "corpus":
+        padded = padded_length(setting.config, longest)
+        if padded is not None:
+            lengths.append(padded)
+    if not lengths:
+        return []
+    inputs: list[int] = decoder_input_lengths(setting.config, np.array(lengths)).tolist()
+    return inputs

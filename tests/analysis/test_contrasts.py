@@ -11,10 +11,10 @@ from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.report.content import Report
 from headtohead.report.data import data_section
-from headtohead.schema.run_config import QuirksConfig
 from headtohead.statistics import paired_tests
 from headtohead.statistics.block_model import block_model
 from headtohead.storage.frames import load_frames
+from headtohead_notebooks.quirks import NotebookOptions
 from made.block_oracle import expected_test, scores_of
 from made.fake_study import CEILING
 
@@ -179,7 +179,8 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(analy
         contrast.reason == "losses are not comparable: label smoothing values and z-losses differ"
     )
     for variant, shifted in zip(frames.by_slug.values(), (True, False), strict=True):
-        vars(variant.config)["quirks"] = QuirksConfig(shift_targets=shifted)
+        quirks = {"notebooks": NotebookOptions(shift_targets=shifted)}
+        vars(variant.config)["quirks"] = quirks
     (contrast,) = Analysis(frames, "valid/loss").families.variants.contrasts
     assert contrast.reason == "losses are not comparable: labels differ"
 

@@ -122,8 +122,10 @@ def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     found = rows(output)
     assert code == 0
     assert found["source-reaches-logits"].startswith("known violation 0 ")
-    assert found["source-reaches-logits"].endswith("; by quirks.cross_attention_memory: decoder")
-    assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
+    assert found["source-reaches-logits"].endswith(
+        "; by quirks.notebooks.cross_attention_memory: decoder"
+    )
+    assert "\npitfall: source ignored (quirks.notebooks.cross_attention_memory): " in output
 
 
 def test_a_plugin_file_of_which_no_entry_can_be_checked_fails(h2h, plugin):

@@ -15,10 +15,8 @@ TOGETHER = {
         "tie_embeddings": "all",
         "init": "torch",
         "embedding_scale": "one",
-        "quirks": {
-            "decoder_feed_forward": "after-each",
-            "shared_modules": ["norm", "feed-forward"],
-        },
+        "shared_modules": ["norm", "feed-forward"],
+        "quirks": {"notebooks": {"decoder_feed_forward": "after-each"}},
     },
     "pre-norm without final norm, no biases, gelu, odd width, a single table with more rows than tokens": {
         "final_norm": False,
@@ -27,13 +25,13 @@ TOGETHER = {
         "d_model": 9,
         "heads": 3,
         "mask_value": "-1e9",
-        "quirks": {"min_vocab_size": 11},
+        "min_vocab_size": 11,
         "tie_embeddings": "embeddings",
     },
     "final norm after post-norm, more rows than tokens, output tied, masks that are added": {
         "norm": "post",
         "final_norm": True,
-        "quirks": {"min_vocab_size": 20},
+        "min_vocab_size": 20,
         "tie_embeddings": "output",
         "mask_value": "additive",
     },
@@ -90,7 +88,7 @@ IN_ONE_ROLE = {
     "cross-attention to the decoder, masked as in the slides": {
         "positional": "rotary",
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
-        "quirks": {"cross_attention_memory": "decoder"},
+        "quirks": {"notebooks": {"cross_attention_memory": "decoder"}},
     },
     "padding masks only": {"masking": "padding"},
 }
@@ -114,7 +112,7 @@ def test_a_resumed_training_continues_with_the_same_samples():
 
 KNOWN_VIOLATIONS = {
     "second attention of the decoder": (
-        {"quirks": {"cross_attention_memory": "decoder"}},
+        {"quirks": {"notebooks": {"cross_attention_memory": "decoder"}}},
         {"source-reaches-logits", "gradients"},
     ),
     "rows on both sides": (

@@ -21,31 +21,31 @@ CHOICES = {
     "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
     "second attention of the decoder": {
         "decoder_layers": 2,
-        "quirks": {"cross_attention_memory": "decoder"},
+        "quirks": {"notebooks": {"cross_attention_memory": "decoder"}},
     },
     "second attention of the decoder, post-norm": {
         "norm": "post",
-        "quirks": {"cross_attention_memory": "decoder"},
+        "quirks": {"notebooks": {"cross_attention_memory": "decoder"}},
     },
     "one table": {"tie_embeddings": "embeddings"},
-    "more rows than words": {"quirks": {"min_vocab_size": 15}},
+    "more rows than words": {"min_vocab_size": 15},
     "one table of more rows than words": {
         "tie_embeddings": "embeddings",
-        "quirks": {"min_vocab_size": 15},
+        "min_vocab_size": 15,
     },
-    "shared norm": {"decoder_layers": 2, "quirks": {"shared_modules": ["norm"]}},
+    "shared norm": {"decoder_layers": 2, "shared_modules": ["norm"]},
     "shared feed-forward": {
         "norm": "post",
         "final_norm": True,
-        "quirks": {"shared_modules": ["feed-forward"]},
+        "shared_modules": ["feed-forward"],
     },
-    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
+    "feed-forward after each attention": {
+        "quirks": {"notebooks": {"decoder_feed_forward": "after-each"}}
+    },
     "all places shared": {
         "norm": "post",
-        "quirks": {
-            "decoder_feed_forward": "after-each",
-            "shared_modules": ["norm", "feed-forward"],
-        },
+        "shared_modules": ["norm", "feed-forward"],
+        "quirks": {"notebooks": {"decoder_feed_forward": "after-each"}},
     },
     "positions by row": {"positional": {"name": "sinusoidal-by-row"}},
     "learned positions": {"positional": "learned"},

@@ -150,11 +150,14 @@ VARIANTS = {
     "with prefix sums": {"attention": "linear"},
     "differential": {"attention": "differential", "positional": "t5-relative"},
     "seventy heads": {"d_model": 140, "heads": 70},
-    "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}},
-    "feed-forward after each attention": {
-        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm"]}
+    "second attention of the decoder": {
+        "quirks": {"notebooks": {"cross_attention_memory": "decoder"}}
     },
-    "one row of words": {"tie_embeddings": "all", "bias": False, "quirks": {"min_vocab_size": 40}},
+    "feed-forward after each attention": {
+        "shared_modules": ["norm"],
+        "quirks": {"notebooks": {"decoder_feed_forward": "after-each"}},
+    },
+    "one row of words": {"tie_embeddings": "all", "bias": False, "min_vocab_size": 40},
 }
 
 

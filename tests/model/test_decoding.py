@@ -22,7 +22,7 @@ from made import case_table
 
 WORDS = 6
 BY_ROW = {"name": "sinusoidal-by-row"}
-TO_DECODER = {"quirks": {"cross_attention_memory": "decoder"}}
+TO_DECODER = {"quirks": {"notebooks": {"cross_attention_memory": "decoder"}}}
 
 
 def subject_of(sharp=12.0, ending=4.0, seeds=(1, 2), **choices):

@@ -85,10 +85,10 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
 @pytest.mark.parametrize(
     "change",
     [
-        {"quirks.decoder_feed_forward": "after-each"},
-        {"quirks.min_vocab_size": 5000},
-        {"quirks.shared_modules": ["norm", "feed-forward"]},
-        {"quirks.cross_attention_memory": "decoder"},
+        {"quirks.notebooks.decoder_feed_forward": "after-each"},
+        {"model.min_vocab_size": 5000},
+        {"model.shared_modules": ["norm", "feed-forward"]},
+        {"quirks.notebooks.cross_attention_memory": "decoder"},
         {"attention": "linear", "positional": "none", "model.dropout_attention": 0.0},
         {
             "attention": "linear",

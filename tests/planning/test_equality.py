@@ -124,7 +124,7 @@ def test_the_verdict_agrees_with_the_logits_of_the_model(registry, scheme, other
         masks["cross"] = "causal"
     maskings = [{"masking": masks | {role: mask}} for mask in (scheme, other)]
     sizes = {"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, "dropout": 0.0}
-    small = {"model": sizes, "quirks": {"cross_attention_memory": cross}}
+    small = {"model": sizes, "quirks": {"notebooks": {"cross_attention_memory": cross}}}
     verdict = bool(equals(registry, *maskings, **small))
 
     source = torch.tensor([[[4, 5, 3, 0], [6, 4, 5, 3]]])

@@ -31,7 +31,7 @@ def test_a_sound_configuration_has_no_pitfalls():
         ),
         (
             {
-                "quirks": {"cross_attention_memory": "decoder"},
+                "quirks": {"notebooks": {"cross_attention_memory": "decoder"}},
                 "masking": {"cross": "padding-causal"},
             },
             "source ignored",
@@ -41,9 +41,9 @@ def test_a_sound_configuration_has_no_pitfalls():
         ({"masking": {"encoder": "none"}}, "padding not masked"),
         ({"masking": {"cross": "none"}}, "padding not masked"),
         ({"train": {"epochs": 0}}, "never trained"),
-        ({"quirks": {"shift_targets": False}}, "targets not shifted"),
-        ({"quirks": {"trainable": ["lm-head"]}}, "parameters frozen"),
-        ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
+        ({"quirks": {"notebooks": {"shift_targets": False}}}, "targets not shifted"),
+        ({"train": {"epochs": 1, "trainable": ["lm-head"]}}, "parameters frozen"),
+        ({"train": {"epochs": 1, "batch_size": 4, "pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
         ({"evaluate": {"decode": "teacher-forced"}}, "reference as input"),
         ({"positional": {"encoder": {"name": "sinusoidal-by-row"}}}, "positions by batch row"),
@@ -54,7 +54,7 @@ def test_exactly_the_expected_pitfall_is_named(raw, name):
 
 
 def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
-    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == [
+    assert names({"quirks": {"notebooks": {"cross_attention_memory": "decoder"}}}) == [
         "future not masked",
         "source ignored",
     ]

@@ -24,14 +24,17 @@ def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(desig
     assert {config.model.d_model for config in configs.values()} == {
         8
     }  # base overrides the recipes
-    assert first.quirks.min_vocab_size == changed.quirks.min_vocab_size == 5000
-    assert (first.model.mask_value, by_hand.quirks.decoder_feed_forward) == ("-1e9", "after-each")
+    assert first.model.min_vocab_size == changed.model.min_vocab_size == 5000
+    assert (first.model.mask_value, by_hand.quirks["notebooks"].decoder_feed_forward) == (
+        "-1e9",
+        "after-each",
+    )
     assert (first.positional.encoder.name, changed.positional.encoder.name) == (
         "sinusoidal",
         "learned",
     )
     assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
-    assert by_hand.quirks.min_vocab_size is None  # no field of the baseline's recipe remains
+    assert by_hand.model.min_vocab_size is None  # no field of the baseline's recipe remains
 
 
 def test_the_record_has_the_pitfalls_of_the_measured_data(plan):

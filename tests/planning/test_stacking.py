@@ -136,14 +136,14 @@ def test_a_large_vocabulary_leaves_memory_for_several_members_on_a_cpu(plan):
         "train.batch_tokens=1024",
         "evaluate.batch_size=16",
     )
-    size += ("quirks.min_vocab_size=30000",)
+    size += ("model.min_vocab_size=30000",)
     planned = plan("", *size, "train.backend=eager")
     memory = 3 * 2**29
     assert fitting(planned, memory=memory) > 4 > fitting(planned, "cuda", memory) == 1
 
 
 def test_members_fit_by_the_scores_that_a_step_stores(plan):
-    size = ("model.d_model=16", "model.heads=8", "train.batch_size=64", "quirks.pad_to=64")
+    size = ("model.d_model=16", "model.heads=8", "train.batch_size=64", "train.pad_to=64")
     fused = fitting(plan("", *size))
     with_weights, in_parts = (
         fitting(plan("", *size, *more))

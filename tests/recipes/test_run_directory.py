@@ -49,7 +49,7 @@ def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
         "nothing held out",
         "words dropped",
     }
-    assert record["config"]["quirks"]["min_vocab_size"] == 5000
+    assert record["config"]["model"]["min_vocab_size"] == 5000
     assert record["counts"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(scratch).items() if not name.endswith("pe")
     )

@@ -317,7 +317,7 @@ def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):
         rows = text.split("### Further metrics")[1].split("\n\n")[2].splitlines()[2:]
         return analysis.frames.directory, [row.split("|")[2].split()[0] for row in rows]
 
-    assert "–" in losses({"quirks.shift_targets": [True, False]}, "quirks")[1]
+    assert "–" in losses({"quirks.notebooks.shift_targets": [True, False]}, "quirks")[1]
     folder, shown = losses(
         {"train.label_smoothing": [0.0, 0.1]}, "train"
     )  # smooths training losses only

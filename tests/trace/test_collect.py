@@ -32,8 +32,7 @@ MASKS = {
 CHOICES = MASKS | {
     name: choices
     for name, choices in oracle.CHOICES.items()
-    if not {"attention", "architecture"} & {*choices}
-    and "min_vocab_size" not in choices.get("quirks", {})
+    if not {"attention", "architecture"} & {*choices} and "min_vocab_size" not in choices
 }
 
 

@@ -49,7 +49,7 @@ def test_a_recipe_is_traced_at_initialisation(h2h):
         "target: J' adore l'IA (its translation in the corpus)",
     ]
     assert any(
-        line.startswith("pitfall: source ignored (quirks.cross_attention_memory): ")
+        line.startswith("pitfall: source ignored (quirks.notebooks.cross_attention_memory): ")
         for line in lines
     )
     start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")

@@ -23,6 +23,7 @@ from headtohead.training.evaluate import (
     translator,
 )
 from headtohead.training.tensors import SplitTensors
+from headtohead_notebooks.quirks import NotebookOptions, NotebookQuirks
 from made import moved
 
 WORDS = 11
@@ -37,6 +38,11 @@ def split_of(sources, targets, **more):
     texts = [""] * len(sources)
     split = Split(*ids, texts, texts, [("",)] * len(sources))
     return SplitTensors.of(split, torch.device("cpu"), **more)
+
+
+def change_of(shift_targets):
+    """Return the change of batches that leaves targets shifted, or not."""
+    return NotebookQuirks(NotebookOptions(shift_targets=shift_targets)).change_batch
 
 
 def drawn(count=12, lowest=0, seed=3):
@@ -88,7 +94,7 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
     targets = [
         drawn(seed=8)[5 * row % 12] for row in range(12)
     ]  # sources of a length have targets of several lengths
-    split = split_of(sources, targets, shift_targets=shift_targets)
+    split = split_of(sources, targets, change=change_of(shift_targets))
     if masking == "none":
         model.config = changed(model.config, evaluate={"decode": "teacher-forced"})
         found = score(
@@ -109,7 +115,7 @@ def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targ
 @pytest.mark.parametrize("shift_targets", [True, False])
 def test_losses_include_id_0_and_exclude_padding_and_metrics_are_means(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
-    split = split_of(sources, targets, shift_targets=shift_targets)
+    split = split_of(sources, targets, change=change_of(shift_targets))
     found = teacher_forced(model, split, BATCHES)
     num_tokens, totals, correct = 0, [0.0, 0.0], [0, 0]
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):

@@ -38,7 +38,8 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 @pytest.mark.parametrize("shift", [True, False])
 def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
     """Without a shift, a target token predicts itself."""
-    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": shift})
+    quirks = {"notebooks": {"shift_targets": shift}}
+    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks=quirks)
     seen: list[Evaluation] = []
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
@@ -116,9 +117,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     default=1,
 )
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
-    config = tiny_config(
-        train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts}
-    )
+    config = tiny_config(train={"steps": 3, "lr": 0.05, "weight_decay": 0.1, "trainable": parts})
     stack = StackTraining(config, [1, 2], tiny_data(), CPU)
     before = {name: value.clone() for name, value in stack.model.named_parameters()}
     stack.run()
@@ -135,8 +134,8 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
     "model",
     [
         {"norm": "pre", "final_norm": True},
-        {"tie_embeddings": "output", "quirks": {"shared_modules": ["norm", "feed-forward"]}},
-        {"quirks": {"decoder_feed_forward": "after-each"}},
+        {"tie_embeddings": "output", "shared_modules": ["norm", "feed-forward"]},
+        {"quirks": {"notebooks": {"decoder_feed_forward": "after-each"}}},
     ],
 )
 def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]) -> None:
@@ -277,22 +276,21 @@ REASONS: list[tuple[dict[str, Any], str]] = [
         "but data.target_boundaries is none; set evaluate.decode: none",
     ),
     (
-        {"train": ONE_EPOCH, "quirks": {"pad_to": 10}},
+        {"train": ONE_EPOCH | {"pad_to": 10}},
         "less than the 11 tokens .*; set data.truncate_tokens: 10",
     ),
     (
-        {"quirks": {"pad_to": 100}},
+        {"train": {"epochs": 1, "pad_to": 100}},
         "pad_to 100 requires batches with a fixed number of sentences; set batch_size",
     ),
     (
         {"train": ONE_EPOCH | {"length_buckets": "exact"}},
         "requires batches with a number of tokens; remove batch_size",
     ),
-    ({"quirks": {"trainable": []}}, "quirks.trainable is empty.*; set train.epochs: 0"),
+    ({"train": {"epochs": 1, "trainable": []}}, "train.trainable is empty.*; set train.epochs: 0"),
     (
         {
-            "train": ONE_EPOCH,
-            "quirks": {"pad_to": 100},
+            "train": ONE_EPOCH | {"pad_to": 100},
             "positional": {"name": "learned", "max_length": 64},
         },
         "a source of 100 tokens is longer than the 64 .*; set positional.encoder.max_length to at least 100",
@@ -307,7 +305,7 @@ REASONS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"longest": {"source": 3, "target": 1}},
-        "no target has a second token.*; set quirks.shift_targets: false",
+        "no target has a second token.*; use longer targets",
     ),
 ]
 
@@ -321,7 +319,7 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
     longest = {"source": 9, "target": 11}
 
     def reached(pad_to: str | int = "batch", **train: Any) -> dict[str, int]:
-        raw = {"train": {"epochs": 1} | train, "quirks": {"pad_to": pad_to}}
+        raw = {"train": {"epochs": 1, "pad_to": pad_to} | train}
         return longest_sequences(resolve(raw), longest)
 
     assert reached() == longest

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest, fisher_exact
 
+from headtohead.config.entries import label_options
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.statistics.block_model import BlockModel, combined, pooled
@@ -393,7 +394,7 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
         return None
     fields = {
         "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
-        "labels": attrgetter("quirks.shift_targets", "data.target_boundaries"),
+        "labels": lambda config: (label_options(config), config.data.target_boundaries),
     }
     if metric.startswith("train/"):
         fields["label smoothing values"] = attrgetter("train.label_smoothing")

@@ -24,6 +24,7 @@ from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
     NOTHING_HELD_OUT,
+    QUIRKS,
     SECTIONS,
     SHORTHANDS,
     DataConfig,
@@ -34,7 +35,7 @@ from headtohead.schema.run_config import (
     RunConfig,
     SpecialTokens,
 )
-from headtohead.schema.sections import is_path
+from headtohead.schema.sections import Options, is_path
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -119,14 +120,14 @@ class ConfigBuilder:
         head, rest = path[0], path[1:]
         if head in FAMILIES:
             self._assign_entry(head, rest, value, location)
-        elif head in SECTIONS:
+        elif head in SECTIONS or head == QUIRKS:
             if path == ("data",) and isinstance(value, str):
                 path = ("data", "dataset")
             elif not rest and not isinstance(value, Mapping):
                 raise location.error(f"expected a mapping, got {shown(value)}")
             self._assign_field(path, value, location)
         else:
-            hint = suggest_field(head, [*FAMILIES, *SECTIONS], "base")
+            hint = suggest_field(head, [*FAMILIES, *SECTIONS, QUIRKS], "base")
             raise location.error(f"unknown field '{head}'{hint}")
 
     def value(self, *path: str) -> Any:
@@ -339,7 +340,20 @@ class ConfigBuilder:
             if decoder_only and "cross" not in roles:
                 roles["encoder"] = roles["decoder"]  # a default that is not in the hash
             sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
-        return RunConfig(**sections)
+        return RunConfig(**sections, quirks=self._quirks())
+
+    def _quirks(self) -> dict[str, Options]:
+        """Return the options of the quirks that change something, by name."""
+        quirks = {}
+        for name, written in self.nested(QUIRKS).items():
+            location = self.location((QUIRKS, name))
+            quirk = self._entry("quirk", name, location)
+            if not isinstance(written, Mapping):
+                raise location.error(f"expected a mapping of options, got {shown(written)}")
+            options = self._checked(quirk.Options, written, QUIRKS, name)
+            if options != quirk.Options():
+                quirks[name] = options
+        return quirks
 
     def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
         model = current().find(above[0], chosen["name"]).entry.Options

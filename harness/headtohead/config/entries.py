@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.process_state import unchanged_process
+from headtohead.plugins.quirk import Quirk
 from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registered, current
 from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
@@ -24,6 +25,25 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
     for family in FAMILIES:
         for entry in getattr(config, family).by_role().values():
             yield from ((family, each) for each in entry.pattern)
+    for name, options in config.quirks.items():
+        yield "quirk", EntryConfig(name=name, options=options)
+
+
+def label_options(config: RunConfig) -> dict[str, dict[str, Any]]:
+    """Return the options of quirks that change the labels, by quirk; of a quirk that is not loaded, all options."""
+    changing = {}
+    for name, options in config.quirks.items():
+        values = options.model_dump(mode="json")
+        registered = current().entries["quirk"].get(name)
+        if registered is not None:
+            quirk = cast("type[Quirk]", registered.entry)
+            defaults = quirk.Options().model_dump(mode="json")
+            for option, default in defaults.items():
+                if option not in quirk.label_options or values[option] == default:
+                    del values[option]
+        if values:
+            changing[name] = values
+    return changing
 
 
 def plugins_of(config: RunConfig) -> list[Registered]:
@@ -117,4 +137,7 @@ def parsed_options(config: RunConfig, run: str) -> RunConfig:
         update[family] = roles.model_copy(
             update={role: parsed_entry(family, chosen) for role, chosen in roles.by_role().items()}
         )
+    update["quirks"] = {
+        name: parsed("quirk", name, options) for name, options in config.quirks.items()
+    }
     return config.model_copy(update=update)

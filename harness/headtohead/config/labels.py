@@ -11,7 +11,7 @@ from typing import Any
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import SHORTHANDS, EntryConfig, PerSide, RunConfig
+from headtohead.schema.run_config import QUIRKS, SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
 
@@ -33,6 +33,11 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
         values = [getattr(section, name) for name in SHORTHANDS[path]]
         return values[0] if len(set(values)) == 1 else values
     head, *rest = path
+    if head == QUIRKS:
+        name, *option = rest
+        options = config.quirks.get(name) or current().find("quirk", name).entry.Options()
+        values = options.model_dump(mode="json")
+        return values[option[0]] if option else values
     section = getattr(config, head)
     value: Any = section.model_dump(mode="json") if section is not None else None
     if head == "data" and rest and rest[0] not in value:

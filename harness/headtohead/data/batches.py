@@ -239,13 +239,15 @@ def make_batches(
     if train.batch_size is None:
         return BatchPlan(*lengths, train.batch_tokens, train.length_buckets == "exact", joined)
     padded = padded_length(config, longest)
-    times = None if padded is None else (padded, max(1, padded - config.quirks.shift_targets))
+    times = None
+    if padded is not None:  # targets are padded before their last token becomes a label
+        times = padded, max(1, padded - 1, int(target_lengths.max(initial=1)))
     return SentenceBatches(*lengths, train.batch_size, times, joined)
 
 
 def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
     """Return the length that all training sentences are padded to, or None if it depends on the batch."""
-    pad_to = config.quirks.pad_to
+    pad_to = config.train.pad_to
     if config.train.batch_size is None or pad_to == "batch":
         return None
     return max(longest.values()) if pad_to == "corpus" else pad_to

@@ -33,25 +33,19 @@ class EncoderLayer(nn.Module):
         inputs = self.attention_branch.sublayer_input(x, record)
         output, first_values = self.attention(inputs, None, ctx, None, record, first_values)
         x = self.attention_branch.add(x, output, record)
-        x = _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
+        x = apply_feed_forward(
+            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record
+        )
         return x, first_values
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, cross-attention (unless the model has none) and feed-forward, each in a residual block.
-
-    With ``quirks.cross_attention_memory: decoder``, cross-attention attends to the decoder itself.
-    With ``quirks.decoder_feed_forward: after-each``, a feed-forward follows self-attention too.
-    """
+    """Self-attention, cross-attention (unless the model has none) and feed-forward, each in a residual block."""
 
     def __init__(self, build: Builder, layer: int) -> None:
         super().__init__()
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch("decoder", layer)
-        self.between: nn.Module | SharedModule | None = None
-        if build.config.quirks.decoder_feed_forward == "after-each":
-            self.between = build.feed_forward("decoder", layer)
-            self.between_branch = build.branch("decoder", layer)
         if "cross" in build.config.roles:
             self.cross = build.attention("cross", layer)
             self.cross_branch = build.branch("decoder", layer)
@@ -73,21 +67,19 @@ class DecoderLayer(nn.Module):
         inputs = self.attention_branch.sublayer_input(x, records[0])
         output, own_values = self.attention(inputs, None, own, caches[0], records[0], own_values)
         x = self.attention_branch.add(x, output, records[0])
-        if self.between is not None:
-            x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
         if cross is not None:
             inputs = self.cross_branch.sublayer_input(x, records[1])
             output, cross_values = self.cross(
                 inputs, memory, cross, caches[1], records[1], cross_values
             )
             x = self.cross_branch.add(x, output, records[1])
-        x = _feed_forward(
+        x = apply_feed_forward(
             self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0]
         )
         return x, (own_values, cross_values)
 
 
-def _feed_forward(
+def apply_feed_forward(
     branch: ResidualBlock,
     part: nn.Module | SharedModule,
     x: Tensor,

@@ -28,6 +28,7 @@ from headtohead.model.members import (
     groups,
     same_or_each,
 )
+from headtohead.model.quirks import key_sides
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import BuildContext, Component, require_members
 from headtohead.plugins.masking import Masking
@@ -84,6 +85,7 @@ class Builder:
         self.vocab_sizes = VocabSizes(1, 1)
         self.shared: dict[str, nn.Module] = {}
         self.registry = current()
+        self.key_sides = key_sides(self.config)
 
     def _context(
         self, role: str, layer: int | None, members: Sequence[int] | None = None
@@ -154,8 +156,7 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross"
-            or self.config.quirks.cross_attention_memory == "decoder",
+            self_attention=role != "cross" or self.key_sides["cross"] == "target",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:

@@ -105,9 +105,9 @@ class VocabSizes(NamedTuple):
 def vocab_sizes(config: RunConfig, *words: int) -> VocabSizes:
     """Return the rows of both tables for vocabularies of these sizes; with ``tie_embeddings: embeddings``, the larger.
 
-    They are at least ``quirks.min_vocab_size``.
+    They are at least ``model.min_vocab_size``.
     """
-    rows = [max(size, config.quirks.min_vocab_size or 0) for size in words]
+    rows = [max(size, config.model.min_vocab_size or 0) for size in words]
     return VocabSizes(*([max(rows)] * 2 if config.model.tie_embeddings == "embeddings" else rows))
 
 

@@ -19,6 +19,7 @@ from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
 from headtohead.model.layers import Record, SharedModule, StackedEmbedding, StackedLinear
 from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
+from headtohead.model.quirks import quirks_of
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.component import require_like, require_shape
 from headtohead.plugins.masking import Masking
@@ -74,7 +75,7 @@ class Transformer(nn.Module):
         self.members = len(build.generators)
         self.vocab_sizes = build.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
         """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
-        self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
+        self.attends_to_source = build.key_sides["cross"] == "source"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
         self.roles = config.roles
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
@@ -88,7 +89,7 @@ class Transformer(nn.Module):
         self.target_embedding = StackedEmbedding(
             build.generators, self.vocab_sizes.target, model.d_model, init
         )
-        for name in build.config.quirks.shared_modules:
+        for name in model.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
         self.encoder = nn.ModuleList(
@@ -125,6 +126,8 @@ class Transformer(nn.Module):
         self.bounds = {role: list(build.bounds(role)) for role in self.roles}
         """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
+        for quirk in quirks_of(build.config):
+            quirk.change_model(self, build)
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role."""

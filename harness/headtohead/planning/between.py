@@ -18,7 +18,7 @@ from headtohead.config.labels import Scalar, entry_label, label_at, shortened_sl
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant
-from headtohead.schema.run_config import EntryConfig, RunConfig
+from headtohead.schema.run_config import QUIRKS, EntryConfig, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
 FieldPath = tuple[str, ...]
@@ -33,7 +33,7 @@ GROUPS: tuple[tuple[FieldPath, ...], ...] = (
         ("train", "batch_tokens"),
         ("train", "length_buckets"),
         ("train", "batch_size"),
-        ("quirks", "pad_to"),
+        ("train", "pad_to"),
     ),
 )
 """Fields that depend on each other: if several of a group differ, they form one change."""
@@ -72,7 +72,7 @@ def changes_between(
     ends = [(side, other, identity(side.build())) for side, other in ((start, end), (end, start))]
     differing = [
         field
-        for field in FIELDS
+        for field in (*FIELDS, *sorted(field for field in changed if field[0] == QUIRKS))
         if field in changed
         and any(
             identity(with_fields_from(side, [field], other).build()) != own
@@ -173,11 +173,15 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
             yield from ((name, role) for role in inner.model_fields)
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _fields(inner, path)
-        elif path != ("data", "options"):  # a dataset has its options
+        elif path not in (("data", "options"), (QUIRKS,)):  # a dataset has its options
             yield path
 
 
 FIELDS = tuple(_fields(RunConfig))
+"""All fields except the options of quirks, which plugins define."""
+
+QUIRK_OPTION = 3
+"""Length of the path of an option of a quirk: ``quirks``, the quirk, the option."""
 
 
 def _named_groups(
@@ -188,6 +192,8 @@ def _named_groups(
         for position, dotted in enumerate(fields):
             path = tuple(dotted.split("."))
             matching = [field for field in FIELDS if field[: len(path)] == path]
+            if path[0] == QUIRKS and len(path) == QUIRK_OPTION:
+                matching = [path]
             if not matching:
                 names = [".".join(field) for field in FIELDS]
                 raise location.child(name, position).error(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from headtohead.config.builder import FAMILIES
 from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.registry import Registered, Registry
@@ -37,7 +40,7 @@ def find_incompatibility(
 def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
     """Return why these target lengths in tokens do not fit a decoder with a fixed input length, or None."""
     length = only_length(config)
-    if length is None or config.quirks.pad_to != "batch":
+    if length is None or config.train.pad_to != "batch":
         return None
     shortest, longest = min(lengths := set(tokens)), max(lengths)
     if shortest == longest:
@@ -71,20 +74,20 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
         )
     if longest.get("source") == 0 and "encoder" in config.roles:
         return f"dataset '{config.data.dataset}' has no sources to encode; set model.architecture: decoder-only"
-    if config.quirks.pad_to != "batch" and train.batch_size is None:
-        return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
+    if config.train.pad_to != "batch" and train.batch_size is None:
+        return f"pad_to {config.train.pad_to} requires batches with a fixed number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
         return f"length_buckets {train.length_buckets} requires batches with a number of tokens; remove batch_size"
-    if isinstance(config.quirks.pad_to, int):
+    if isinstance(config.train.pad_to, int):
         for side, tokens in longest.items():
-            if tokens > config.quirks.pad_to:
+            if tokens > config.train.pad_to:
                 return (
-                    f"pad_to {config.quirks.pad_to} is less than the {tokens} tokens of the longest "
-                    f"{side}; set data.truncate_tokens: {config.quirks.pad_to}"
+                    f"pad_to {config.train.pad_to} is less than the {tokens} tokens of the longest "
+                    f"{side}; set data.truncate_tokens: {config.train.pad_to}"
                 )
-    if config.quirks.shift_targets and longest.get("target", 2) < 2:
-        return "no target has a second token, so there is no label; set quirks.shift_targets: false"
-    for shared in config.quirks.shared_modules:
+    if "target" in longest and decoder_input_lengths(config, np.array([longest["target"]]))[0] < 1:
+        return "no target has a second token, so there is no label; use longer targets"
+    for shared in config.model.shared_modules:
         if (
             len(
                 {
@@ -94,9 +97,9 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
             )
             > 1
         ):
-            return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
-    if config.quirks.trainable == ():
-        return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
+            return f"model.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
+    if config.train.trainable == ():
+        return "train.trainable is empty, so no parameter is trained; set train.epochs: 0"
     if longest.get("source") == 0 and decode == "greedy":
         return f"dataset '{config.data.dataset}' has no sources to translate; leave evaluate.decode out"
     if decode == "greedy" and config.data.target_boundaries != "sos-eos":
@@ -110,13 +113,8 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
 
 def _needs_encoder(config: RunConfig) -> str | None:
     """Return which setting requires an encoder or cross-attention, or None."""
-    quirks = config.quirks
     needs = {
-        "quirks.cross_attention_memory: decoder requires cross-attention": quirks.cross_attention_memory
-        == "decoder",
-        "quirks.decoder_feed_forward: after-each requires cross-attention": quirks.decoder_feed_forward
-        == "after-each",
-        f"quirks.pad_to: {quirks.pad_to} requires an encoder": quirks.pad_to != "batch",
+        f"train.pad_to: {config.train.pad_to} requires an encoder": config.train.pad_to != "batch",
         "evaluate.decode: non-autoregressive requires an encoder": config.evaluate.decode
         == "non-autoregressive",
         f"{config.attention.decoder.name} accepts a fixed number of target tokens and requires an encoder": only_length(
@@ -181,6 +179,12 @@ def _entry_incompatibility(
                 )
             if reason is not None:
                 return reason
+    for name, options in config.quirks.items():
+        registered = registry.find("quirk", name)
+        with only_declared_reads(registered.entry, options):
+            reason = _incompatibility_of(registered, options, Setting(config, "decoder", longest))
+        if reason is not None:
+            return reason
     return None
 
 

@@ -15,6 +15,7 @@ from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.model import counting
 from headtohead.model.builder import build_components
 from headtohead.model.plugin_errors import model_plugins, plugin_errors
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
 from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
@@ -34,16 +35,16 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     with plugin_errors(config), watched_entries([config]):
         if model_plugins(config):
             build_components(config, range(1, 5))
-        source, target = (float(lengths.mean()) for lengths in data.train_lengths)
+        source_lengths, target_lengths = data.train_lengths
+        source = float(source_lengths.mean())
+        target = float(decoder_input_lengths(config, target_lengths).mean())
         labels = data.splits["train"].labels
         mean_labels = (
             None
             if labels is None
             else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
         )
-        return counting.count(
-            config, *words, source, target - config.quirks.shift_targets, mean_labels
-        )
+        return counting.count(config, *words, source, target, mean_labels)
 
 
 def refuse_oversized(
@@ -60,9 +61,9 @@ def refuse_oversized(
 
     available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
     train, model = variant.config.train, variant.config.model
-    networks = 1 if variant.config.quirks.shared_modules else model.layers_in_all
+    networks = 1 if model.shared_modules else model.layers_in_all
     number = weights or 2 * model.d_model * model.d_ff * networks
-    copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
+    copies = 1 if train.epochs == 0 or train.trainable is not None else 4
     needed = number * (8 if train.precision == "float64" else 4) * copies
     if needed > available:
         raise loaded.location("base", "model").error(

@@ -19,6 +19,7 @@ from functools import cache
 from typing import Any
 
 from headtohead.config.labels import listed
+from headtohead.model.quirks import key_sides
 from headtohead.planning.variants import Variant
 from headtohead.plugins.registry import Registry
 
@@ -80,8 +81,7 @@ class _Masks:
             entry.next_layers for side in sides for entry in side.values()
         ):
             return None
-        cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
-        keys = {"encoder": "source", "decoder": "target", "cross": cross}
+        keys = key_sides(variant.config)
         for role in differing:
             masks = {
                 self.effect(role, keys[role], side[role].model_dump_json())[0] for side in sides

@@ -19,7 +19,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import SECTIONS, RunConfig
+from headtohead.schema.run_config import QUIRKS, SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
 FindIncompatibility = Callable[[RunConfig], str | None]
@@ -108,6 +108,7 @@ class Incompatibilities:
                 if axis not in self.axes and axis.split(".")[0] not in (
                     *FAMILIES,
                     *SECTIONS,
+                    QUIRKS,
                 ):
                     raise location.child(axis).error(
                         f"unknown axis '{axis}'{nearest(axis, self.axes)}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from headtohead.data import PreparedData
 from headtohead.data.byte_alphabet import INCOMPLETE
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.schema.experiment_file import Probe
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ProbeSentence
@@ -17,7 +20,7 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
     It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
     training target (boundary tokens included), at least 4.
     """
-    labels = longest_target - (config.quirks.shift_targets)
+    labels = int(decoder_input_lengths(config, np.array([longest_target]))[0])
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 

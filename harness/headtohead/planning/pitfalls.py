@@ -8,6 +8,7 @@ of its data where it is measured; the effect of a pitfall on a model is measured
 from __future__ import annotations
 
 from headtohead.config.entries import entries_of
+from headtohead.model.quirks import key_sides, quirks_of
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import Pitfall
@@ -22,16 +23,14 @@ CONSEQUENCES = {
     "cannot represent word order, and a sentence's result depends on its row",
     "future not masked": "in training the model attends to the tokens that it predicts",
     "padding not masked": "padding is attended to, so a sentence's result depends on the other sentences of its batch",
-    "source ignored": "cross-attention attends to the decoder itself: no output depends on the source",
     "one table, two vocabularies": "words of the two languages with the same id share an embedding",
     "never trained": "the weights keep their values at initialisation",
-    "targets not shifted": "labels are not shifted: each token is its own label, and the decoder attends to it",
-    "parameters frozen": "the parameters outside quirks.trainable keep their values at initialisation",
+    "parameters frozen": "the parameters outside train.trainable keep their values at initialisation",
     "fixed padding": "every sentence is padded to the same length: most of the computation is spent on padding",
     "not autoregressive": "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
     "reference as input": "translations are the most likely tokens of a pass that receives the reference",
 }
-"""The consequence of each pitfall, by its name. Attention styles declare further pitfalls."""
+"""The consequence of each pitfall, by its name. Attention styles and quirks declare further pitfalls."""
 
 
 def find_pitfalls(
@@ -41,8 +40,8 @@ def find_pitfalls(
 
     A split is no pitfall if ``leak``, the leak of the prepared data, is 0; None if it is not measured.
     """
-    data, train, quirks, decode = config.data, config.train, config.quirks, config.evaluate.decode
-    roles, reads_decoder = config.roles, quirks.cross_attention_memory == "decoder"
+    data, train, decode = config.data, config.train, config.evaluate.decode
+    roles, reads_decoder = config.roles, key_sides(config)["cross"] == "target"
     by_row = _roles_by_row(config, registry)
     future = [
         role
@@ -73,7 +72,13 @@ def find_pitfalls(
         for role, style in styles
         for pitfall in registry.attention(style).pitfalls.items()
     ]
+    of_quirks = [
+        (name, f"quirks.{quirk.entry_name}.{option}", text)
+        for quirk in quirks_of(config)
+        for option, (name, text) in quirk.pitfalls_by_option(quirk.options).items()
+    ]
     consequences = CONSEQUENCES | {name: text for _, name, text in of_styles}
+    consequences |= {name: text for name, _, text in of_quirks}
     rules = [
         ("nothing held out", "data.split", data.split == "nothing-held-out" and leak != 0),
         ("split by rows", "data.split", data.split == "row" and leak != 0),
@@ -89,12 +94,11 @@ def find_pitfalls(
         ("future not masked", "masking.decoder", "decoder" in future),
         ("future not masked", "masking.cross", future == ["cross"] and reads_decoder),
         ("padding not masked", f"masking.{', masking.'.join(padded)}", padding_matters),
-        ("source ignored", "quirks.cross_attention_memory", reads_decoder),
+        *((name, field, True) for name, field, _ in of_quirks),
         ("one table, two vocabularies", "model.tie_embeddings", two_in_one),
         ("never trained", "train.epochs", train.epochs == 0),
-        ("targets not shifted", "quirks.shift_targets", not quirks.shift_targets),
-        ("parameters frozen", "quirks.trainable", quirks.trainable is not None),
-        ("fixed padding", "quirks.pad_to", isinstance(quirks.pad_to, int)),
+        ("parameters frozen", "train.trainable", train.trainable is not None),
+        ("fixed padding", "train.pad_to", isinstance(train.pad_to, int)),
         ("not autoregressive", "evaluate.decode", decode == "non-autoregressive"),
         (
             "reference as input",
@@ -120,7 +124,7 @@ def padding_has_no_effect(config: RunConfig, registry: Registry) -> bool:
         return False
     if _roles_by_row(config, registry):
         return False
-    is_read = config.quirks.cross_attention_memory == "encoder"
+    is_read = key_sides(config)["cross"] == "source"
     source = [role for role in config.roles if role == "cross" and is_read]
     # In self-attention, padding follows every token.
     targets = [role for role in config.roles if role not in source]

@@ -20,6 +20,7 @@ from headtohead.config.versions import versions
 from headtohead.data import PreparedData
 from headtohead.data.reading import file_sha256
 from headtohead.errors import HeadToHeadError, nearest
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.design import Design
 from headtohead.planning.metrics import reported_metrics
@@ -99,7 +100,8 @@ class PlannedVariant:
     def training_flops(self, data: PreparedData) -> float:
         """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
         epochs, (_, lengths) = self.record.steps / self.steps_per_epoch, data.train_lengths
-        inputs = len(lengths) * max(1.0, float(lengths.mean()) - self.config.quirks.shift_targets)
+        mean_inputs = float(decoder_input_lengths(self.config, lengths).mean())
+        inputs = len(lengths) * max(1.0, mean_inputs)
         return TRAINING * self.record.counts.flops_per_token * epochs * inputs
 
 

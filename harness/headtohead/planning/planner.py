@@ -23,6 +23,7 @@ from headtohead.config.versions import changed_plugins, drift
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.planning.compatibility import (
     find_incompatibility,
     find_unequal_lengths,
@@ -259,14 +260,13 @@ class _Planner:
     def planned(self, variant: Variant, d_ff_asked: int) -> PlannedVariant:
         """Return a variant with its costs."""
         config, prepared = variant.config, self.data_of(variant.config)
-        train, quirks = config.train, config.quirks
+        train = config.train
         batching = train.batch_tokens, train.length_buckets, train.batch_size
-        key = prepared.data_hash, *batching, quirks.shift_targets, config.model.architecture
+        key = prepared.data_hash, *batching, repr(config.quirks), config.model.architecture
         if key not in self.epochs:
             source, target = prepared.train_lengths
-            batches = make_batches(
-                config, source, target - quirks.shift_targets, prepared.record["longest"]
-            )
+            inputs = decoder_input_lengths(config, target)
+            batches = make_batches(config, source, inputs, prepared.record["longest"])
             self.epochs[key] = batches.steps_per_epoch, batches.tokens_per_epoch
         steps = planned_steps(train, *self.epochs[key])
         record = VariantRecord(

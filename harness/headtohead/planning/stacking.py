@@ -152,7 +152,7 @@ def training_bytes(plan: Plan, run: PlannedRun) -> int:
     variant, data = plan.variant_of(run), plan.data_of(run)
     config, counts, longest = variant.config, variant.record.counts, data.record["longest"]
     model, train = config.model, config.train
-    fixed = config.quirks.pad_to
+    fixed = config.train.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
     rows = _rows(config, longest)
     width = 6 * model.d_model + 4 * counts.inner_width + model.d_ff
@@ -210,7 +210,7 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     """
     config, data = plan.variant_of(run).config, plan.data_of(run)
     model, longest = config.model, data.record["longest"]
-    fixed = config.quirks.pad_to
+    fixed = config.train.pad_to
     length = fixed if isinstance(fixed, int) else max(longest_sequences(config, longest).values())
     target_words = vocab_sizes(
         config, len(data.source_vocabulary), len(data.target_vocabulary)

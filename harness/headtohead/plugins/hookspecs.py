@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.masking import Masking
     from headtohead.plugins.norm import Norm
     from headtohead.plugins.positional import Positional
+    from headtohead.plugins.quirk import Quirk
     from headtohead.plugins.recipe import Recipe
 
 hookspec = pluggy.HookspecMarker("headtohead")
@@ -61,6 +62,11 @@ def register_norms() -> Mapping[str, type[Norm]]:
 @hookspec
 def register_datasets() -> Mapping[str, type[Dataset]]:
     """Return datasets by name."""
+
+
+@hookspec
+def register_quirks() -> Mapping[str, type[Quirk]]:
+    """Return quirks by name: classes that replace parts of a built model, or change batches before training."""
 
 
 @hookspec

@@ -60,6 +60,7 @@ BUILT_IN = (
     "headtohead_notebooks.embedding_softmax",
     "headtohead_notebooks.imported_runs",
     "headtohead_notebooks.notebook_pairs",
+    "headtohead_notebooks.quirks",
     "headtohead_notebooks.recipes",
     "headtohead_notebooks.sinusoidal_by_row",
 )
@@ -71,13 +72,14 @@ FAMILY_BASES = {
     "masking": "headtohead.plugins.masking.Masking",
     "feed_forward": "headtohead.plugins.feed_forward.FeedForward",
     "norm": "headtohead.plugins.norm.Norm",
+    "quirk": "headtohead.plugins.quirk.Quirk",
     "dataset": "headtohead.plugins.dataset.Dataset",
     "recipe": "headtohead.plugins.recipe.Recipe",
     "launcher": "headtohead.plugins.launcher.Launcher",
     "logger": "headtohead.plugins.logger.Logger",
 }
 
-WITH_SOURCE = ("positional", "attention", "masking", "feed_forward", "norm", "dataset")
+WITH_SOURCE = ("positional", "attention", "masking", "feed_forward", "norm", "quirk", "dataset")
 """Families whose code and files results depend on; the configuration of a recipe is part of the run hash."""
 
 ENTRY_POINT_GROUP = "headtohead"

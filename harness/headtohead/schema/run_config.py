@@ -266,6 +266,15 @@ class ModelConfig(OmittingSection):
         True,
         description="a norm after the encoder and after the decoder; default: not with norm: post",
     )
+    shared_modules: tuple[Literal["norm", "feed-forward"], ...] = Field(
+        (), description="modules with one instance for the whole model"
+    )
+    min_vocab_size: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="minimum number of rows of embeddings and output projection; default: the vocabulary's size",
+    )
 
     @property
     def layers_in_all(self) -> int:
@@ -365,6 +374,19 @@ else:
 """A value of ``train.schedule``."""
 
 
+ModelPart = Literal[
+    "embeddings",
+    "positional",
+    "encoder-attention",
+    "decoder-attention",
+    "cross-attention",
+    "feed-forward",
+    "norm",
+    "lm-head",
+]
+"""A value of ``train.trainable``."""
+
+
 class TrainConfig(OmittingSection):
     """Length of training, batches and optimizer."""
 
@@ -397,6 +419,15 @@ class TrainConfig(OmittingSection):
     )
     batch_size: int | None = Field(
         None, ge=1, le=10**6, description="sentences of a shuffled batch, instead of batch_tokens"
+    )
+    pad_to: Literal["batch", "corpus"] | Length = Field(
+        "batch",
+        description="with batch_size, the length that training sentences are padded to; batch: the "
+        "longest of the batch; corpus: the longest of the corpus on either side; or a number of tokens",
+    )
+    trainable: tuple[ModelPart, ...] | None = Field(
+        None,
+        description="parts of the model that are trained; the others keep their initial values; default: all",
     )
     optimizer: Literal["adam", "adamw", "muon"] = Field(
         "adamw",
@@ -529,53 +560,6 @@ class EvaluateConfig(ConfigSection):
         return value
 
 
-ModelPart = Literal[
-    "embeddings",
-    "positional",
-    "encoder-attention",
-    "decoder-attention",
-    "cross-attention",
-    "feed-forward",
-    "norm",
-    "lm-head",
-]
-
-
-class QuirksConfig(ConfigSection):
-    """Choices that exist only to reproduce a notebook."""
-
-    shift_targets: bool = Field(
-        True,
-        description="false: a target token predicts itself instead of the next token, so the input is the answer",
-    )
-    trainable: tuple[ModelPart, ...] | None = Field(
-        None,
-        description="parts of the model that are trained; the others keep their initial values; default: all",
-    )
-    cross_attention_memory: Literal["encoder", "decoder"] = Field(
-        "encoder",
-        description="keys and values of cross-attention; decoder: the decoder's own states, so the source is ignored",
-    )
-    shared_modules: tuple[Literal["norm", "feed-forward"], ...] = Field(
-        (), description="modules with one instance for the whole model"
-    )
-    decoder_feed_forward: Literal["after-cross", "after-each"] = Field(
-        "after-cross",
-        description="after-each: a feed-forward network also after the decoder's self-attention",
-    )
-    min_vocab_size: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000,
-        description="minimum number of rows of embeddings and output projection; default: the vocabulary's size",
-    )
-    pad_to: Literal["batch", "corpus"] | Length = Field(
-        "batch",
-        description="with train.batch_size, the length that training sentences are padded to; batch: the "
-        "longest of the batch; corpus: the longest of the corpus on either side; or a number of tokens",
-    )
-
-
 class RunConfig(OmittingSection):
     """A complete configuration without its seed: a variant."""
 
@@ -588,7 +572,9 @@ class RunConfig(OmittingSection):
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
-    quirks: QuirksConfig = QuirksConfig()
+    quirks: Annotated[dict[str, ParsedOptions], OmittedAtDefault()] = Field(
+        {}, description="options by the name of a quirk, of the quirks that change something"
+    )
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -605,12 +591,14 @@ class RunConfig(OmittingSection):
         return {role: entries[role] for role in self.roles if role in entries}
 
 
+QUIRKS = "quirks"
+"""The field of a configuration with the options of quirks, by name; the plugin of a quirk validates them."""
+
 SECTIONS: dict[str, type[ConfigSection]] = {
     "data": DataConfig,
     "model": ModelInput,
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
-    "quirks": QuirksConfig,
 }
 """Sections of a configuration that are not plugin families, as an experiment file has them."""
 

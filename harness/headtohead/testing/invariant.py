@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, Literal
 
 from headtohead.config.builder import FAMILIES
+from headtohead.model.quirks import quirks_of
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
@@ -80,10 +81,9 @@ def role_invariant(
 def known_violations(config: RunConfig) -> dict[str, str]:
     """Return the invariants that a configuration may violate, each with the setting that causes it."""
     causes: dict[str, str] = {}
-    if config.quirks.cross_attention_memory == "decoder":
-        causes |= dict.fromkeys(
-            ("source-reaches-logits", "gradients"), "quirks.cross_attention_memory: decoder"
-        )
+    for quirk in quirks_of(config):
+        for violated, option in quirk.violations_by_option(quirk.options).items():
+            causes[violated] = f"quirks.{quirk.entry_name}.{option}"
     for role in config.roles:
         positional, attention = config.positional.role(role), config.attention.role(role)
         if current().positional(positional.name).by_row:

@@ -10,6 +10,7 @@ from itertools import cycle, islice
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,7 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.attention_context import AttentionContext
 from headtohead.model.geometry import only_length
 from headtohead.model.layers import StackedFeedForward, unshared
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
@@ -109,9 +111,16 @@ class Subject:
     def data(self) -> PreparedData:
         """Data for training stacks."""
         shared = self.config.data.vocabulary.shared
-        # Two boundary tokens are added to a target, and the last token of a shifted target is not a decoder input.
-        target_words = self.only_length and self.only_length - 2 + self.config.quirks.shift_targets
-        return self._data or tiny_data(shared, target_words)
+        if self._data is not None:
+            return self._data
+        if self.only_length is None:
+            return tiny_data(shared)
+        tokens = (
+            self.only_length + 1
+        )  # the last token is not a decoder input, unless a quirk changes that
+        inputs = int(decoder_input_lengths(self.config, np.array([tokens]))[0])
+        boundary_tokens = 2
+        return tiny_data(shared, tokens - (inputs - self.only_length) - boundary_tokens)
 
     @cached_property
     def vocab_sizes(self) -> tuple[int, int]:

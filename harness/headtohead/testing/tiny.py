@@ -56,7 +56,7 @@ def tiny_config(
         feed_forward: As ``positional``.
         norm: As ``positional``, or a position of the norms, the value of ``model.norm``.
         train: Fields of the section ``train`` that differ from those of ``TRAIN``.
-        quirks: Fields of the section ``quirks``.
+        quirks: Options of quirks by name, the section ``quirks``.
         **model: Fields of the section ``model`` that differ from those of ``SMALL``.
 
     Raises:

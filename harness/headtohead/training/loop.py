@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.dropout import Dropout, kernel_fault
 from headtohead.model.loss import backward_loss
 from headtohead.model.members import same_or_each
+from headtohead.model.quirks import changed_batch
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
@@ -153,7 +155,7 @@ class StackTraining:
         drops = any(isinstance(module, Dropout) and module.rate for module in self.model.modules())
         if drops and device.type == "cuda" and (fault := kernel_fault(device)):
             on_fall_back(f"dropout uses several operations instead of one kernel: {fault}")
-        freeze(self.model, config.quirks.trainable)
+        freeze(self.model, config.train.trainable)
         self.parameters = trained(self.model)
         owners = [
             self.model.members_of(name)
@@ -494,13 +496,13 @@ def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
 def split_tensors(
     config: RunConfig, data: PreparedData, device: torch.device, parts: Collection[str] = PARTS
 ) -> dict[str, SplitTensors]:
-    """Return the parts as tensors, with training sentences padded as ``quirks.pad_to`` requires."""
+    """Return the parts as tensors, with training sentences padded as ``train.pad_to`` requires."""
     fixed = padded_length(config, data.record["longest"]) or 0
     return {
         name: SplitTensors.of(
             split,
             device,
-            shift_targets=config.quirks.shift_targets,
+            change=partial(changed_batch, config),
             pads=(data.source_vocabulary.pad, data.target_vocabulary.pad),
             width=fixed if name == "train" else 0,
             joined="encoder" not in config.roles,

@@ -18,6 +18,7 @@ from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.decoding import Ends, greedy
 from headtohead.model.precision import matmul_precision
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
 from headtohead.storage.attention_maps import entropy, mean_distance
@@ -82,9 +83,10 @@ def decoder_input(model: Transformer, data: PreparedData, ids: list[int]) -> lis
 
     A text has no end, and a single token no next token to predict, so all their tokens are inputs.
     """
-    if data.tokenisers["target"].unit.is_text or not model.config.quirks.shift_targets:
+    if data.tokenisers["target"].unit.is_text:
         return ids
-    return ids[:-1] or ids
+    length = decoder_input_lengths(model.config, np.array([len(ids)]))[0]
+    return ids[:length] or ids
 
 
 def _weights(

@@ -231,7 +231,7 @@ def part_of(name: str) -> ModelPart:
         return "positional"
     if "norm" in name:
         return "norm"
-    if "feed_forward" in name or ".between" in name:
+    if "feed_forward" in name:
         return "feed-forward"
     if "embedding" in root:
         return "embeddings"
@@ -254,7 +254,7 @@ def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
         parameter.requires_grad_(part_of(name) in parts)
     if not trained(model):
         raise HeadToHeadError(
-            f"quirks.trainable: {', '.join(parts)} has no parameters in this model, so nothing would be "
+            f"train.trainable: {', '.join(parts)} has no parameters in this model, so nothing would be "
             "trained; list other parts, or use epochs: 0"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,7 +44,7 @@ class SplitTensors:
         split: Split,
         device: torch.device,
         *,
-        shift_targets: bool = True,
+        change: Callable[[Batch], Batch] = lambda batch: batch,
         pads: tuple[int | None, int | None] = (0, 0),
         width: int = 0,
         joined: bool = False,
@@ -54,33 +54,37 @@ class SplitTensors:
         Args:
             split: The pairs.
             device: The device.
-            shift_targets: Whether a target token predicts the next token instead of itself.
+            change: Receives all pairs as the batch of one member, and returns them as they are trained and evaluated.
             pads: Padding ids of sources and decoder inputs; None, as in a vocabulary without padding token, is 0.
             width: Minimum padded length in tokens.
             joined: Whether the model reads source and decoder input as one sequence.
         """
-        prompt_lengths = torch.tensor([len(ids) for ids in split.source])
-        sources = split.source
+        source_pad, target_pad = pads
+        source, source_lengths = _pad(split.source, source_pad or 0, width)
+        targets, lengths = _pad(split.target, target_pad or 0, width)
+        next_tokens = split.labels or [ids[1:] for ids in split.target]
+        labels, _ = _pad(next_tokens, IGNORE_INDEX, targets.shape[1])
+        one_member = (tensor.unsqueeze(0) for tensor in (source, source_lengths, targets, labels))
+        pairs = change(Batch(*one_member, target_lengths=(lengths - 1).unsqueeze(0)))
+        source, source_lengths = pairs.source[0], pairs.source_lengths[0]
+        inputs, input_lengths = pairs.decoder_input_ids[0], pairs.target_lengths[0]
+        prompt_lengths = source_lengths
         if joined:
-            read = [ids[: len(ids) - shift_targets] for ids in split.target]
-            sources = [np.concatenate(pair) for pair in zip(sources, read, strict=True)]
-        source, source_lengths = _pad(sources, pads[0] or 0, width)
-        decoder_input_ids, lengths = _pad(split.target, pads[1] or 0, width)
-        shift = int(shift_targets)
-        labels, _ = _pad(
-            split.labels or [ids[shift:] for ids in split.target],
-            IGNORE_INDEX,
-            decoder_input_ids.shape[1],
-        )
-        read_lengths = lengths - shift
+            sequences = [
+                np.concatenate([source_ids[:source_length], input_ids[:input_length]])
+                for source_ids, source_length, input_ids, input_length in zip(
+                    source.numpy(), source_lengths, inputs.numpy(), input_lengths, strict=True
+                )
+            ]
+            source, source_lengths = _pad(sequences, source_pad or 0, width)
         return cls(
             source.to(device),
             source_lengths.to(device),
-            torch.stack([decoder_input_ids, labels], dim=1).to(device),
-            read_lengths.to(device),
-            (labels != IGNORE_INDEX).sum(-1),
+            torch.stack([inputs, pairs.labels[0]], dim=1).to(device),
+            input_lengths.to(device),
+            pairs.num_labels[0],
             source_lengths,
-            read_lengths,
+            input_lengths,
             prompt_lengths,
         )
 
@@ -90,7 +94,7 @@ class SplitTensors:
     def batch(self, rows: Tensor, source_time: int, target_time: int) -> Batch:
         """Return the batch of rows ``[member, batch]``, padded to the given times.
 
-        ``target_time`` is the length of labels: with shifted labels, target tokens minus 1.
+        ``target_time`` is the number of decoder inputs: by default, target tokens minus 1.
         """
         target = self.target[rows, :, :target_time]
         return Batch(

@@ -104,8 +104,8 @@ def read_checkpoint(
     mapping = _matching_form(path, read_state_dict(path), recipe, registry)
     try:
         sizes, fields = mapping.vocabulary_sizes, mapping.fields
-        if "min_vocab_size" in registry.recipe(recipe).config.get("quirks", {}):
-            fields["quirks.min_vocab_size"] = min(sizes.values())
+        if "min_vocab_size" in registry.recipe(recipe).config["model"]:
+            fields["model.min_vocab_size"] = min(sizes.values())
         config = _configure(recipe, fields, overrides, registry)
         weights = convert(mapping, _model(config, sizes))
     except MismatchError as error:
@@ -267,7 +267,7 @@ def _has_sizes(
 ) -> bool:
     """Return whether vocabularies of these lengths give embeddings of the checkpoint's sizes."""
     lengths = [len(vocabularies[side]) for side in SIDES]
-    if config.quirks.min_vocab_size is not None:  # embeddings can have rows without a word
+    if config.model.min_vocab_size is not None:  # embeddings can have rows without a word
         return all(length <= sizes[side] for length, side in zip(lengths, SIDES, strict=True))
     return vocab_sizes(config, *lengths) == VocabSizes(sizes["source"], sizes["target"])
 

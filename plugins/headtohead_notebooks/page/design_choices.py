@@ -10,6 +10,7 @@ from headtohead.config.labels import label_at
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.record import leaves
+from headtohead_notebooks.quirks import NotebookOptions
 
 SIZES = (
     *("model.d_model", "model.heads", "model.encoder_layers", "model.d_ff"),
@@ -34,6 +35,8 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, t
             }
             for family in FAMILIES
         }
+        quirks = config.quirks.get("notebooks", NotebookOptions())
+        fields["quirks"] = {"notebooks": quirks.model_dump(mode="json")}
         values = leaves(fields | labels)
         columns.append(
             {name: value if isinstance(value, str) else json.dumps(value) for name, value in values}

@@ -97,7 +97,7 @@ def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
     summary = frames.summary(slug, analysis.metric)
     record = RunDirectory(frames.folders[str(frames.rows(slug).index[0])]).record
     vocab_size = (record.data.get("vocabulary") or {}).get("target")
-    min_vocab_size = record.config.quirks.min_vocab_size
+    min_vocab_size = record.config.model.min_vocab_size
     words = max([int(size) for size in (vocab_size, min_vocab_size) if size], default=0)
     guess = f"; guessing among {words:,} words gives {math.log(words):.2f}" if words else ""
     if summary.n:

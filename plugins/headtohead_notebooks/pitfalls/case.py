@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headtohead import data
 from headtohead.data import PreparedData
+from headtohead.model.quirks import decoder_input_lengths
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
@@ -103,7 +105,9 @@ class Case:
 
     def teacher_forcing(self, target: list[int]) -> tuple[list[int], list[int]]:
         """Return the decoder input and the labels of a target sentence."""
-        return (target[:-1], target[1:]) if self.config.quirks.shift_targets else (target, target)
+        inputs = int(decoder_input_lengths(self.config, np.array([len(target)]))[0])
+        labels = target[1:] if inputs < len(target) else target
+        return target[:inputs], labels
 
     @cached_property
     def _example_index(self) -> int:

@@ -13,7 +13,7 @@ import torch
 from headtohead.data import Side, read_corpus
 from headtohead.data.batches import make_batches
 from headtohead.data.normalise import NORMALISERS
-from headtohead.schema.run_config import changed
+from headtohead.schema.run_config import RunConfig, changed
 from headtohead.training.loop import split_tensors
 from headtohead_notebooks.pitfalls.case import Case, Numbers
 
@@ -101,8 +101,9 @@ def one_table_two_vocabularies(case: Case) -> Numbers:
 
 def targets_not_shifted(case: Case) -> Numbers:
     """Count the labels that equal the decoder input at their position."""
-    equal, tokens = _labels_in_input(case, shift_targets=False)
-    equal_if_shifted, _ = _labels_in_input(case, shift_targets=True)
+    equal, tokens = _labels_in_input(case.config, case)
+    shifted = case.config.model_copy(update={"quirks": {}})
+    equal_if_shifted, _ = _labels_in_input(shifted, case)
     return {
         "labels_in_input": equal,
         "tokens": tokens,
@@ -112,14 +113,13 @@ def targets_not_shifted(case: Case) -> Numbers:
 
 def fixed_padding(case: Case) -> Numbers:
     """Compare an epoch's batches with batches padded to their longest sentence."""
-    fixed, longest = _padding(case, case.config.quirks.pad_to), _padding(case, "batch")
+    fixed, longest = _padding(case, case.config.train.pad_to), _padding(case, "batch")
     numbers = {f"{side}_padding": share for side, share in fixed.items()}
     return numbers | {f"{side}_padding_to_longest": share for side, share in longest.items()}
 
 
-def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
+def _labels_in_input(config: RunConfig, case: Case) -> tuple[int, int]:
     """Return the number of labels that equal the input at their position, and the number of labels."""
-    config = changed(case.config, quirks={"shift_targets": shift_targets})
     tensors = split_tensors(config, case.data, torch.device("cpu"))["train"]
     inputs, labels = tensors.target[:, 0], tensors.target[:, 1]
     is_label = torch.arange(inputs.shape[1]) < tensors.target_lengths[:, None]
@@ -127,7 +127,7 @@ def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
 
 
 def _padding(case: Case, pad_to: int | str) -> dict[str, float]:
-    config = changed(case.config, quirks={"pad_to": pad_to})
+    config = changed(case.config, train={"pad_to": pad_to})
     tensors = case.training_tensors
     lengths = tensors.prompt_lengths.numpy(), tensors.target_lengths.numpy()
     return make_batches(config, *lengths, case.data.record["longest"]).padding()

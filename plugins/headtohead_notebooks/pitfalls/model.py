@@ -96,7 +96,7 @@ def parameters_frozen(case: Case) -> Numbers:
     sizes: Counter[str] = Counter()
     for name, parameter in case.model.named_parameters():
         sizes[part_of(name)] += parameter.numel()
-    trained = sum(sizes[part] for part in case.config.quirks.trainable or ())
+    trained = sum(sizes[part] for part in case.config.train.trainable or ())
     return {"weights": sizes.total(), "trained": trained}
 
 

@@ -64,11 +64,11 @@ class ArchitectureEnDe(NotebookRecipe):
             **TRAIN,
             "epochs": 10,
             "batch_size": 32,
+            "pad_to": 100,
             "lr": 1e-4,
             "betas": [0.9, 0.98],
             "eps": 1e-9,
         },
-        "quirks": {"pad_to": 100},
         "evaluate": {"decode": "none"},
     }
 

@@ -40,21 +40,18 @@ class ByHandEnFr(NotebookRecipe):
             "dropout": 0.0,
             "embedding_scale": "one",
             "mask_value": "-1e9",
+            "shared_modules": ["norm", "feed-forward"],
         },
         "train": {
             **TRAIN,
             "steps": 1,
             "batch_size": 1,
+            "trainable": ["feed-forward", "cross-attention", "lm-head"],
             "lr": 1e-3,
             "betas": [0.9, 0.999],
             "eps": 1e-8,
         },
-        "quirks": {
-            "shared_modules": ["norm", "feed-forward"],
-            "decoder_feed_forward": "after-each",
-            "shift_targets": False,
-            "trainable": ["feed-forward", "cross-attention", "lm-head"],
-        },
+        "quirks": {"notebooks": {"decoder_feed_forward": "after-each", "shift_targets": False}},
         "evaluate": {"decode": "teacher-forced"},
     }
 

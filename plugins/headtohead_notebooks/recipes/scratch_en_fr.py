@@ -43,16 +43,17 @@ class ScratchEnFr(NotebookRecipe):
             "dropout_ffn": 0.0,
             "embedding_scale": "one",
             "mask_value": "-1e9",
+            "min_vocab_size": 5000,
         },
         "train": {
             **TRAIN,
             "epochs": 1,
             "batch_size": 20,
+            "pad_to": "corpus",
             "lr": 1e-3,
             "betas": [0.9, 0.98],
             "eps": 1e-9,
         },
-        "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},
         "evaluate": {"decode": "greedy", "max_length": 5},
     }
 

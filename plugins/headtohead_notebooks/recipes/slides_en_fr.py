@@ -53,7 +53,7 @@ class SlidesEnFr(NotebookRecipe):
             "mask_value": "-inf",
         },
         "train": {"epochs": 0, "batch_size": 1, "schedule": "inverse-sqrt", "warmup_steps": 0},
-        "quirks": {"cross_attention_memory": "decoder"},
+        "quirks": {"notebooks": {"cross_attention_memory": "decoder"}},
         "evaluate": {"decode": "non-autoregressive"},
     }
 

@@ -58,6 +58,6 @@ def test_target_must_have_d_model_tokens():
     assert reason() is None
     assert reason(longest={"source": 5, "target": 7}) is None
     assert reason(longest={"source": 5, "target": 6}) == LENGTH.format(5, 5)
-    same = {"shift_targets": False}
+    same = {"notebooks": {"shift_targets": False}}
     assert reason(quirks=same, longest={"source": 5, "target": 6}) is None
     assert reason(quirks=same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)

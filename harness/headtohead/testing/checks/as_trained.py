@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
+from headtohead.model.quirks import key_sides
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import training_bytes
 from headtohead.plugins.registry import current
@@ -311,7 +312,7 @@ def _tokens(batch: tuple[Tensor, int, int]) -> int:
 def hides_future(config: RunConfig) -> bool:
     """Return whether every mask over target tokens is meant to hide later tokens."""
     roles = ["decoder"]
-    if "encoder" in config.roles and config.quirks.cross_attention_memory == "decoder":
+    if "cross" in config.roles and key_sides(config)["cross"] == "target":
         roles.append("cross")
     patterns = [(role, chosen) for role in roles for chosen in config.masking.role(role).pattern]
     return all(

@@ -142,7 +142,7 @@ def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, V
     """Return the verdicts of all invariants on a variant at small sizes, up to the first violation."""
     small = small_config(config)
     # Layers can differ, so that some invariants have as many as the variant.
-    lengths = longest["source"], longest["target"] - config.quirks.shift_targets
+    lengths = longest["source"], longest["target"] - 1
     deep = Subject(changed(small, model=_layers(config)), longest=lengths)
     subject = Subject(small)
     verdicts = {}

@@ -113,9 +113,8 @@ def reduced(config: RunConfig) -> RunConfig:
         sizes |= {"d_model": MAX_WIDTH, "heads": min(model.heads, MAX_HEADS), "d_ff": INNER_WIDTH}
     small = changed(
         config,
-        model=sizes,
-        train={**TRAIN, "epochs": None, "batch_size": None},
-        quirks={"min_vocab_size": None, "pad_to": "batch"},
+        model={**sizes, "min_vocab_size": None},
+        train={**TRAIN, "epochs": None, "batch_size": None, "pad_to": "batch"},
     )
     vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)
     data = DataConfig(split="grouped", normalise="none", vocabulary=vocabulary)

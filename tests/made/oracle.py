@@ -2,6 +2,8 @@
 
 import math
 
+from headtohead_notebooks.quirks import NotebookOptions
+
 CHOICES = {
     "pre-norm": {},
     "post-norm": {"norm": "post"},
@@ -84,7 +86,8 @@ class Oracle:
     """
 
     def __init__(self, config, weights, masked, row=0, observe=lambda name, values: None):
-        self.config, self.model, self.quirks = config, config.model, config.quirks
+        self.config, self.model = config, config.model
+        self.quirks = config.quirks.get("notebooks", NotebookOptions())
         self.weights, self.masked, self.row, self.observe = weights, masked, row, observe
 
     def logits(self, source, source_length, target, target_length):
@@ -120,7 +123,8 @@ class Oracle:
             x = self.branch(x, f"{at}.self", f"{at}.attention", self.attention, None, own)
             if memory is not None:
                 if self.quirks.decoder_feed_forward == "after-each":
-                    x = self.branch(x, f"{at}.between", f"{at}.between", self.feed_forward)
+                    part = f"{at}.attention_branch.feed_forward"
+                    x = self.branch(x, f"{at}.between", part, self.feed_forward)
                 x = self.branch(x, f"{at}.cross", f"{at}.cross", self.attention, read, cross)
             x = self.branch(x, f"{at}.feed-forward", f"{at}.feed_forward", self.feed_forward)
         if self.model.norm == "pre" if self.model.final_norm is None else self.model.final_norm:
@@ -166,25 +170,33 @@ class Oracle:
             ),
         ]
 
+    def block(self, part):
+        """Return the name of the residual block of a part of a layer."""
+        if part.endswith("attention_branch.feed_forward"):
+            return f"{part}_block"
+        within = f"{part}_branch.block"
+        is_wrapped = any(name.startswith(within) for name in self.weights)
+        return within if is_wrapped else f"{part}_branch"
+
     def branch(self, x, path, part, inner, *rest):
         if self.model.norm == "post":
             total = plus(x, inner(x, path, part, *rest))
             self.observe(f"{path}.residual", total)
-            normed = self.norm(total, f"{part}_branch.norm")
+            normed = self.norm(total, f"{self.block(part)}.norm")
             self.observe(f"{path}.norm", normed)
             return normed
-        normed = self.norm(x, f"{part}_branch.norm")
+        normed = self.norm(x, f"{self.block(part)}.norm")
         self.observe(f"{path}.norm", normed)
         added = inner(normed, path, part, *rest)
         if self.model.norm == "sandwich":
-            added = self.norm(added, f"{part}_branch.post_norm")
+            added = self.norm(added, f"{self.block(part)}.post_norm")
             self.observe(f"{path}.post_norm", added)
         total = plus(x, added)
         self.observe(f"{path}.residual", total)
         return total
 
     def norm(self, x, name):
-        name = "shared.norm" if "norm" in self.quirks.shared_modules else name
+        name = "shared.norm" if "norm" in self.model.shared_modules else name
         gain = self.weights[f"{name}.weight"][0]
         bias = self.weights.get(f"{name}.bias", [[0.0] * len(gain)])[0]
         out = []
@@ -271,7 +283,7 @@ class Oracle:
         return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.mask_value]
 
     def feed_forward(self, x, path, part):
-        part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
+        part = "shared.feed_forward" if "feed-forward" in self.model.shared_modules else part
         kind = self.config.feed_forward.role(
             "encoder" if part.startswith("encoder") else "decoder"
         ).name

@@ -72,6 +72,7 @@ ELSEWHERE = {
     "Masking": "Base class of masking schemes: see [hooks](hooks.md#masking).",
     "FeedForward": "Base class of feed-forward networks: see [hooks](hooks.md#feed_forward).",
     "Norm": "Base class of norms: see [hooks](hooks.md#norm).",
+    "Quirk": "Base class of quirks: see [hooks](hooks.md#quirk).",
     "Dataset": "Base class of datasets: see [hooks](hooks.md#dataset).",
     "TextUnit": "What a token of a text is, for `Corpus.unit`: `text-character`, `text-byte`, `text-subword` "
     "(byte-level byte-pair encoding), `text-symbol` (the longest of given symbols) or `text-number` (a number without "

@@ -19,7 +19,7 @@ DATA_HASH = "f" * 64
 GOLDEN = {
     "default": (
         {"train": {"epochs": 1}},
-        "67384d4e7160e3b6732bef4e9f935169d0af0fe51120999e8a86f263e19b14f2",
+        "bd33156c1b2cb72adcf8b7ecfd12c4db50bbff9219489ca469117129d97853f2",
     ),
     "every family": (
         {
@@ -28,7 +28,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "759e87cf28af81f597652cc822bdc23b5df3a6ac09ff30f663a9f8f964ece44d",
+        "920e561f1b4cb8e07fe529da821b2d55ce0f3c2cc2df4617b4afd8175589e2b2",
     ),
     "sections": (
         {
@@ -37,7 +37,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "bcd2fee8178f041c3b7b0b168694b6818d07e546f8a4e3bd14992e0f59a71cdb",
+        "f954804e3a971cd27d7fbf0dc33ab8342ef5b807e2b9b1c5dbd4ca4780d8532e",
     ),
 }
 

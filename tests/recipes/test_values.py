@@ -6,11 +6,11 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 
 HASHES = {
-    "scratch-en-fr": "8fd52cd9a58d0a0523565d72adfc30db2cef4e8ac91ff640b5af94c49b9d01ef",
-    "architecture-en-de": "f940edfcd86b401c9d9480c5526f5dff362464bf2d95b981fcdb0d0355b1e865",
-    "tatoeba-en-es": "0e0038a664035ecd9757b2ae7da59e5dbdd42ec240df509b8653c9eeac3aaae3",
-    "slides-en-fr": "fd14a4746435a652c378c6674016e55d65c53a8efcf453f6cbe710342837d11a",
-    "by-hand-en-fr": "0f432ec79cf4a13f1910dba1aace15c62ebb1438c0153c6ab19c61b94caf443c",
+    "scratch-en-fr": "5ccb5f5c46808d2634c4412f78c8eadb3de65a5baf80e198841e0aa0fb863b87",
+    "architecture-en-de": "c88520906bf967e41d95ff1bb52cfe15de53493144bb167d76ff810a54e20046",
+    "tatoeba-en-es": "4415d0cd2a1c456b2d695ab62441ae49428838924494ac7e30b34eb7062a5f8a",
+    "slides-en-fr": "503b24f77e50169242968d1d70efa252ebd2a3e62cb4f921e2360e03db265dff",
+    "by-hand-en-fr": "9dbccc7d2c40cb55b6e75248d513a551b87079c14412fd1db0fe232697ce7b1c",
 }
 
 

@@ -40,8 +40,9 @@ class Quirk(Entry):
         """Return another batch, or the same.
 
         Called once per split, with all its pairs as the batch of one member, before training, evaluation and decoding;
-        every batch of a step is a part of the result. Decoder inputs are those of shifted targets: the token at
-        position ``target_lengths`` of a row is its last token, which is only a label.
+        every batch of a step is a part of the result. Probes of attention maps and sentences of ``h2h generate`` are
+        not changed. Decoder inputs are those of shifted targets: the token at position ``target_lengths`` of a row is
+        its last token, which is only a label.
 
         The number of decoder inputs may depend on the numbers of tokens, not on their ids: plans compute it from
         lengths alone.

@@ -173,7 +173,7 @@ class _Collector:
         part, _, step = name.partition(".")
         formula, meaning = formulas.FEED_FORWARD[step]
         stack = self.model.encoder if role == "encoder" else self.model.decoder
-        entry = unshared(getattr(stack[layer], part)).entry
+        entry = unshared(stack[layer].feed_forward).entry  # a layer's networks have the same entry
         number = {"inner": 1, "output": 2, "gate": 3}.get(step)
         if step in ("inner", "gate"):
             formula = formula.replace("X", formulas.block_input(self._pre_norm))

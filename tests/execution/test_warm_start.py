@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save, save_file
 
 from headtohead import files
 from headtohead.storage.stack import stack_folders
-from headtohead.tracking.run_page import parameters
 from headtohead.tracking.study import TrackedStudy
+from headtohead_mlflow.run_page import parameters
 from made import error_line
 from made.study import TINY, Study, on_evaluation
 

@@ -11,8 +11,8 @@ import pytest
 from mlflow import MlflowClient
 
 from headtohead import api, files
-from headtohead.report import writing
 from headtohead.config.versions import versions
+from headtohead.report import writing
 from headtohead.storage import leases
 from headtohead.storage.run_directory import RunWriter
 from made import plugin_file

@@ -132,7 +132,7 @@ def looks_line(status: LooksStatus) -> str:
     )
 
 
-UNFINISHED = "runs of this look have no result yet"
+NO_RESULT = "runs of this look have no result yet"
 NEXT = "{contrasts} undecided, next look at {seeds} seeds"
 LAST = "stopped at the maximum of {seeds} seeds, {contrasts} undecided"
 UNTESTED = "stopped; {contrasts} cannot be tested"
@@ -143,7 +143,7 @@ def _outcome(status: LooksStatus) -> str:
     """Return what a look decided, as a clause."""
     undecided = counted(len(status.undecided), "contrast")
     if not status.complete:
-        return UNFINISHED
+        return NO_RESULT
     if status.next is not None:
         return NEXT.format(contrasts=undecided, seeds=status.next)
     if status.undecided:

@@ -403,7 +403,7 @@ def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) ->
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not outcome.complete:
         return None
-    from headtohead.report.remarks import looks_line
+    from headtohead.analysis.findings.design import looks_line
     from headtohead.storage.frames import load_frames
 
     status = Analysis(load_frames(planned.directory)).looks

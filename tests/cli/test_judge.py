@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headtohead.analysis.judge import judge
-from headtohead.analysis.score_files import read_score_file
 from headtohead.cli.judge import EXIT_CODES
 from headtohead.errors import HeadToHeadError
-from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.verdicts import Judgement, SizeTest
+from headtohead_judge.judging import judge
+from headtohead_judge.paired_tests import Interval
+from headtohead_judge.score_files import read_score_file
+from headtohead_judge.verdicts import Judgement, SizeTest
 from made import case_table
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -286,7 +286,7 @@ def test_ten_thousand_rows_take_a_second_after_imports_and_no_training_libraries
     )
     table.to_csv(tmp_path / "scores.csv", index=False)
     code = (
-        "import sys, time, headtohead.analysis.judge, headtohead.cli.judge, headtohead.report.judge\n"
+        "import sys, time, headtohead_judge.judging, headtohead.cli.judge, headtohead_judge.text\n"
         "from headtohead.cli import main; began = time.process_time()\n"
         "try: main(['judge', 'scores.csv', '--baseline', 'v0'])\n"
         "finally: print(time.process_time() - began, *sys.modules, file=sys.stderr)"

@@ -5,6 +5,7 @@ Both are read from every import statement.
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -17,6 +18,7 @@ import headtohead.plugin
 
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
+JUDGE = ROOT / "harness" / "judge" / "headtohead_judge"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
 NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
@@ -75,7 +77,7 @@ def is_notebook_output(found: Import) -> bool:
 @cache
 def import_order() -> tuple[str, ...]:
     block = re.search(
-        r"```text\nharness/headtohead/\n(.*?)^plugins/",
+        r"^harness/headtohead/\n(.*?)^plugins/",
         PAGE.read_text(encoding="utf-8"),
         re.S | re.M,
     )
@@ -153,7 +155,9 @@ def circle(folder: Path) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("folder", [HARNESS, PLUGINS, NOTEBOOKS], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [JUDGE, HARNESS, PLUGINS, NOTEBOOKS], ids=lambda folder: folder.name
+)
 def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
     assert circle(folder) == []
 
@@ -190,6 +194,13 @@ def test_only_tracking_imports_mlflow() -> None:
     assert not any(
         one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS))
     )
+
+
+def test_the_judge_imports_its_dependencies_alone() -> None:
+    """Parquet files need pyarrow, an extra; the other libraries are those of ``harness/judge/pyproject.toml``."""
+    allowed = {"headtohead_judge", "numpy", "scipy", "pandas", "click", "pyarrow"}
+    top_level = {one.name.split(".")[0] for one in imports(JUDGE)}
+    assert top_level - sys.stdlib_module_names == allowed
 
 
 def test_headtohead_imports_no_plugin() -> None:

@@ -13,7 +13,7 @@ from headtohead.cli.options import (
     reports_option,
     runs_option,
 )
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 
 @click.command()

@@ -16,12 +16,12 @@ from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.config.labels import listed
 from headtohead.report.section import contrast_name, leveled
-from headtohead.statistics.copies import Run, copy_warnings
-from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage import states
 from headtohead.storage.experiment import leaked_validation
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import as_ratio, counted, higher_is_better, readable, show, span
+from headtohead_judge.copies import Run, copy_warnings
+from headtohead_judge.verdicts import WITHIN
 
 MAX_NAMED = 3
 """Maximum number of variants that a remark names."""

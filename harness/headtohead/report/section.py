@@ -16,9 +16,9 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
 from headtohead.config.labels import text as value_text
-from headtohead.statistics.paired_tests import Difference, Interval, Summary
-from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
+from headtohead_judge.paired_tests import Difference, Interval, Summary
+from headtohead_judge.verdicts import BEYOND
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
 

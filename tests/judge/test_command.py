@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headtohead.cli.judge import EXIT_CODES
-from headtohead.errors import HeadToHeadError
+from headtohead_judge.command import EXIT_CODES
+from headtohead_judge.errors import HeadToHeadError
 from headtohead_judge.judging import judge
 from headtohead_judge.paired_tests import Interval
 from headtohead_judge.score_files import read_score_file

@@ -1,4 +1,4 @@
-"""Both wheels, their files and installed copies without the repository; the pins of every package of an installation."""
+"""Both wheels, their files and installed copies without the repository; the pins of all packages."""
 
 import re
 import subprocess
@@ -125,7 +125,8 @@ def pins() -> dict[str, str]:
 def needed() -> set[str]:
     """Return all installed dependencies of headtohead and of its developers' extra.
 
-    The judge is in the repository, so only its dependencies are pinned. CUDA builds of torch pin triton and the libraries of CUDA themselves.
+    The judge is in the repository, so only its dependencies are pinned. CUDA builds of torch pin triton and the
+    libraries of CUDA themselves.
     """
     found: set[str] = set()
     installed = {normal(package.metadata["Name"]) for package in metadata.distributions()}

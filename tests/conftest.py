@@ -132,7 +132,7 @@ def fewest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def own_registry() -> Iterator[None]:
-    """Have the plugins of a new process in a test."""
+    """Have the plugins of a new process in a test; what it registers is removed at its end."""
     with separate_registry():
         yield
 

@@ -26,7 +26,6 @@ from headtohead.execution.scheduler import Machine, Outcome, execute, final_stat
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import dropped_note, find_replaced
-from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.paths import inside
@@ -310,7 +309,7 @@ def _check_plugins(
         log: Receives lines of text for the user.
     """
     configs = [variant.config for plan in plans for variant in plan.variants]
-    if not any(outside_entries(config, current()) for config in configs):
+    if not any(outside_entries(config) for config in configs):
         return
     from headtohead.testing.checks.as_trained import PlannedStack
     from headtohead.testing.checks.before_training import check_before_training

@@ -49,7 +49,6 @@ def model_card(
             }
         rows.append(row)
     others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
-    init_from = record.config.init_from
     versions = {
         name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))
     }
@@ -59,7 +58,6 @@ def model_card(
         "seed": record.seed,
         "steps": f"{record.steps:,}",
         "run hash": record.run_hash,
-        **({"initial weights": f"those of run {init_from.run}"} if init_from else {}),
         **{name.replace("_", " "): value for name, value in versions.items()},
     }
     template = environment("headtohead.report").get_template("model_card.md.jinja")

@@ -13,7 +13,6 @@ import click
 
 from headtohead import logs
 from headtohead.cli import interruption
-from headtohead.cli.output import echo
 from headtohead.errors import (
     HeadToHeadError,
     Interrupted,
@@ -25,6 +24,7 @@ from headtohead.errors import (
 from headtohead.escaping import VisibleFormatter, single_line
 from headtohead.plugins.commands import plugin_commands
 from headtohead.synonyms import synonyms
+from headtohead_judge.output import echo
 
 COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
@@ -46,7 +46,6 @@ COMMANDS = {
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
     "clean": "Remove archived, superseded and failed runs, and caches.",
-    "ui": "Open MLflow on the project's store.",
     "skill": "Print instructions for coding agents.",
     "doctor": "Check the installation, the machine and the stores.",
 }

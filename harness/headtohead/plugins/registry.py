@@ -57,13 +57,14 @@ BUILT_IN = (
         f"headtohead_plugins.{file.parent.name}.{file.stem}"
         for file in sorted(FOLDER.glob("*/[!_]*.py"))
     ),
+    "headtohead_mlflow.entry",
     "headtohead_notebooks.embedding_softmax",
     "headtohead_notebooks.imported_runs",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.recipes",
     "headtohead_notebooks.sinusoidal_by_row",
 )
-"""Modules of the built-in plugins: every file in the folder of a family, and those of the notebooks."""
+"""Modules of the built-in plugins: every file in the folder of a family, MLflow, and those of the notebooks."""
 
 FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",

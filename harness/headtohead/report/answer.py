@@ -15,8 +15,10 @@ from headtohead.analysis.wording import ends, named_sides
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.statistics.paired_tests import Summary, minimum_detectable_effect
-from headtohead.statistics.verdicts import (
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
+from headtohead.storage.states import RESULTS
+from headtohead_judge.paired_tests import Summary, minimum_detectable_effect
+from headtohead_judge.verdicts import (
     BETTER,
     BEYOND,
     DETECTED,
@@ -30,8 +32,6 @@ from headtohead.statistics.verdicts import (
     WITHIN,
     WORSE,
 )
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
-from headtohead.storage.states import RESULTS
 
 MAX_NAMED = 6
 """Maximum number of contrasts or variants that a sentence names."""

@@ -81,6 +81,13 @@ class Report:
         return [remark for remark in self.remarks if remark.severity != "note"]
 
     @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on each variant against the baseline by slug; that of the baseline is ``baseline``."""
+        contrasts = self.analysis.families.variants.contrasts
+        verdicts = {contrast.left: contrast.verdict for contrast in contrasts}
+        return verdicts | {self.analysis.frames.baseline: "baseline"}
+
+    @property
     def notes(self) -> list[str]:
         """The remarks below the answer, which describe the study."""
         return [remark.text for remark in self.remarks if remark.severity == "note"]

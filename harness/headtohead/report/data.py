@@ -150,8 +150,6 @@ def _percent(fraction: Any) -> str:
 
 def _decoding(setting: Mapping[str, Any]) -> str:
     text = str(setting["decode"])
-    if "size" in setting:
-        text += f" of {setting['size']}, length penalty {setting['length_penalty']:g}"
     if "max_length" in setting:
         text += f", at most {setting['max_length']} tokens"
     return text

@@ -8,9 +8,9 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name, leveled
 from headtohead.report.answer import largest_first, ranks_pairs, settings_text
-from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.verdicts import IDENTICAL
 from headtohead.storage.metrics import readable, show
+from headtohead_judge.paired_tests import Interval
+from headtohead_judge.verdicts import IDENTICAL
 
 MAX_ROWS = 12
 """Maximum number of contrasts with a row; the tables of the contrasts have all."""

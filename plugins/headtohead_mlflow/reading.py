@@ -1,0 +1,41 @@
+"""Scores of any code in an MLflow store, for ``h2h judge``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead_mlflow.address import without_password
+from headtohead_mlflow.store import open_store, store_errors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFrame:
+    """Return a row per run with its parameters, status and last metrics; with ``metric``, a row per logged step."""
+    import pandas as pd
+
+    store, rows = open_store(uri, create=False), []
+    with store_errors(uri):
+        found = store.client.get_experiment_by_name(experiment)
+        if found is None:
+            names = [known.name for known in store.client.search_experiments()]
+            raise HeadToHeadError(
+                f"no experiment '{experiment}' in {without_password(uri)}{nearest(experiment, names)}"
+            )
+        for run in store.runs(found.experiment_id, newest_first=True):
+            fields: dict[str, Any] = {
+                "run_name": run.info.run_name,
+                **run.data.params,
+                "status": run.info.status,
+            }
+            if metric is None or metric not in run.data.metrics:
+                rows.append({**fields, **run.data.metrics})
+                continue
+            history = store.client.get_metric_history(run.info.run_id, metric)
+            values = {point.step: point.value for point in history}
+            rows += [{**fields, "step": step, metric: value} for step, value in values.items()]
+    if not rows:
+        raise HeadToHeadError(f"experiment '{experiment}' in {without_password(uri)} has no runs")
+    return pd.DataFrame(rows)

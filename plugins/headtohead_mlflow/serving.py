@@ -1,0 +1,104 @@
+"""A local MLflow server, and links to its pages."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from headtohead import children
+from headtohead.errors import HeadToHeadError
+from headtohead_mlflow.store import (
+    ARTIFACTS,
+    SETTINGS,
+    database_of,
+    mlflow_experiment,
+    open_store,
+    store_errors,
+)
+from headtohead_mlflow.study_logger import INDEX, STUDY_TAG
+from headtohead_mlflow.view import HOST, PORT, link
+
+START_SECONDS = 180.0
+STOP_SECONDS = 10.0
+
+
+def study_links(uri: str, port: int = PORT) -> dict[str, str]:
+    """Return the links of experiments by name, newest first."""
+    store = open_store(uri, create=False)
+    with store_errors(uri):
+        experiments = store.client.search_experiments(order_by=["creation_time DESC"])
+    return {
+        experiment.name: link(
+            experiment.experiment_id, uri, port, index=STUDY_TAG not in experiment.tags
+        )
+        for experiment in experiments
+        if STUDY_TAG in experiment.tags or experiment.name == mlflow_experiment(INDEX)
+    }
+
+
+@contextmanager
+def server(uri: str, port: int = PORT, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an MLflow server on this machine; end it with its workers after the block, or at SIGTERM and SIGHUP."""
+    with socket.socket() as probe:
+        if probe.connect_ex((HOST, port)) == 0:
+            raise HeadToHeadError(f"port {port} is in use; choose another with --port")
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
+    # By default, uvicorn imports the working directory.
+    command += ["--uvicorn-opts", shlex.join(["--app-dir", sysconfig.get_path("purelib")])]
+    if database := database_of(uri):
+        command += ["--default-artifact-root", (database.parent / ARTIFACTS).as_uri()]
+    command += options
+    environment = {**SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
+    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # ignored under nohup
+            signal.signal(number, _leave)
+    # A separate process group: Ctrl-C interrupts only this process, which ends the server and its workers.
+    process = children.start_program(command, env=environment, start_new_session=True, **quiet)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while True:
+            with (
+                suppress(OSError),
+                urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=2),
+            ):
+                break
+            if (code := process.poll()) is not None or time.monotonic() > end:
+                reason = "did not respond in time" if code is None else f"ended with code {code}"
+                raise HeadToHeadError(
+                    f"the MLflow server {reason}; to see the reason, run: {shlex.join(command)}"
+                )
+            time.sleep(0.2)
+        yield process
+    except KeyboardInterrupt:
+        pass
+    finally:
+        workers = (
+            psutil.Process(process.pid).children(recursive=True)
+            if psutil.pid_exists(process.pid)
+            else []
+        )
+        for number in (signal.SIGTERM, signal.SIGKILL):  # a worker may outlive the server
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            psutil.wait_procs(workers, STOP_SECONDS)
+        process.wait()
+
+
+def _leave(number: int, frame: object) -> None:
+    """Raise SystemExit; further signals are ignored, so that they do not interrupt the clean-up."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    raise SystemExit(128 + number)

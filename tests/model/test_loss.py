@@ -8,7 +8,7 @@ from torch.nn import functional
 from headtohead.model import loss
 from headtohead.model.aligned import ALIGNED, WIDE, product
 from headtohead.model.batch import IGNORE_INDEX
-from headtohead.model.loss import loss_gradients, token_losses
+from headtohead.model.loss import LossTerms, loss_gradients, token_losses
 from headtohead.model.members import PerMember
 
 ODD = WIDE + 9
@@ -56,7 +56,7 @@ def test_losses_and_gradients_equal_those_of_torch(
     monkeypatch.setattr(loss, "CHUNK_LOGITS", chunk)
     hidden, table, bias, labels, num_labels = inputs(vocab, tied)
     weight = table.transpose(1, 2) if tied else table
-    result = loss_gradients(hidden, weight, bias, labels, num_labels, smoothing)
+    result = loss_gradients(hidden, weight, bias, labels, num_labels, LossTerms(smoothing))
     each = smoothing.values if isinstance(smoothing, PerMember) else [smoothing] * 3
     logits = hidden @ weight + bias
     expected = torch.stack(
@@ -83,9 +83,8 @@ def test_z_loss_and_soft_caps_equal_those_of_autograd(
     z_loss: float, softcap: float | None, smoothing: float
 ) -> None:
     hidden, weight, bias, labels, num_labels = inputs(7, False)
-    result = loss_gradients(
-        hidden, weight, bias, labels, num_labels, smoothing, z_loss=z_loss, softcap=softcap
-    )
+    terms = LossTerms(smoothing, z_loss=z_loss, softcap=softcap)
+    result = loss_gradients(hidden, weight, bias, labels, num_labels, terms)
     logits = hidden @ weight + bias
     if softcap is not None:
         logits = softcap * torch.tanh(logits / softcap)
@@ -138,7 +137,7 @@ def test_bfloat16_products_give_losses_and_gradients_near_those_of_float32() -> 
         for value in inputs(ODD, False)
     )
     exact = loss_gradients(hidden, weight, bias, labels, num_labels)
-    rounded = loss_gradients(hidden, weight, bias, labels, num_labels, precision=torch.bfloat16)
+    rounded = loss_gradients(hidden, weight, bias, labels, num_labels, LossTerms(precision=torch.bfloat16))
     for name in ("losses", "hidden", "weight", "bias"):
         found, wanted = getattr(rounded, name), getattr(exact, name)
         assert found.dtype == torch.float32

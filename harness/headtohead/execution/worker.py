@@ -33,7 +33,7 @@ from headtohead.storage.run import CHECKPOINT, TRANSLATIONS, VOCABULARY, RunReco
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint
-from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
+from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
 from headtohead.training.maps import SentenceMaps, probe_maps, summary, write_maps
 from headtohead.training.memory import is_device_error, keep_freed_memory, machine_load
 from headtohead.training.results import Member, cost_metrics, score_test_split, translations_table
@@ -166,13 +166,12 @@ class Worker:
                 self.data,
                 self.device,
                 resume_points=folder.resume_points,
-                on_evaluation=self._on_evaluation,
-                on_progress=self._on_progress,
-                num_microbatches=self.record.num_microbatches,
                 configs=[configs[member.variant] for member in members],
-                on_fall_back=self._on_fall_back,
-                saving=self._writing,
+                events=TrainingEvents(
+                    self._on_evaluation, self._on_progress, self._on_fall_back, self._writing
+                ),
             )
+        self.training.num_microbatches = self.record.num_microbatches
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -64,26 +65,27 @@ def backward_loss(
         has_unlabelled: Whether tokens other than padding lack a label; no logits are computed there.
     """
     with matmul_precision(model):
-        hidden, labels = model.hidden(batch), batch.labels
+        hidden = model.hidden(batch)
+    labels = batch.labels
     weight, bias = model.output_map
-    precision = torch.bfloat16 if model.config.train.precision == "bfloat16" else None
+    config = model.config
+    precision = torch.bfloat16 if config.train.precision == "bfloat16" else None
     if has_unlabelled or weight.shape[-1] >= LARGE_VOCABULARY:
         if precision is not None and hidden.device.type == "cpu":
             num_target_tokens = min(padded_rows(num_target_tokens), labels[0].numel())
-        one_row = hidden.flatten(1, 2).unsqueeze(1), labels.flatten(1).unsqueeze(1)
-        hidden, labels = label_positions(*one_row, num_target_tokens)
+        hidden = hidden.flatten(1, 2).unsqueeze(1)
+        labels = labels.flatten(1).unsqueeze(1)
+        hidden, labels = label_positions(hidden, labels, num_target_tokens)
     hidden = hidden.flatten(1, 2)
-    config = model.config
-    extra = precision, config.train.z_loss, config.model.logit_softcap
-    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, smoothing, *extra)
+    terms = LossTerms(smoothing, precision, config.train.z_loss, config.model.logit_softcap)
+    loss = loss_gradients(hidden, weight, bias, labels.flatten(1), num_labels, terms)
     # The gradient of the sum: each member's gradient is that of its own loss.
-    pairs = ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias))
-    roots = [
-        (tensor, gradient)
-        for tensor, gradient in pairs
-        if tensor is not None and gradient is not None
-    ]
-    torch.autograd.backward([tensor for tensor, _ in roots], [gradient for _, gradient in roots])
+    tensors, gradients = [], []
+    for tensor, gradient in ((hidden, loss.hidden), (weight, loss.weight), (bias, loss.bias)):
+        if tensor is not None and gradient is not None:
+            tensors.append(tensor)
+            gradients.append(gradient)
+    torch.autograd.backward(tensors, gradients)
     return loss.losses
 
 
@@ -112,6 +114,34 @@ class LossGradients(NamedTuple):
     bias: Tensor | None
 
 
+@dataclass(frozen=True)
+class LossTerms:
+    """What the training loss has besides the cross-entropy of the labels.
+
+    Args:
+        smoothing: Label smoothing.
+        precision: Type of the factors of the products; softmax and losses keep the type of the decoder's output.
+        z_loss: z.
+        softcap: c of logits ``c·tanh(x/c)``, or None.
+    """
+
+    smoothing: float | PerMember = 0.0
+    precision: torch.dtype | None = None
+    z_loss: float = 0.0
+    softcap: float | None = None
+
+    def smoothing_like(self, x: Tensor) -> Tensor | None:
+        """Return the label smoothing with the dtype and device of ``x``, ``[member or 1, 1, 1]``; None if it is 0."""
+        if isinstance(self.smoothing, PerMember):
+            return self.smoothing.along(x)
+        if self.smoothing == 0:
+            return None
+        return x.new_full((1, 1, 1), self.smoothing)
+
+
+CROSS_ENTROPY = LossTerms()
+
+
 @torch.no_grad()
 def loss_gradients(
     hidden: Tensor,
@@ -119,10 +149,7 @@ def loss_gradients(
     bias: Tensor | None,
     labels: Tensor,
     num_labels: Tensor,
-    smoothing: float | PerMember = 0.0,
-    precision: torch.dtype | None = None,
-    z_loss: float = 0.0,
-    softcap: float | None = None,
+    terms: LossTerms = CROSS_ENTROPY,
 ) -> LossGradients:
     """Return mean token losses and their gradients.
 
@@ -136,84 +163,129 @@ def loss_gradients(
         bias: ``[member, 1, vocab]`` or None.
         labels: ``[member, position]``.
         num_labels: Divisor of each member's loss, ``[member]``.
-        smoothing: Label smoothing.
-        precision: Type of the factors of the products; softmax and losses keep the type of ``hidden``.
-        z_loss: z.
-        softcap: c of logits ``c·tanh(x/c)``, or None.
+        terms: Label smoothing, z-loss and soft cap.
     """
-    dtype = precision or hidden.dtype
+    dtype = terms.precision or hidden.dtype
     vocab = weight.shape[-1]
     columns = factor(weight, dtype)
     index = labels.clamp(min=0).unsqueeze(-1)
     shares = ((labels != IGNORE_INDEX) / num_labels.unsqueeze(-1)).to(hidden.dtype).unsqueeze(-1)
-    smooth = (
-        smoothing.along(hidden)
-        if isinstance(smoothing, PerMember)
-        else hidden.new_full((1, 1, 1), smoothing)
-    )
-    smooths = isinstance(smoothing, PerMember) or smoothing != 0
-    gradients = LossGradients(
-        hidden.new_zeros(len(hidden)),
-        torch.empty_like(hidden) if hidden.requires_grad else None,
-        torch.zeros_like(weight)
-        if weight.requires_grad
-        else None,  # in its layout: a tied table is transposed
-        torch.zeros_like(bias) if bias is not None and bias.requires_grad else None,
-    )
+    smooth = terms.smoothing_like(hidden)
+    gradients = _zero_gradients(hidden, weight, bias)
     memory = None
     for members, rows in _chunks(hidden, vocab):
-        x, label, share = hidden[members, rows], index[members, rows], shares[members, rows]
+        x = hidden[members, rows]
         if memory is None:  # the first chunk is the largest
             memory = aligned_empty(hidden, (len(x), x.shape[1], vocab), dtype)
+        share = shares[members, rows]
         # Logits in bits: on an AMD processor, exp takes three times as long as exp2 (benchmarks/results.md).
         scaled = (x * BITS_PER_NAT).to(dtype)
-        logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]]).to(
-            hidden.dtype
-        )
+        logits = torch.bmm(scaled, columns[members], out=memory[: len(x), : x.shape[1]])
+        logits = logits.to(hidden.dtype)
         if bias is not None:
             logits.add_(bias[members], alpha=BITS_PER_NAT)
-        if softcap is not None:
-            bound = logits.mul_(1 / (softcap * BITS_PER_NAT)).tanh_()
+        slope = None
+        if terms.softcap is not None:
+            bound = logits.mul_(1 / (terms.softcap * BITS_PER_NAT)).tanh_()
             slope = 1 - bound.square()
-            logits = bound.mul_(softcap * BITS_PER_NAT)
-        at_label = logits.gather(2, label)
-        if smooths:
-            own_smooth = smooth[members] if len(smooth) > 1 else smooth
-            at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), own_smooth)
-        largest = logits.amax(-1, keepdim=True)
-        logits -= largest
-        exponentials = logits.exp2_()
-        total = exponentials.sum(-1, keepdim=True)
-        log_total = total.log2() + largest
-        bits = (log_total - at_label) * share
-        gradients.losses[members].add_(bits.sum((1, 2)), alpha=1 / BITS_PER_NAT)
-        if z_loss:
-            log_total /= BITS_PER_NAT
-            gradients.losses[members].add_((log_total.square() * share).sum((1, 2)), alpha=z_loss)
-            exponentials *= 1 + 2 * z_loss * log_total
-        # The gradient of the logits is (softmax - target)·share; total and share are factored out of the products.
-        if smooths:
-            exponentials -= total * (own_smooth / vocab)
-            exponentials.scatter_add_(2, label, total * (own_smooth - 1))
-        else:
-            exponentials.scatter_add_(2, label, -total)
-        if softcap is not None:
+            logits = bound.mul_(terms.softcap * BITS_PER_NAT)
+        chunk_smooth = smooth
+        if smooth is not None and len(smooth) > 1:
+            chunk_smooth = smooth[members]
+        label = index[members, rows]
+        exponentials, total = _add_losses(
+            gradients.losses[members], logits, label, share, chunk_smooth, terms.z_loss
+        )
+        if slope is not None:
             exponentials *= slope
-        scale = share / total
-        delta = exponentials.to(dtype)
-        if gradients.hidden is not None:
-            own = columns[members]
-            # For narrow decoders, the transposed product is up to twice as fast.
-            if own.shape[1] < NARROW:
-                product = torch.bmm(own, delta.transpose(1, 2)).transpose(1, 2)
-            else:
-                product = torch.bmm(delta, own.transpose(1, 2))
-            gradients.hidden[members, rows] = product * scale
-        if gradients.weight is not None:
-            _add_product(gradients.weight[members], (x * scale).to(dtype), delta)
-        if gradients.bias is not None:
-            gradients.bias[members].baddbmm_(scale.transpose(1, 2), exponentials)
+        _add_gradients(gradients, (members, rows), x, columns[members], exponentials, share / total)
     return gradients
+
+
+def _zero_gradients(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> LossGradients:
+    """Return losses of 0, and memory for the gradients that are required."""
+    gradient = torch.empty_like(hidden) if hidden.requires_grad else None
+    of_weight = None
+    if weight.requires_grad:
+        of_weight = torch.zeros_like(weight)  # in its layout: a tied table is transposed
+    of_bias = None
+    if bias is not None and bias.requires_grad:
+        of_bias = torch.zeros_like(bias)
+    return LossGradients(hidden.new_zeros(len(hidden)), gradient, of_weight, of_bias)
+
+
+def _add_losses(
+    losses: Tensor, logits: Tensor, label: Tensor, share: Tensor, smooth: Tensor | None, z: float
+) -> tuple[Tensor, Tensor]:
+    """Add the losses of a chunk to ``losses``, and return the gradients of its logits.
+
+    Args:
+        losses: ``[member]``.
+        logits: In bits, ``[member, position, vocab]``; overwritten.
+        label: ``[member, position, 1]``.
+        share: Weight of each position in the loss, ``[member, position, 1]``; 0 without a label.
+        smooth: Label smoothing, or None.
+        z: Factor of the z-loss.
+
+    Returns:
+        The gradients, times ``total / share``, and ``total``, the sum of the exponentials of each position. Both are
+        factored out of the products that follow.
+    """
+    vocab = logits.shape[-1]
+    at_label = logits.gather(2, label)
+    if smooth is not None:
+        at_label = torch.lerp(at_label, logits.mean(-1, keepdim=True), smooth)
+    largest = logits.amax(-1, keepdim=True)
+    logits -= largest
+    exponentials = logits.exp2_()
+    total = exponentials.sum(-1, keepdim=True)
+    log_total = total.log2() + largest
+    bits = (log_total - at_label) * share
+    losses.add_(bits.sum((1, 2)), alpha=1 / BITS_PER_NAT)
+    if z:
+        log_total /= BITS_PER_NAT
+        losses.add_((log_total.square() * share).sum((1, 2)), alpha=z)
+        exponentials *= 1 + 2 * z * log_total
+    # The gradient of the logits is (softmax - target)·share.
+    if smooth is None:
+        exponentials.scatter_add_(2, label, -total)
+    else:
+        exponentials -= total * (smooth / vocab)
+        exponentials.scatter_add_(2, label, total * (smooth - 1))
+    return exponentials, total
+
+
+def _add_gradients(
+    gradients: LossGradients,
+    chunk: tuple[slice, slice],
+    x: Tensor,
+    columns: Tensor,
+    of_logits: Tensor,
+    scale: Tensor,
+) -> None:
+    """Add the gradients of decoder output, weight and bias that follow from those of a chunk's logits.
+
+    Args:
+        gradients: Those of all members.
+        chunk: Members and positions of the chunk.
+        x: Its decoder output, ``[member, position, d_model]``.
+        columns: Weights of its members, in the type of the products.
+        of_logits: Gradients of its logits, divided by ``scale``.
+        scale: ``[member, position, 1]``.
+    """
+    members, _ = chunk
+    delta = of_logits.to(columns.dtype)
+    if gradients.hidden is not None:
+        # For narrow decoders, the transposed product is up to twice as fast.
+        if columns.shape[1] < NARROW:
+            product = torch.bmm(columns, delta.transpose(1, 2)).transpose(1, 2)
+        else:
+            product = torch.bmm(delta, columns.transpose(1, 2))
+        gradients.hidden[chunk] = product * scale
+    if gradients.weight is not None:
+        _add_product(gradients.weight[members], (x * scale).to(delta.dtype), delta)
+    if gradients.bias is not None:
+        gradients.bias[members].baddbmm_(scale.transpose(1, 2), of_logits)
 
 
 def _chunks(hidden: Tensor, vocab: int) -> Iterator[tuple[slice, slice]]:

@@ -30,7 +30,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.stack import ResumePoints
 from headtohead.training import checkpoint
-from headtohead.training.backends import BatchShape, BatchSpec, Graphs, Owned, choose
+from headtohead.training.backends import BackendChoice, BatchShape, BatchSpec, Graphs, Owned, choose
 from headtohead.training.cuda import configure, copied, cuda_capture, rounded, wait
 from headtohead.training.evaluate import teacher_forced
 from headtohead.training.optimise import StackOptimizer, clip_gradients, freeze, trained
@@ -99,6 +99,26 @@ class TimeLimitReached(Exception):
     """The time limit of a stack is reached."""
 
 
+@dataclass(frozen=True)
+class TrainingEvents:
+    """What a training calls; by default nothing.
+
+    Args:
+        on_evaluation: Called for each active member at each evaluation.
+        on_progress: Called after every step with the step and the number of steps.
+        on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
+        saving: Returns the context in which resume points are written; it may raise.
+    """
+
+    on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
+    on_progress: Callable[[int, int], None] = lambda step, steps: None
+    on_fall_back: Callable[[str], None] = lambda why: None
+    saving: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+NO_EVENTS = TrainingEvents()
+
+
 class StackTraining:
     """The training of one stack.
 
@@ -108,12 +128,8 @@ class StackTraining:
         data: The prepared data.
         device: The device.
         resume_points: Folder of the resume points; the newest intact resume point is loaded.
-        on_evaluation: Called for each active member at each evaluation.
-        on_progress: Called after every step with the step and the number of steps.
-        num_microbatches: Number of pieces in which a batch is computed, to save memory.
         configs: A variant per member, where they differ as ``model/members.py`` allows.
-        on_fall_back: Receives a line if another backend than ``train.backend`` is used or a resume point is damaged.
-        saving: Returns the context in which resume points are written; it may raise.
+        events: Receives what happens.
     """
 
     def __init__(
@@ -123,47 +139,26 @@ class StackTraining:
         data: PreparedData,
         device: torch.device,
         resume_points: ResumePoints | None = None,
-        on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
-        on_progress: Callable[[int, int], None] = lambda step, steps: None,
-        num_microbatches: int = 1,
         configs: Sequence[RunConfig] | None = None,
-        on_fall_back: Callable[[str], None] = lambda why: None,
-        saving: Callable[[], AbstractContextManager[None]] = nullcontext,
+        events: TrainingEvents = NO_EVENTS,
     ) -> None:
         self.config = config
         self.train = config.train
         self.configs = list(configs or [config] * len(seeds))
-        trains = [own.train for own in self.configs]
+        trains = [member_config.train for member_config in self.configs]
         self.device = device
+        self.resume_points = resume_points
+        self.events = events
+        self.num_microbatches = 1
+        """Number of pieces in which a batch is computed, to save memory."""
         if device.type == "cuda":
             configure()
-            if (
-                self.train.precision == "tf32"
-                and torch.cuda.get_device_capability(device) < TF32_CAPABILITY
-            ):
-                on_fall_back("train.precision tf32 computes in float32: this GPU has no tf32")
-        self.resume_points = resume_points
-        self.log = on_fall_back
-        self.on_evaluation = on_evaluation
-        self.on_progress = on_progress
-        self.saving = saving
-        self.num_microbatches = num_microbatches
-        dtype = torch.float64 if self.train.precision == "float64" else torch.float32
-        self.model = Transformer(
-            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs
-        ).to(device, dtype)
-        drops = any(isinstance(module, Dropout) and module.rate for module in self.model.modules())
-        if drops and device.type == "cuda" and (fault := kernel_fault(device)):
-            on_fall_back(f"dropout uses several operations instead of one kernel: {fault}")
+        self.model = _build_model(config, seeds, data, device, configs)
+        self._log_slow_paths()
         freeze(self.model, config.train.trainable)
         self.parameters = trained(self.model)
-        owners = [
-            self.model.members_of(name)
-            for name, value in self.model.named_parameters()
-            if value.requires_grad
-        ]
-        shared = all(len(own) == len(seeds) for own in owners)
-        self.owners = None if shared else owners
+        self.owners = _owners(self.model)
+        """Members of each parameter; None if all parameters have all members."""
         norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
         self.clip_norm = same_or_each(norms)
         self.smoothing = same_or_each([train.label_smoothing for train in trains])
@@ -178,14 +173,7 @@ class StackTraining:
         self.steps = planned_steps(
             self.train, self.plan.steps_per_epoch, self.plan.tokens_per_epoch
         )
-        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
-        self.choice = choose(self.train.backend, device.type, planned.values(), self.model.obstacle)
-        if self.train.backend not in ("auto", self.choice.name):
-            on_fall_back(f"train.backend {self.train.backend} is not used: {self.choice.why}")
-        # ``Graphs`` receives the training with every call. A stored reference would be a cycle, and the
-        # memory of a stack would stay allocated until the garbage collector runs.
-        captured = self.choice.name == "cuda-graphs"
-        self.backend = Graphs(planned, cuda_capture(device), on_fall_back) if captured else None
+        self.choice, self.backend = self._choose_backend()
         self.optimizer = StackOptimizer(
             trains, self.model, self.steps, capturable=self.backend is not None
         )
@@ -196,6 +184,39 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
+
+    def _log_slow_paths(self) -> None:
+        """Log what this GPU computes without its fast kernels."""
+        if self.device.type != "cuda":
+            return
+        if (
+            self.train.precision == "tf32"
+            and torch.cuda.get_device_capability(self.device) < TF32_CAPABILITY
+        ):
+            self.events.on_fall_back(
+                "train.precision tf32 computes in float32: this GPU has no tf32"
+            )
+        drops = any(isinstance(module, Dropout) and module.rate for module in self.model.modules())
+        fault = kernel_fault(self.device) if drops else ""
+        if fault:
+            self.events.on_fall_back(
+                f"dropout uses several operations instead of one kernel: {fault}"
+            )
+
+    def _choose_backend(self) -> tuple[BackendChoice, Graphs | None]:
+        """Return how steps are executed; None executes them eagerly."""
+        planned: Counter[tuple[int, int, int]] = Counter()
+        if self.device.type == "cuda":
+            planned = planned_shapes(self.plan, self.steps)
+        requested = self.train.backend
+        choice = choose(requested, self.device.type, planned.values(), self.model.obstacle)
+        if requested not in ("auto", choice.name):
+            self.events.on_fall_back(f"train.backend {requested} is not used: {choice.why}")
+        if choice.name != "cuda-graphs":
+            return choice, None
+        # ``Graphs`` receives the training with every call. A stored reference would be a cycle, and the
+        # memory of a stack would stay allocated until the garbage collector runs.
+        return choice, Graphs(planned, cuda_capture(self.device), self.events.on_fall_back)
 
     @property
     def active_members(self) -> list[int]:
@@ -214,7 +235,7 @@ class StackTraining:
         while self.progress.step < self.steps and self.active_members:
             self._step(next(batches))
             step = self.progress.step
-            self.on_progress(step, self.steps)
+            self.events.on_progress(step, self.steps)
             if step % self.evaluate_every == 0 or step == self.steps:
                 self._evaluate()
             if seconds_left is not None and seconds_left() <= 0:
@@ -228,7 +249,7 @@ class StackTraining:
                 if pause:
                     pause = max(self.train.checkpoint_seconds, SAVING * (saved - began))
         if self.steps == 0:
-            self.on_progress(0, 0)
+            self.events.on_progress(0, 0)
             self._evaluate()
         # A process that is killed while it scores repeats at most this many seconds of training.
         if time.monotonic() - saved >= self.train.checkpoint_seconds:
@@ -384,7 +405,7 @@ class StackTraining:
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
                 self.retire(index, "diverged")
-            self.on_evaluation(Evaluation(index, step, step / self.plan.steps_per_epoch, metrics))
+            self.events.on_evaluation(Evaluation(index, step, step / self.plan.steps_per_epoch, metrics))
             self._stop_early(index, metrics)
         self.loss_sums.zero_()
         progress.steps_since = 0
@@ -419,7 +440,7 @@ class StackTraining:
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
         tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
         state = asdict(self.progress)
-        with self.saving():
+        with self.events.saving():
             self.resume_points.save(
                 self.progress.step, lambda path: checkpoint.save(path, tensors, state)
             )
@@ -436,10 +457,10 @@ class StackTraining:
                 break
             except HeadToHeadError as error:
                 damaged.append(f"the resume point of step {point.step} is damaged ({error})")
-                with self.saving():
+                with self.events.saving():
                     point.path.unlink(missing_ok=True)
         for reason in damaged:
-            self.log(f"{reason}; training continued from step {self.progress.step}")
+            self.events.on_fall_back(f"{reason}; training continued from step {self.progress.step}")
 
     def _restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Load a resume point of this stack. Members that have ended since then stay ended.
@@ -480,6 +501,31 @@ class StackTraining:
         }
         self.loss_sums.copy_(sums["losses"])
         self.token_sums.copy_(sums["tokens"])
+
+
+def _build_model(
+    config: RunConfig,
+    seeds: Sequence[int],
+    data: PreparedData,
+    device: torch.device,
+    configs: Sequence[RunConfig] | None,
+) -> Transformer:
+    """Return the model of a stack on its device, in the precision of its weights."""
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(config, seeds, *words, configs)
+    dtype = torch.float64 if config.train.precision == "float64" else torch.float32
+    return model.to(device, dtype)
+
+
+def _owners(model: Transformer) -> list[tuple[int, ...]] | None:
+    """Return the members of each trained parameter; None if all parameters have all members."""
+    owners = []
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            owners.append(model.members_of(name))
+    if all(len(members) == model.members for members in owners):
+        return None
+    return owners
 
 
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from headtohead.model.batch import IGNORE_INDEX
 from headtohead.model.layers import unshared
-from headtohead.model.loss import backward_loss, loss_gradients
+from headtohead.model.loss import LossTerms, backward_loss, loss_gradients
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import changed
 from headtohead.testing.invariant import invariant
@@ -75,7 +75,7 @@ def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
     for smoothing in (0.0, 0.1):
         hidden, matrix, *shift = leaves
         result = loss_gradients(
-            hidden, matrix, shift[0] if shift else None, labels, num_labels, smoothing
+            hidden, matrix, shift[0] if shift else None, labels, num_labels, LossTerms(smoothing)
         )
         logits = sum(shift, hidden @ matrix)
         cross_entropy = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)

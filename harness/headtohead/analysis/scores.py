@@ -16,6 +16,7 @@ from scipy.stats import binomtest, fisher_exact
 from headtohead.config.entries import label_options
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import Frames
@@ -392,7 +393,7 @@ def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | N
     """
     if not is_loss(metric):
         return None
-    fields = {
+    fields: dict[str, Callable[[RunConfig], object]] = {
         "vocabularies": attrgetter("data.tokens", "data.vocabulary"),
         "labels": lambda config: (label_options(config), config.data.target_boundaries),
     }

@@ -36,8 +36,8 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     if head == QUIRKS:
         name, *option = rest
         options = config.quirks.get(name) or current().find("quirk", name).entry.Options()
-        values = options.model_dump(mode="json")
-        return values[option[0]] if option else values
+        by_option = options.model_dump(mode="json")
+        return by_option[option[0]] if option else by_option
     section = getattr(config, head)
     value: Any = section.model_dump(mode="json") if section is not None else None
     if head == "data" and rest and rest[0] not in value:

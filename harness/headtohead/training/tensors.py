@@ -64,8 +64,8 @@ class SplitTensors:
         targets, lengths = _pad(split.target, target_pad or 0, width)
         next_tokens = split.labels or [ids[1:] for ids in split.target]
         labels, _ = _pad(next_tokens, IGNORE_INDEX, targets.shape[1])
-        one_member = (tensor.unsqueeze(0) for tensor in (source, source_lengths, targets, labels))
-        pairs = change(Batch(*one_member, target_lengths=(lengths - 1).unsqueeze(0)))
+        tensors = source, source_lengths, targets, labels, lengths - 1
+        pairs = change(Batch(*(tensor.unsqueeze(0) for tensor in tensors)))
         source, source_lengths = pairs.source[0], pairs.source_lengths[0]
         inputs, input_lengths = pairs.decoder_input_ids[0], pairs.target_lengths[0]
         prompt_lengths = source_lengths

@@ -39,7 +39,7 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.testing import Subject, tiny_config
 from headtohead.training.cuda import configure
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TrainingEvents
 from headtohead.training.memory import is_out_of_memory
 
 NOTEBOOK = replace(SIZES[0], name="notebook-1")
@@ -253,7 +253,11 @@ def tiny_training(
     """Return a stack of two runs of a small configuration after ``STEPS`` steps."""
     config = changed(config, train=train)
     training = StackTraining(
-        config, [1, 2], Subject(config).data, device, on_fall_back=on_fall_back
+        config,
+        [1, 2],
+        Subject(config).data,
+        device,
+        events=TrainingEvents(on_fall_back=on_fall_back),
     )
     for batch in itertools.islice(training._batches(), STEPS):
         training._step(batch)

@@ -35,7 +35,7 @@ from plain import PlainTraining, Size
 from headtohead.config.builder import resolve
 from headtohead.data import Split
 from headtohead.planning.stacking import MAX_MEMBERS, fastest_members
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TrainingEvents
 from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 
 SIZES = [
@@ -277,7 +277,7 @@ def stack_training(
         data,
         device,
         configs=configs * (members // len(configs)),
-        on_fall_back=on_fall_back,
+        events=TrainingEvents(on_fall_back=on_fall_back),
     )
 
 

@@ -13,7 +13,7 @@ from headtohead import files
 from headtohead.storage.stack import ResumePoint, ResumePoints, stack_folders
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
-from headtohead.training.loop import StackTraining, TimeLimitReached
+from headtohead.training.loop import StackTraining, TimeLimitReached, TrainingEvents
 from made import kind_table
 from made.fake_study import edit
 from made.study import TINY, Completed, Study
@@ -97,7 +97,12 @@ def trained(
 ) -> StackTraining:
     points = folder and ResumePoints(folder)
     stack = StackTraining(
-        CONFIG, [1, 2], tiny_data(), torch.device("cpu"), points, on_fall_back=log
+        CONFIG,
+        [1, 2],
+        tiny_data(),
+        torch.device("cpu"),
+        points,
+        events=TrainingEvents(on_fall_back=log),
     )
     if stop < 12:
         with pytest.raises(TimeLimitReached):

@@ -137,7 +137,9 @@ def test_bfloat16_products_give_losses_and_gradients_near_those_of_float32() -> 
         for value in inputs(ODD, False)
     )
     exact = loss_gradients(hidden, weight, bias, labels, num_labels)
-    rounded = loss_gradients(hidden, weight, bias, labels, num_labels, LossTerms(precision=torch.bfloat16))
+    rounded = loss_gradients(
+        hidden, weight, bias, labels, num_labels, LossTerms(precision=torch.bfloat16)
+    )
     for name in ("losses", "hidden", "weight", "bias"):
         found, wanted = getattr(rounded, name), getattr(exact, name)
         assert found.dtype == torch.float32

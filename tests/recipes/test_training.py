@@ -13,7 +13,7 @@ from torch.nn import functional
 from headtohead import data
 from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, TrainingEvents
 from headtohead_notebooks.checkpoints.mapping import convert, map_names
 
 STEPS, ROWS = 25, 8
@@ -88,7 +88,9 @@ def test_losses_of_25_steps_are_those_of_a_plain_loop(notebooks, training):
     start = convert(map_names(plain.state_dict(), checkpoint), training.model)
     training.model.load_state_dict({name: value[None] for name, value in start.items()})
     ours = []
-    training.on_evaluation = lambda evaluation: ours.append(evaluation.metrics["train/loss"])
+    training.events = TrainingEvents(
+        lambda evaluation: ours.append(evaluation.metrics["train/loss"])
+    )
     training.run()
     expected = plain_losses(plain, training)
     assert len(ours) == STEPS

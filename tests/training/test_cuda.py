@@ -51,7 +51,7 @@ def test_the_cuda_layout_trains_the_same_weights(
     for name, raws in NO_DROPOUT.items():
         own = [{**raw, "model": {**raw.get("model", {}), "dropout": 0.0}} for raw in raws]
         monkeypatch.setitem(test_backends.KINDS, f"{name} without dropout", own)
-    expected = train(training(kind, precision="float64", num_microbatches=pieces))
+    expected = train(training(kind, precision="float64", pieces=pieces))
     seen = set()
 
     def kernel(
@@ -65,7 +65,7 @@ def test_the_cuda_layout_trains_the_same_weights(
     monkeypatch.setattr(attention, "attention_kernel", kernel)
     monkeypatch.setattr(loss, "LARGE_VOCABULARY", 1)
     with cuda_layout():
-        found = train(training(kind, precision="float64", num_microbatches=pieces))
+        found = train(training(kind, precision="float64", pieces=pieces))
     assert seen == kernels
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-8)

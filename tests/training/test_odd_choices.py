@@ -20,7 +20,7 @@ from headtohead.schema.run_config import DataConfig, RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import evaluate
-from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.loop import Evaluation, StackTraining, TrainingEvents
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
 from headtohead.training.results import score_test_split, translations_table
@@ -41,7 +41,7 @@ def test_a_batchs_loss_is_the_mean_over_its_labels(shift: bool) -> None:
     quirks = {"notebooks": {"shift_targets": shift}}
     config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks=quirks)
     seen: list[Evaluation] = []
-    stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
+    stack = StackTraining(config, [4], tiny_data(), CPU, events=TrainingEvents(seen.append))
     train = tiny_data().splits["train"]
     losses = []
     for source, target in zip(train.source, train.target, strict=True):
@@ -102,7 +102,8 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     config = tiny_config(positional=places, train={"batch_size": 8})
     found = []
     for pieces in (1, 4):
-        stack = StackTraining(config, [1], tiny_data(), CPU, num_microbatches=pieces)
+        stack = StackTraining(config, [1], tiny_data(), CPU)
+        stack.num_microbatches = pieces
         cut = next(stack._batches())
         found.append(stack.gradients(cut.rows, cut.shape))
     assert torch.equal(found[0], found[1])
@@ -170,8 +171,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
         tiny_data(),
         CPU,
         ResumePoints(tmp_path),
-        seen.append,
-        on_progress=lambda step, steps: progress.append((step, steps)),
+        events=TrainingEvents(seen.append, lambda step, steps: progress.append((step, steps))),
     )
     drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
     stack.run()
@@ -182,7 +182,9 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     ]
     assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
     assert progress == [(0, 0)]
-    again = StackTraining(config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), seen.append)
+    again = StackTraining(
+        config, [1, 2], tiny_data(), CPU, ResumePoints(tmp_path), events=TrainingEvents(seen.append)
+    )
     again.run()
     assert seen[2].metrics == seen[0].metrics
     assert score_test_split(stack, tiny_data(), decoding_limit=8)(1)[0].metrics["test/loss"] > 0

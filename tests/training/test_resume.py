@@ -12,7 +12,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training import checkpoint
-from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached
+from headtohead.training.loop import Evaluation, StackTraining, TimeLimitReached, TrainingEvents
 from made import case_table
 
 
@@ -72,7 +72,7 @@ CONFIGS = {
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
     seen: list[Evaluation] = []
-    whole = training(config, on_evaluation=seen.append)
+    whole = training(config, events=TrainingEvents(seen.append))
     whole.run()
     assert whole.progress.step > at
     points = ResumePoints(tmp_path)
@@ -80,7 +80,7 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     _, state = checkpoint.load(points.newest_first()[0].path)
     later: list[Evaluation] = []
     torch.rand(7)  # A resume does not depend on the global random state.
-    rest = training(config, points, on_evaluation=later.append)
+    rest = training(config, points, events=TrainingEvents(later.append))
     rest.run()
     for (key, a), (_, b) in zip(
         whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True
@@ -130,7 +130,8 @@ def test_early_stopping_keeps_each_members_best_weights() -> None:
 )
 def test_microbatches_give_the_gradient_of_the_whole_batch(positional: object) -> None:
     config = tiny(precision="float64", positional=positional)
-    whole, pieces = training(config), training(config, num_microbatches=3)
+    whole, pieces = training(config), training(config)
+    pieces.num_microbatches = 3
     for _, cut in zip(range(2), whole._batches(), strict=False):
         losses = [training.gradients(cut.rows, cut.shape) for training in (whole, pieces)]
         torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
@@ -159,7 +160,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
         clock[0] += 0.01
 
     monkeypatch.setattr(stack, "save_resume_point", save)
-    stack.on_progress = step
+    stack.events = TrainingEvents(on_progress=step)
     stack.run()
     assert len(saves) == written
     assert saves[-1:] == [24] * bool(written)
@@ -192,7 +193,7 @@ def test_the_training_time_of_a_resume_point_includes_the_steps_on_the_device(
 
     monkeypatch.setattr("headtohead.training.loop.wait", wait)
     monkeypatch.setattr(ResumePoints, "save", lambda self, step, write: save(step, write))
-    stack.on_progress = step
+    stack.events = TrainingEvents(on_progress=step)
     stack.run()
     assert stack.progress.train_seconds == pytest.approx(0.1 * 24)
     assert len(pauses) >= 4, "a resume point takes 0.01 s, so the pause stays 0.5 s"
@@ -231,7 +232,7 @@ def test_a_resume_point_of_a_diverging_member_is_loaded(tmp_path: Path) -> None:
             device,
             points,
             configs=configs,
-            on_fall_back=log.append,
+            events=TrainingEvents(on_fall_back=log.append),
         )
 
     first = stack()

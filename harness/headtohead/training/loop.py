@@ -405,7 +405,9 @@ class StackTraining:
             # At the end, both losses may exceed the loss of a uniform guess.
             if not math.isfinite(sum(losses)) or (is_judged and min(losses) > self.uniform_loss):
                 self.retire(index, "diverged")
-            self.events.on_evaluation(Evaluation(index, step, step / self.plan.steps_per_epoch, metrics))
+            self.events.on_evaluation(
+                Evaluation(index, step, step / self.plan.steps_per_epoch, metrics)
+            )
             self._stop_early(index, metrics)
         self.loss_sums.zero_()
         progress.steps_since = 0

@@ -18,8 +18,8 @@ from headtohead.schema.metric import (
     Metric,
     leaf,
 )
+from headtohead.schema.roles import ROLE_NAMES
 
-ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 SPLITS = {"test": "test ", "valid": "validation "}
 
 TASK = ("valid/", "test/", "heads/")
@@ -146,7 +146,7 @@ def readable(metric: str) -> str:
         words += ", one sentence at a time"
     if split.startswith("heads/"):
         _, role, effect = split.split("/")
-        return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLES[role]}"
+        return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLE_NAMES[role]}"
     if split == "test" and known not in TEACHER_FORCED:
         return words
     return f"{SPLITS.get(split, split + ' ' if split else '')}{words}"

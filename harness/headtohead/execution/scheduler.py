@@ -224,7 +224,6 @@ def new_stack(
     """Lay out a stack of planned runs with existing directories."""
     config = plan.variant_of(runs[0]).config
     record = StackRecord(
-        configs={run.variant: plan.variant_of(run).config for run in runs},
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
         probes=tuple(
             record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))
@@ -359,7 +358,7 @@ class _Execution:
         elif code == exits.TIMEOUT:
             self._set_states(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
-            if len(record.configs) == 1:
+            if len(record.variants) == 1:
                 self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
                 variants = groupby(

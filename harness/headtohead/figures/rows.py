@@ -167,8 +167,18 @@ def _draw(figure: Figure, axes: Axes, row: Row, number: int) -> None:
         style.tip(figure, point, tooltip)
     if math.isfinite(row.low):
         ends = [row.low, row.high]
-        line = {"color": colour, "linewidth": 2.3, "solid_capstyle": "butt", "zorder": 2}
+        line: dict[str, Any] = {
+            "color": colour,
+            "linewidth": 2.3,
+            "solid_capstyle": "butt",
+            "zorder": 2,
+        }
         axes.plot(ends, [number, number], **line)
     if math.isfinite(row.mean):
-        mark = {"color": style.INK, "markersize": 13.5, "markeredgewidth": 1.8, "zorder": 4}
+        mark: dict[str, Any] = {
+            "color": style.INK,
+            "markersize": 13.5,
+            "markeredgewidth": 1.8,
+            "zorder": 4,
+        }
         axes.plot(row.mean, number, "|", **mark)

@@ -6,7 +6,6 @@ import torch
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
 from headtohead.planning.equality import MAX_LENGTH, equal_variants
-from headtohead.planning.variants import Variant
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import load_registry
 from made import plugin_of
@@ -58,9 +57,8 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
     configs = {
         f"v{number}": resolve(base | masking, registry) for number, masking in enumerate(maskings)
     }
-    variants = [Variant(slug, slug, {}, config) for slug, config in configs.items()]
-    identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
-    found = equal_variants(variants, "v0", identities, longest, registry)
+    identities = {slug: run_identity(config, "f") for slug, config in configs.items()}
+    found = equal_variants(configs, "v0", identities, longest)
     return {slug: to for slug, (to, _) in found.items()}
 
 

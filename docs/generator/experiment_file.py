@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
-from headtohead.plugins.registry import Registry, load_registry
+from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import SECTIONS
 from headtohead.schema.sections import NotHashed
@@ -32,11 +32,10 @@ def experiment_schema_text() -> str:
 
 
 def _experiment_schema() -> Schema:
-    registry = load_registry()
     models: list[type[BaseModel]] = [experiment_file.ExperimentFile, *SECTIONS.values()]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = without_titles(made["$defs"])
-    definitions |= {f"{family}-name": _name(family, registry) for family in NAMED}
+    definitions |= {f"{family}-name": _name(family) for family in NAMED}
     for family in FAMILIES:
         definitions |= _family(family)
     _accept_forms_of_files(definitions)
@@ -136,9 +135,9 @@ def _named(family: str) -> Schema:
     }
 
 
-def _name(family: str, registry: Registry) -> Schema:
+def _name(family: str) -> Schema:
     """Return a schema that suggests the built-in entries and accepts every other name."""
-    entries = registry.entries[family].values()
+    entries = current().entries[family].values()
     built_in = sorted(entry.name for entry in entries if entry.distribution == "headtohead")
     return {"type": "string", "anyOf": [{"enum": built_in}, {}]}
 
@@ -166,7 +165,6 @@ TABLES: dict[str, type[BaseModel]] = {
     "train": run_config.TrainConfig,
     "train.early_stopping": run_config.EarlyStopping,
     "evaluate": run_config.EvaluateConfig,
-    "evaluate.beam": run_config.BeamConfig,
     "quirks": run_config.QuirksConfig,
 }
 

@@ -164,7 +164,7 @@ def run(
         machine=Machine(chosen_launcher, chosen_device, workers, threads, timeout),
         retraining=Retraining(fresh, retry, repair, stale, tuple(only)),
         report=ReportRequest(reports_root, report, allow_partial),
-        loggers=CommandLoggers.chosen(loggers, root, reports_root, log, tracking=tracking),
+        loggers=CommandLoggers.chosen(loggers, root, log, tracking=tracking),
         command=command or "",
         log=log,
     )

@@ -42,6 +42,7 @@ from headtohead.tracking.command import CommandLoggers
 from headtohead.training.reference_points import save_reference_points
 
 if TYPE_CHECKING:
+    from headtohead.plugins.logger import Answer
     from headtohead.report.writing import ReportPaths
 
 MISSING_VARIANTS = (
@@ -122,6 +123,7 @@ class Study:
         damages: The damaged runs that the validation found.
         ignored: Runs of other experiments that the plan must not reuse, as ``<experiment>/<directory>``.
         written: The report.
+        answer: The answer of the report for loggers.
         look: With sequential seeds, the number of seeds of the present look.
         is_decided: Whether no further look is due.
         done: The steps so far.
@@ -142,6 +144,7 @@ class Study:
     look: int | None = None
     is_decided: bool = False
     written: ReportPaths | None = None
+    answer: Answer | None = None
     damages: list[Damage] = field(default_factory=list)
     ignored: set[str] = field(default_factory=set)
     done: list[Step] = field(default_factory=list)
@@ -203,7 +206,7 @@ class Study:
 
     def end(self) -> Result:
         """Print why runs have no result and how to continue, wait for the loggers, and return the result."""
-        self.loggers.close()
+        self.loggers.close(self.answer)
         assert self.outcome is not None, "the comparison or its sweep was trained"
         is_compared = COMPARISON in self.done
         if is_compared and self.retraining.only and not self.outcome.complete:
@@ -244,7 +247,7 @@ class Study:
         if tuning is not None and not tuning.is_done:
             plans.insert(0, tuning.plan)
         configs = [variant.config for plan in plans for variant in plan.variants]
-        if not any(outside_entries(config, current()) for config in configs):
+        if not any(outside_entries(config) for config in configs):
             return
         from headtohead.testing.checks.as_trained import PlannedStack
         from headtohead.testing.checks.before_training import check_before_training
@@ -381,7 +384,7 @@ class Look(Step):
 
     def run(self, study: Study) -> None:
         """Print the result of the look; end the looks or train the next one."""
-        from headtohead.report.remarks import looks_line
+        from headtohead.analysis.findings.design import looks_line
         from headtohead.storage.frames import load_frames
 
         status = Analysis(load_frames(study.plan.directory)).looks
@@ -413,13 +416,15 @@ class WriteReport(Step):
             return
         _save_reference_points(study)
         from headtohead.report import writing
+        from headtohead.report.trackers import tracked_answer
 
-        study.written = writing.write_report(
+        report = writing.read_report(
             study.plan.directory,
-            study.report.folder,
             allow_partial=study.report.allow_partial,
             file=study.loaded.path,  # it may have changed since it was read
         )
+        study.written = writing.write_files(report, study.report.folder)
+        study.answer = tracked_answer(report, study.report.folder)
         for line in study.written.lines:
             study.log(line)
         study.log(f"report: {study.written.html}")

@@ -118,7 +118,7 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
         for plugin in record.plugins
         for read in plugin.reads
     }
-    for entry in plugins_of(config, current()):
+    for entry in plugins_of(config):
         for read in entry.reads:
             before = recorded.get((entry.family, entry.name, read.name))
             if before is not None and before.sha256 != read.sha256:
@@ -150,8 +150,7 @@ class Worker:
         keep_freed_memory()
         members, name = self.record.members, self.runs[0].path.name
         configs = {
-            slug: parsed_options(config, current(), name)
-            for slug, config in self.record.configs.items()
+            slug: parsed_options(config, name) for slug, config in self.record.configs.items()
         }
         self.config = configs[members[0].variant]
         for run in self.runs:
@@ -160,7 +159,7 @@ class Worker:
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
-        with watched_entries(configs.values(), current()):
+        with watched_entries(configs.values()):
             self.training = StackTraining(
                 self.config,
                 [member.seed for member in members],

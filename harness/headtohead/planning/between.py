@@ -18,7 +18,6 @@ from headtohead.config.labels import Scalar, entry_label, label_at, shortened_sl
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant, variant_key
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
@@ -265,7 +264,7 @@ def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     config = builder.build()
     labels = []
     for field in fields:
-        label = label_at(config, field, current())
+        label = label_at(config, field)
         if field == DATASET:
             label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
         elif field == ("model", "d_ff"):

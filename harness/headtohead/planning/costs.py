@@ -108,7 +108,7 @@ class Costs:
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    with plugin_errors(config), watched_entries([config], current()):
+    with plugin_errors(config), watched_entries([config]):
         if model_plugins(config):
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)

@@ -43,7 +43,6 @@ from headtohead.planning.variants import (
     label_of_parts,
     variant_key,
 )
-from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import ZIP, BetweenDesign, DesignBlock
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
@@ -289,7 +288,7 @@ class Axes:
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
         """Merge base, baseline, the fields beside the recipe's name and ``--set`` over a recipe."""
-        builder = ConfigBuilder(current(), self.loaded.location("base"))
+        builder = ConfigBuilder(self.loaded.location("base"))
         recipe_fields: Mapping[str, Any] = {}
         if recipe is not None:
             name, recipe_fields = named_parts(*recipe, "name")
@@ -458,7 +457,7 @@ class Axes:
         is_kept = axis in FAMILIES or axis == "model.d_ff"
         if written and is_kept and isinstance(written[0], str):
             return written[0]
-        return label_at(cell.config, tuple(axis.split(".")), current())
+        return label_at(cell.config, tuple(axis.split(".")))
 
 
 def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
@@ -548,7 +547,7 @@ def _end_builder(
     loaded: LoadedExperiment, fields: Mapping[str, Any], location: SourceLocation
 ) -> ConfigBuilder:
     """Return a configuration of ``between``, with base and ``--set`` merged over it."""
-    builder = ConfigBuilder(current(), location)
+    builder = ConfigBuilder(location)
     builder.merge(fields, location)
     builder.merge(loaded.file.base, loaded.location("base"))
     for override in loaded.overrides:

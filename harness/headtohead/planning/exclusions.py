@@ -19,7 +19,6 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
@@ -54,7 +53,7 @@ class Incompatibilities:
         for variant in variants:
             matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
             self.unused.difference_update(matching)
-            contradiction = find_contradiction(variant.config, current())
+            contradiction = find_contradiction(variant.config)
             if matching:
                 reason: str | None = self.loaded.file.exclude[matching[0]].reason
             else:

@@ -9,7 +9,7 @@ from headtohead.config.entries import plugins_of
 from headtohead.config.identity import run_hashes
 from headtohead.config.versions import changed_plugins, drift
 from headtohead.planning.costs import PlannedVariant
-from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.registry import Registered
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.experiment import PlannedRunRecord
@@ -69,7 +69,7 @@ def look_up_runs(
     for variant in variants:
         if variant.record.equal_to:
             continue
-        plugins = plugins_of(variant.config, current())
+        plugins = plugins_of(variant.config)
         hashes = run_hashes(variant.identity, seeds)
         for seed, run_hash in zip(seeds, hashes, strict=True):
             directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"

@@ -88,7 +88,7 @@ def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
 
 def plugin_records(config: RunConfig, project: Path) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(_plugin_record(entry, project) for entry in plugins_of(config, current()))
+    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:

@@ -28,7 +28,6 @@ from headtohead.planning.design import Axes, Design
 from headtohead.planning.lookup import PlannedRun
 from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
-from headtohead.plugins.registry import current
 from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, Metrics
 from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, RunConfig, changed
 from headtohead.storage import states
@@ -68,7 +67,7 @@ def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting
         for path in sorted(written, key=assignment_order):
             builder.assign(tuple(path.split(".")), *written[path])
         config = builder.build()
-        labels = {path: label_at(config, tuple(path.split(".")), current()) for path in tune}
+        labels = {path: label_at(config, tuple(path.split("."))) for path in tune}
         changes: dict[str, dict[str, Any]] = {}
         for section, name in fields:
             changes.setdefault(section, {})[name] = _value_of(config, (section, name))

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError
+from headtohead.plugins.logger import Answer
 from headtohead.tracking import shipper
-from headtohead.tracking.shipping import MLFLOW, require
+from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
 
 
 class CommandLoggers:
@@ -18,16 +18,12 @@ class CommandLoggers:
     Args:
         names: Names of registered loggers.
         root: The folder of run directories.
-        reports: The folder of reports, which loggers ship too.
         log: Receives lines of text for the user.
     """
 
-    def __init__(
-        self, names: Sequence[str], root: Path, reports: Path, log: Callable[[str], object]
-    ) -> None:
+    def __init__(self, names: Sequence[str], root: Path, log: Callable[[str], object]) -> None:
         self.names = names
         self.root = root
-        self.reports = reports
         self.log = log
         self.seconds_to_ship = shipper.shipping_seconds()
         self.followed = ""
@@ -40,27 +36,28 @@ class CommandLoggers:
         cls,
         names: Sequence[str],
         root: Path,
-        reports: Path,
         log: Callable[[str], object],
         *,
         tracking: bool,
     ) -> CommandLoggers:
-        """Return the named loggers, and that of MLflow with ``tracking``.
+        """Return the named loggers, and the default ones with ``tracking``.
 
         Raises:
-            HeadToHeadError: If MLflow is named without ``tracking``.
+            HeadToHeadError: If a default logger is named without ``tracking``.
         """
-        if MLFLOW in names and not tracking:
-            raise HeadToHeadError(
-                "--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other"
-            )
-        all_names = [MLFLOW, *names] if tracking else names
-        return cls(list(dict.fromkeys(all_names)), root, reports, log)
+        if tracking:
+            return cls(list(dict.fromkeys([*DEFAULT_LOGGERS, *names])), root, log)
+        for name in names:
+            if name in DEFAULT_LOGGERS:
+                raise HeadToHeadError(
+                    f"--no-tracking and --logger {name} (tracking and loggers in Python) exclude each other"
+                )
+        return cls(list(dict.fromkeys(names)), root, log)
 
     def require(self) -> None:
         """Raise if a logger is unknown or lacks a package."""
         for name in self.names:
-            require(name)
+            logger_entry(name).require()
 
     def follow(self, experiment: str, folder: Path) -> None:
         """Ship the runs of an experiment from now on, instead of those of the experiment before."""
@@ -70,15 +67,15 @@ class CommandLoggers:
         self.followed = experiment
         started = []
         for name in self.names:
-            process = shipper.start_shipper(folder, name, self.reports)
+            process = shipper.start_shipper(folder, name)
             if process is not None:
                 started.append((experiment, process))
         self.shippers = started + self.shippers
 
-    def close(self) -> None:
-        """Signal every process to end after a final pass, without waiting for it."""
+    def close(self, answer: Answer | None = None) -> None:
+        """Signal every process to end after a final pass that logs the answer, without waiting for it."""
         for _, process in self.shippers:
-            process.close()
+            process.close(answer)
 
     def finish(self, experiment: str, target: Path | str) -> None:
         """Wait a limited time for the processes, and print where the runs are or how to log the rest.
@@ -89,14 +86,9 @@ class CommandLoggers:
         """
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for name, process in self.shippers:
-            sync = next_command("sync", target if name == experiment else name, self.root)
-            if process.logger != MLFLOW:
-                sync += f" --logger {process.logger}"
+            sync = process.sync_command(target if name == experiment else name, self.root)
             missing = process.finish(sync, until, self.log)
-            if missing:
+            if missing is not None:
                 self.log(missing)
             elif name == experiment:
-                shipped = f"{process.logger}: all runs are logged to {process.tracker}"
-                if process.logger == MLFLOW:
-                    shipped += f"; {next_command('ui', None, self.root)} opens the charts"
-                self.log(shipped)
+                self.log(process.logged_line(self.root))

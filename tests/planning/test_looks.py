@@ -8,7 +8,7 @@ from headtohead.planning.overview import overview
 from headtohead.planning.powers import powers_of
 from headtohead.planning.record import experiment_record
 from headtohead.schema.experiment_file import SequentialSeeds
-from headtohead.statistics.looks import Looks
+from headtohead_judge.looks import Looks
 
 SEQUENTIAL = "design: [{product: {positional: [sinusoidal, alibi]}}]\nseeds: {until: decided, at_most: 8, looks: 2}\n"
 

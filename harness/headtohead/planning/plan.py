@@ -19,7 +19,6 @@ from headtohead.planning.design import Design
 from headtohead.planning.lookup import FinishedRun, PlannedRun
 from headtohead.planning.metrics import reported_metrics
 from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
-from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import (
@@ -28,6 +27,16 @@ from headtohead.storage.experiment import (
     TunedVariant,
     TuningRecord,
 )
+<<<<<<< HEAD
+=======
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
+from headtohead.storage.run_directory import now
+from headtohead_judge.looks import Looks
+
+MISSING = "MISSING"
+"""State of a planned run without a directory."""
+>>>>>>> main
 
 TUNING_METRIC = "valid/loss"
 """Metric that chooses a setting; lower is better."""

@@ -8,12 +8,7 @@ from headtohead.config.builder import resolve
 from headtohead.model import counting
 from headtohead.planning.estimate import estimate_time
 from headtohead.planning.power import Power
-<<<<<<< HEAD
 from headtohead.planning.record import experiment_record
-from headtohead.statistics.block_model import block_model
-from headtohead.statistics.paired_tests import paired
-=======
->>>>>>> main
 from headtohead.training.loop import StackTraining
 from headtohead_judge.block_model import block_model
 from headtohead_judge.paired_tests import paired

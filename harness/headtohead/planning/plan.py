@@ -27,16 +27,7 @@ from headtohead.storage.experiment import (
     TunedVariant,
     TuningRecord,
 )
-<<<<<<< HEAD
-=======
-from headtohead.storage.record import read_record
-from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
-from headtohead.storage.run_directory import now
 from headtohead_judge.looks import Looks
-
-MISSING = "MISSING"
-"""State of a planned run without a directory."""
->>>>>>> main
 
 TUNING_METRIC = "valid/loss"
 """Metric that chooses a setting; lower is better."""

@@ -9,8 +9,8 @@ from collections import defaultdict
 from headtohead.planning.plan import Plan
 from headtohead.planning.power import Power
 from headtohead.planning.variants import comparison_group
-from headtohead.statistics.differences import pair_differences, score_weights
 from headtohead.storage.contrasts import DeclaredContrast
+from headtohead_judge.differences import pair_differences, score_weights
 
 _Side = tuple[str, str, tuple[int, int] | None]
 """A variant, a metric and the source lengths that count, if not all."""

@@ -73,15 +73,19 @@ def divide(
         seed: Seed of the shuffle.
 
     Raises:
-        HeadToHeadError: If a part would be empty.
+        HeadToHeadError: If a part would be empty, or the dataset chose an unknown part.
     """
     parts: dict[str, list[int]] = {part: [] for part in PARTS}
     free: list[int] = []
     for row, part in enumerate(chosen):
         if part is None:
             free.append(row)
-        else:
+        elif part in parts:
             parts[part].append(row)
+        else:
+            raise HeadToHeadError(
+                f"a pair of the dataset has the part '{part}'; expected train, valid or test"
+            )
     open_places: dict[str, int] = {}  # the number of pairs that a part still lacks
     for part, size in (("test", test), ("valid", valid)):
         if not parts[part]:

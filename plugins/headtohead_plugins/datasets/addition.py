@@ -62,7 +62,7 @@ def _count_numbers(length: int) -> int:
     """Return how many numbers have ``length`` digits; 0 has one digit."""
     if length == 1:
         return 10
-    return 9 * 10 ** (length - 1)
+    return int(9 * 10 ** (length - 1))
 
 
 def _example(random: np.random.RandomState, length: int, *, is_reversed: bool) -> Example:

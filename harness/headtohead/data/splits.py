@@ -75,17 +75,13 @@ def divide(
     Raises:
         HeadToHeadError: If a part would be empty, or the dataset chose an unknown part.
     """
-    parts: dict[str, list[int]] = {part: [] for part in PARTS}
-    free: list[int] = []
-    for row, part in enumerate(chosen):
-        if part is None:
-            free.append(row)
-        elif part in parts:
-            parts[part].append(row)
-        else:
-            raise HeadToHeadError(
-                f"a pair of the dataset has the part '{part}'; expected train, valid or test"
-            )
+    parts = {part: [row for row, name in enumerate(chosen) if name == part] for part in PARTS}
+    free = [row for row, name in enumerate(chosen) if name is None]
+    unknown = {*chosen} - {*PARTS, None}
+    if unknown:
+        raise HeadToHeadError(
+            f"a pair of the dataset has the part '{unknown.pop()}'; expected train, valid or test"
+        )
     open_places: dict[str, int] = {}  # the number of pairs that a part still lacks
     for part, size in (("test", test), ("valid", valid)):
         if not parts[part]:

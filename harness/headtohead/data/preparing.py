@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.config.validation_errors import parse_options
-from headtohead.data.child import call_in_child
 from headtohead.data.encoding import prepare_corpus
 from headtohead.data.prepared import PreparedData
 from headtohead.data.store import PreparedStore, data_identity
@@ -21,6 +20,7 @@ from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+from headtohead_judge.child import call_in_child
 
 log = logging.getLogger(__name__)
 

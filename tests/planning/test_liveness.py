@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headtohead import files
+from headtohead.planning.record import experiment_record
 from headtohead.storage import leases
 from headtohead.storage.experiment import experiment_folders
 from headtohead.storage.frames import load_frames
@@ -39,7 +40,7 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, monkey
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)
-    (run.parent / "experiment.json").write_text(json.dumps(planned.record().to_json()))
+    (run.parent / "experiment.json").write_text(json.dumps(experiment_record(planned).to_json()))
     if fields is not None:
         lease = Lease(run)
         lease.acquire()

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from headtohead.data import PreparedData
 from headtohead.model.quirks import key_sides
-from headtohead.planning.plan import Plan, PlannedRun
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import Plan
 from headtohead.planning.stacking import training_bytes
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headtohead.plugins.registry import current
 from headtohead.testing.checks.entries import recipe_config
 from headtohead_notebooks.page import content, editions, write_page
 from headtohead_notebooks.page import page as page_module
@@ -51,7 +50,7 @@ def measured(cache: Path) -> Callable[..., Any]:
     def measure(recipe: str) -> Any:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(content, "recipe_config", small_config)
-            return content.measure_notebook(recipe, current(), cache, None)
+            return content.measure_notebook(recipe, cache, None)
 
     return lambda recipe, *_: measure(recipe)
 
@@ -71,7 +70,6 @@ def write(tmp_path: Path, measured: Any, cache: Path, monkeypatch: pytest.Monkey
             editions(quick=True),
             runs=tmp_path / "runs",
             out=tmp_path / "out",
-            registry=current(),
             cache=cache,
             data_file=None,
             command="h2h notebooks",

@@ -20,9 +20,7 @@ def recipe(cache: Path) -> Measure:
     """Return a function that measures a pitfall of a recipe."""
 
     def measure(pitfall: str, name: str, *overrides: str) -> dict[str, float]:
-        return MEASUREMENTS[pitfall](
-            Case(recipe_config(name, current(), overrides), current(), cache)
-        )
+        return MEASUREMENTS[pitfall](Case(recipe_config(name, current(), overrides), cache))
 
     return measure
 
@@ -37,7 +35,7 @@ def variant(cache: Path) -> Measure:
             "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32},
             "train": {"epochs": 1},
         }
-        return MEASUREMENTS[pitfall](Case(resolve(raw | sections), current(), cache))
+        return MEASUREMENTS[pitfall](Case(resolve(raw | sections), cache))
 
     return measure
 

@@ -22,11 +22,11 @@ from headtohead.plugins.component import require_shape
 from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
 
-def shape(config: RunConfig, registry: Registry) -> str:
+def shape(config: RunConfig) -> str:
     """Return the part of a configuration that all members of a stack share, as JSON."""
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
@@ -37,7 +37,7 @@ def shape(config: RunConfig, registry: Registry) -> str:
     }
     content["positional"], content["limits"] = {}, []
     for role, chosen in ((role, config.positional.role(role)) for role in config.roles):
-        entry, options = registry.positional(chosen.name), chosen.options
+        entry, options = current().positional(chosen.name), chosen.options
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
         if (

@@ -96,9 +96,8 @@ def arrange(
     are enough runs. Similar runs are put into the same stack; enough runs with the same encodings and masks share one
     with no others.
     """
-    registry = current()
     variants = set(map(plan.variant_of, runs))
-    shapes = {variant: shape(variant.config, registry) for variant in variants}
+    shapes = {variant: shape(variant.config) for variant in variants}
     # Members with equal optimizer settings are next to each other, since they share one optimizer step.
     sort_keys = {
         variant: [

@@ -88,7 +88,7 @@ def import_checkpoint(
         )
     registry = current()
     settings = [read_override(text) for text in overrides]
-    imported = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
+    imported = read_checkpoint(Path(file), recipe, Path(data) if data else None, settings)
     log(imported.summary())
     if pitfalls := find_pitfalls(imported.config, registry):
         log(f"pitfalls: {', '.join(pitfall.name for pitfall in pitfalls)}")

@@ -149,6 +149,29 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
         MismatchError: If a tensor is missing or left over, or has another shape than the model's.
     """
     ours = model.state_dict()
+    _require_same_names(mapping, ours)
+    weights, faults = {}, []
+    for name, tensor in ours.items():
+        parts = {part: mapping.state[part] for part in mapping.tensors[name]}
+        shape, transposed = _notebook_shape(model, name, tensor, len(parts))
+        for part, value in parts.items():
+            if not value.is_floating_point():
+                faults.append(f"{part} has type {str(value.dtype).removeprefix('torch.')}")
+            elif list(value.shape) != shape:
+                faults.append(f"{part} {list(value.shape)} instead of {shape}")
+        if faults:
+            continue
+        values = list(parts.values())
+        if transposed:
+            values = [value.t() for value in values]
+        weights[name] = torch.cat(values, dim=-1).reshape(tensor.shape[1:])
+    if faults:
+        raise MismatchError(f"wrong shape: {', '.join(faults[:NAMES_SHOWN])}")
+    return weights
+
+
+def _require_same_names(mapping: CheckpointMapping, ours: Mapping[str, Tensor]) -> None:
+    """Raise if the configuration has a tensor that the checkpoint lacks, or does not use one of its tensors."""
     for name in ours:
         if name not in mapping.tensors:
             raise MismatchError(f"the configuration has '{name}', which the checkpoint lacks")
@@ -157,23 +180,6 @@ def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
             raise MismatchError(
                 f"the checkpoint has '{theirs[0]}', which the configuration does not use"
             )
-    weights, wrong = {}, []
-    for name, tensor in ours.items():
-        parts = {part: mapping.state[part] for part in mapping.tensors[name]}
-        shape, transposed = _notebook_shape(model, name, tensor, len(parts))
-        for part, value in parts.items():
-            if not value.is_floating_point():
-                wrong.append(f"{part} has type {str(value.dtype).removeprefix('torch.')}")
-            elif list(value.shape) != shape:
-                wrong.append(f"{part} {list(value.shape)} instead of {shape}")
-        if not wrong:
-            joined = torch.cat(
-                [value.t() if transposed else value for value in parts.values()], dim=-1
-            )
-            weights[name] = joined.reshape(tensor.shape[1:])
-    if wrong:
-        raise MismatchError(f"wrong shape: {', '.join(wrong[:NAMES_SHOWN])}")
-    return weights
 
 
 def _notebook_shape(

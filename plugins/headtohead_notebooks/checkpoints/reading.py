@@ -24,7 +24,7 @@ from headtohead.model.geometry import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.recipe import Recipe
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead_notebooks.checkpoints.mapping import (
     CheckpointMapping,
@@ -84,7 +84,6 @@ class Imported:
 def read_checkpoint(
     path: Path,
     recipe: str,
-    registry: Registry,
     data: Path | None = None,
     overrides: Sequence[Override] = (),
 ) -> Imported:
@@ -93,7 +92,6 @@ def read_checkpoint(
     Args:
         path: File of the state dict.
         recipe: Name of the recipe.
-        registry: Registry of recipes and other entries.
         data: File of sentence pairs from which the notebook built its vocabularies, if it read one.
         overrides: Fields that override the recipe and the sizes of the checkpoint.
 
@@ -101,12 +99,12 @@ def read_checkpoint(
         HeadToHeadError: If the file is not a state dict, if it does not fit the recipe or the
             overrides, or if the vocabularies of the data have other sizes.
     """
-    mapping = _matching_form(path, read_state_dict(path), recipe, registry)
+    mapping = _matching_form(path, read_state_dict(path), recipe)
     try:
         sizes, fields = mapping.vocabulary_sizes, mapping.fields
-        if "min_vocab_size" in registry.recipe(recipe).config["model"]:
+        if "min_vocab_size" in current().recipe(recipe).config["model"]:
             fields["model.min_vocab_size"] = min(sizes.values())
-        config = _configure(recipe, fields, overrides, registry)
+        config = _configure(recipe, fields, overrides)
         weights = convert(mapping, _model(config, sizes))
     except MismatchError as error:
         advice = (
@@ -118,11 +116,9 @@ def read_checkpoint(
             f"'{path}' does not fit recipe '{recipe}': {error}; {advice}"
         ) from error
     for name, values in mapping.form.positions_computed.items():
-        configs = [
-            _configure(recipe, {**fields, name: value}, overrides, registry) for value in values
-        ]
+        configs = [_configure(recipe, {**fields, name: value}, overrides) for value in values]
         config = _nearest_table(configs, mapping, recipe)
-    vocabulary = _vocabulary(registry.recipe(recipe), recipe, config, sizes, data)
+    vocabulary = _vocabulary(current().recipe(recipe), recipe, config, sizes, data)
     sha256 = file_sha256(path)
     vocabulary.record["data_hash"] = vocabulary.record["data_hash"] or sha256
     return Imported(
@@ -130,11 +126,9 @@ def read_checkpoint(
     )
 
 
-def _matching_form(
-    path: Path, state: Mapping[str, Tensor], name: str, registry: Registry
-) -> CheckpointMapping:
+def _matching_form(path: Path, state: Mapping[str, Tensor], name: str) -> CheckpointMapping:
     """Return the mapping of the form of the recipe's checkpoints that has the names of the state dict."""
-    recipe = registry.recipe(name)
+    recipe = current().recipe(name)
     if not (issubclass(recipe, NotebookRecipe) and recipe.checkpoints):
         reason = getattr(recipe, "no_checkpoint", NotebookRecipe.no_checkpoint)
         raise HeadToHeadError(f"no checkpoint of '{name}' can be imported: {reason}")
@@ -147,9 +141,7 @@ def _matching_form(
     )
 
 
-def _configure(
-    recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry
-) -> RunConfig:
+def _configure(recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override]) -> RunConfig:
     """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
     builder = ConfigBuilder(SourceLocation(Source(f"recipe '{recipe}'")))
     builder.merge({"recipe": recipe}, builder.root)

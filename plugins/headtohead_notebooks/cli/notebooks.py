@@ -59,7 +59,6 @@ def command(
     from headtohead.config.project import reports_folder
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError, nearest
-    from headtohead.plugins.registry import current
     from headtohead_notebooks.page import editions, write_page
 
     if data_file is not None and not data_file.is_file():
@@ -80,7 +79,6 @@ def command(
         all_editions,
         runs=runs,
         out=out,
-        registry=current(),
         cache=cache_root(),
         data_file=data_file,
         command="h2h " + " ".join(sys.argv[1:]),

@@ -13,7 +13,7 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, Pitfall
@@ -118,25 +118,24 @@ class NotebookPitfall:
 
 
 def measure_notebook(
-    recipe: str, registry: Registry, cache: Path, data_file: Path | None
+    recipe: str, cache: Path, data_file: Path | None
 ) -> tuple[RunConfig, tuple[NotebookPitfall, ...]]:
     """Return the configuration of a notebook and its measured pitfalls.
 
     Args:
         recipe: The recipe of the notebook.
-        registry: The registry of this process.
         cache: Folder of downloads and prepared data; nothing is downloaded.
         data_file: Sentence pairs for a recipe without built-in data.
 
     Raises:
         HeadToHeadError: If the file cannot be read.
     """
-    config = recipe_config(recipe, registry)
+    config = recipe_config(recipe, current())
     if data_file is not None and "file" in type(config.data.options).model_fields:
-        config = recipe_config(recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
-    case, measured = Case(config, registry, cache), []
+        config = recipe_config(recipe, current(), [f"data.file={json.dumps(str(data_file))}"])
+    case, measured = Case(config, cache), []
     with one_thread():
-        for pitfall in find_pitfalls(config, registry):
+        for pitfall in find_pitfalls(config, current()):
             try:
                 measured.append(NotebookPitfall(pitfall, MEASUREMENTS[pitfall.name](case)))
             except MissingFilesError as error:
@@ -152,7 +151,6 @@ class PageContent:
         results: The experiments in the order in which they are run.
         configs: The configuration of each notebook.
         pitfalls: The measured pitfalls of each notebook.
-        registry: The registry that labels the entries.
         quick: Whether the runs are those of the quick form.
         command: The command that writes the page.
     """
@@ -160,7 +158,6 @@ class PageContent:
     results: tuple[ExperimentResult, ...]
     configs: Sequence[RunConfig]
     pitfalls: Sequence[Sequence[NotebookPitfall]]
-    registry: Registry
     quick: bool
     command: str
 
@@ -173,7 +170,7 @@ class PageContent:
     @cached_property
     def choices(self) -> dict[str, tuple[str, ...]]:
         """Every choice in which the notebooks differ, with the value of each."""
-        return choice_rows(self.configs, self.registry)
+        return choice_rows(self.configs)
 
     @cached_property
     def sections(self) -> tuple[SimpleNamespace, ...]:

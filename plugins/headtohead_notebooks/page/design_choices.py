@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import label_at
-from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.record import leaves
 from headtohead_notebooks.quirks import NotebookOptions
@@ -19,7 +18,7 @@ SIZES = (
 """Fields that the page shows for every notebook, although nearly all notebooks differ in them."""
 
 
-def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, tuple[str, ...]]:
+def choice_rows(configs: Sequence[RunConfig]) -> dict[str, tuple[str, ...]]:
     """Return the value of each notebook by field, in the order of an experiment file, from their configurations."""
     columns = []
     for config in configs:

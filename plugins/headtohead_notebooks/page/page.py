@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from headtohead.escaping import content_policy, visible
 from headtohead.files import writing
-from headtohead.plugins.registry import Registry
 from headtohead.report.render import environment
 from headtohead_notebooks.page.content import (
     PageContent,
@@ -28,7 +27,6 @@ def write_page(
     *,
     runs: Path,
     out: Path,
-    registry: Registry,
     cache: Path,
     data_file: Path | None,
     command: str,
@@ -40,7 +38,6 @@ def write_page(
         experiments: The experiments as they are run.
         runs: Folder of run directories.
         out: Folder of the page, which also contains the reports of the experiments.
-        registry: The registry of this process.
         cache: Folder of downloads and prepared data.
         data_file: Sentence pairs for the recipe without built-in data.
         command: The command that writes the page, as the user typed it.
@@ -49,14 +46,11 @@ def write_page(
     Raises:
         HeadToHeadError: If a record cannot be read or the page cannot be written.
     """
-    measured = [
-        measure_notebook(notebook.recipe, registry, cache, data_file) for notebook in NOTEBOOKS
-    ]
+    measured = [measure_notebook(notebook.recipe, cache, data_file) for notebook in NOTEBOOKS]
     content = PageContent(
         results=tuple(read_result(edition, runs, out) for edition in experiments),
         configs=[config for config, _ in measured],
         pitfalls=[pitfalls for _, pitfalls in measured],
-        registry=registry,
         quick=quick,
         command=command,
     )

@@ -14,7 +14,7 @@ from headtohead import data
 from headtohead.data import PreparedData
 from headtohead.model.quirks import decoder_input_lengths
 from headtohead.model.transformer import Transformer
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.checks.examination import MissingFilesError, require_files
 from headtohead.training.loop import split_tensors
@@ -39,12 +39,12 @@ class Case:
 
     Args:
         config: A resolved configuration.
-        registry: The registry that defines its entries.
         cache: Folder of downloads and prepared data; nothing is downloaded.
     """
 
-    def __init__(self, config: RunConfig, registry: Registry, cache: Path) -> None:
-        self.config, self.registry, self.cache = config, registry, cache
+    def __init__(self, config: RunConfig, cache: Path) -> None:
+        self.config = config
+        self.cache = cache
 
     @cached_property
     def data(self) -> PreparedData:
@@ -54,11 +54,11 @@ class Case:
             MissingFilesError: If it would have to be downloaded first.
         """
         self.require_data()
-        return data.prepare(self.config.data, self.cache, registry=self.registry)
+        return data.prepare(self.config.data, self.cache)
 
     def require_data(self) -> None:
         """Raise MissingFilesError unless the dataset's files are available."""
-        require_files(self.config.data, self.registry, self.cache)
+        require_files(self.config.data, current(), self.cache)
 
     @property
     def has_data(self) -> bool:

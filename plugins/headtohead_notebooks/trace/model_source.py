@@ -77,13 +77,12 @@ def find_model(
         HeadToHeadError: If there is no such recipe or run, the recipe is incompatible or its data is missing, or the
             run has no vocabularies.
     """
-    registry = current()
-    recipes = registry.entries["recipe"]
+    recipes = current().entries["recipe"]
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
-        config = recipe_config(recipe, registry, overrides)
+        config = recipe_config(recipe, current(), overrides)
         data = prepare(config.data, cache_root())
-        if reason := find_incompatibility(config, data.record["longest"], registry):
+        if reason := find_incompatibility(config, data.record["longest"], current()):
             raise HeadToHeadError(
                 f"recipe '{recipe}' is incompatible with these settings: {reason}"
             )

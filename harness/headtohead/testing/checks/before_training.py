@@ -182,7 +182,7 @@ def stack_key(stack: PlannedStack) -> str:
         for config in stack.configs
     }
     content = [
-        shape(config, current()),
+        shape(config),
         sorted(kinds),
         stack.data.data_hash,
         _sources(stack.configs),

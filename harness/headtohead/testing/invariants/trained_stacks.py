@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from headtohead.model.members import shape
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.invariant import invariant
@@ -64,9 +63,7 @@ def unlike(config: RunConfig) -> RunConfig:
         "sinusoidal" if config.positional.encoder.name == "none" else "none"
     ).positional
     with_positional = other.model_copy(update={"positional": positional})
-    return (
-        with_positional if shape(with_positional, current()) == shape(config, current()) else other
-    )
+    return with_positional if shape(with_positional) == shape(config) else other
 
 
 def trained_weights(

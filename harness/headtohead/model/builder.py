@@ -16,7 +16,9 @@ from headtohead.model.layers import (
     Init,
     ResidualBlock,
     SharedModule,
+    StackedEmbedding,
     StackedFeedForward,
+    StackedLinear,
 )
 from headtohead.model.members import (
     MaskValue,
@@ -35,7 +37,7 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.norm import Norm
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current, registered
-from headtohead.schema.run_config import RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
@@ -50,10 +52,10 @@ def build_components(config: RunConfig, seeds: Sequence[int]) -> None:
     Raises:
         HeadToHeadError: If a tensor has no member axis, or NaN at initialisation.
     """
-    build, model = Builder([config] * len(seeds), seeds), config.model
+    build = Builder([config] * len(seeds), seeds)
     for role in config.roles:
         build.positional(role)
-        for layer in range(model.encoder_layers if role == "encoder" else model.decoder_layers):
+        for layer in range(build.layers(role)):
             build.style(role, layer)
 
 
@@ -64,20 +66,23 @@ class Builder:
         self.configs = configs
         self.config = configs[0]
         models = [config.model for config in configs]
-        self._rates: dict[str, Rate] = {
-            kind: same_or_each([getattr(model, f"dropout_{kind}") for model in models])
-            for kind in ("embedding", "attention", "ffn", "residual")
-        }
+        self._rates: dict[str, Rate] = {}
+        for kind in ("embedding", "attention", "ffn", "residual"):
+            rates = [getattr(model, f"dropout_{kind}") for model in models]
+            self._rates[kind] = same_or_each(rates)
         inits = [model.init for model in models]
-        self.init: Init = inits[0] if len(set(inits)) == 1 else inits
+        self.init: Init = inits
+        if len(set(inits)) == 1:
+            self.init = inits[0]
         masked = [model.mask_value for model in models]
-        self.mask_value: MaskValue = (
-            masked[0] if len(set(masked)) == 1 else PerMemberMaskValue(masked)
-        )
-        self.generators: Generators = (
-            [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
-        )
-        self.device = torch.device("meta" if seeds is None else "cpu")
+        self.mask_value: MaskValue = masked[0]
+        if len(set(masked)) > 1:
+            self.mask_value = PerMemberMaskValue(masked)
+        self.generators: Generators = [None]
+        self.device = torch.device("meta")
+        if seeds is not None:
+            self.generators = [member_generator(seed, "init") for seed in seeds]
+            self.device = torch.device("cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
         self.dropout_rng = DropoutRNG(keys, self.device)
         self._sites = 0
@@ -87,50 +92,102 @@ class Builder:
         self.registry = current()
         self.key_sides = key_sides(self.config)
 
+    def layers(self, role: str) -> int:
+        """Return the number of layers of a role; 0 for a role that the model lacks."""
+        if role not in self.config.roles:
+            return 0
+        model = self.config.model
+        return model.encoder_layers if role == "encoder" else model.decoder_layers
+
     def _context(
         self, role: str, layer: int | None, members: Sequence[int] | None = None
     ) -> BuildContext:
-        model = self.config.model
-        own = range(len(self.generators)) if members is None else members
+        model, words = self.config.model, self.vocab_sizes
+        generators = self.generators
+        if members is not None:
+            generators = [self.generators[member] for member in members]
         return BuildContext(
             role=role,
-            layers=model.encoder_layers if role == "encoder" else model.decoder_layers,
+            layers=self.layers(role),
             d_model=model.d_model,
             geometry=find_geometry(self.config, role, layer or 0),
-            generators=[self.generators[member] for member in own],
+            generators=generators,
             layer=layer,
             model=model,
-            words=self.vocab_sizes.source if role == "encoder" else self.vocab_sizes.target,
+            words=words.source if role == "encoder" else words.target,
         )
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role; members with different encodings are grouped."""
-        parts, members = [], []
-        for chosen, own in groups(self.configs, "positional", role):
-            built: dict[
-                str, Positional
-            ] = {}  # equal entries share their parameters, as all layers do
-            for each in chosen.pattern:
-                if (key := each.model_dump_json()) not in built:
-                    built[key] = self.registry.positional(each.name)(
-                        each.options, self._context(role, None, own)
-                    )
-            layers = [built[each.model_dump_json()] for each in chosen.pattern]
-            parts.append(layers[0] if len(layers) == 1 else PerLayerPositional(layers))
-            members.append(own)
-            require_members(parts[-1])
-        return parts[0] if len(parts) == 1 else PerMemberPositional(parts, members)
+        parts: list[Positional] = []
+        members = []
+        for chosen, group in groups(self.configs, "positional", role):
+            part = self._positional_of(chosen, self._context(role, None, group))
+            require_members(part)
+            parts.append(part)
+            members.append(group)
+        if len(parts) == 1:
+            return parts[0]
+        return PerMemberPositional(parts, members)
+
+    def _positional_of(self, chosen: EntryConfig, context: BuildContext) -> Positional:
+        """Return the encoding of some members; equal entries of layers share their parameters."""
+        built: dict[str, Positional] = {}
+        layers = []
+        for entry in chosen.pattern:
+            key = entry.model_dump_json()
+            if key not in built:
+                encoding = self.registry.positional(entry.name)
+                built[key] = encoding(entry.options, context)
+            layers.append(built[key])
+        if len(layers) == 1:
+            return layers[0]
+        return PerLayerPositional(layers)
 
     def masking(self, role: str) -> Masking:
         """Return the masking of a role; members with different maskings are grouped."""
-        parts, members = [], []
-        for chosen, own in groups(self.configs, "masking", role):
-            layers = [self.registry.masking(each.name)(each.options) for each in chosen.pattern]
-            for part in layers:
-                require_members(part)
-            parts.append(layers[0] if len(layers) == 1 else PerLayerMasking(layers))
-            members.append(own)
-        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, members)
+        parts: list[Masking] = []
+        members = []
+        for chosen, group in groups(self.configs, "masking", role):
+            layers = []
+            for entry in chosen.pattern:
+                masking = self.registry.masking(entry.name)(entry.options)
+                require_members(masking)
+                layers.append(masking)
+            part = layers[0]
+            if len(layers) > 1:
+                part = PerLayerMasking(layers)
+            parts.append(part)
+            members.append(group)
+        if len(parts) == 1:
+            return parts[0]
+        return PerMemberMasking(parts, members)
+
+    def source_embedding(self) -> StackedEmbedding | None:
+        """Return the table of source tokens; None if there is no encoder or the target's table serves both."""
+        if "encoder" not in self.config.roles:
+            return None
+        if self.config.model.tie_embeddings in ("all", "embeddings"):
+            return None
+        return self.embedding(self.vocab_sizes.source)
+
+    def lm_head(self) -> StackedLinear | None:
+        """Return the output projection; None if it is the target embedding."""
+        model = self.config.model
+        if model.tie_embeddings in ("output", "all"):
+            return None
+        outputs = [self.vocab_sizes.target]
+        return StackedLinear(self.generators, model.d_model, outputs, model.bias, self.init)
+
+    def final_norm(self, role: str) -> nn.Module | SharedModule | None:
+        """Return the norm after the last layer of a role; None if the model has none there."""
+        if role not in self.config.roles or not self.config.model.final_norm:
+            return None
+        return self.norm(role, None)
+
+    def embedding(self, rows: int) -> StackedEmbedding:
+        """Return a new table of token embeddings."""
+        return StackedEmbedding(self.generators, rows, self.config.model.d_model, self.init)
 
     def dropout(self, kind: str) -> Dropout:
         """Return the next dropout site. Sites are numbered independently of their rates."""
@@ -162,13 +219,13 @@ class Builder:
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
-            for chosen in (
-                each for found, _ in groups(self.configs, family, role) for each in found.pattern
-            ):
-                entry = self.registry.find(family, chosen.name).entry
-                assert issubclass(entry, Component)
-                if bound := find_bound(entry, chosen.options, family, role):
-                    yield bound
+            for group, _ in groups(self.configs, family, role):
+                for chosen in group.pattern:
+                    entry = self.registry.find(family, chosen.name).entry
+                    assert issubclass(entry, Component)
+                    bound = find_bound(entry, chosen.options, family, role)
+                    if bound is not None:
+                        yield bound
 
     def share(self, name: str) -> None:
         """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""

@@ -17,7 +17,7 @@ from headtohead.model.blocks import DecoderLayer, EncoderLayer, FirstValues
 from headtohead.model.builder import Builder
 from headtohead.model.cuda import on_cuda
 from headtohead.model.geometry import vocab_sizes
-from headtohead.model.layers import Record, SharedModule, StackedEmbedding, StackedLinear
+from headtohead.model.layers import Record, SharedModule, StackedEmbedding
 from headtohead.model.members import PerLayerMasking, PerMemberPositional, require_mask
 from headtohead.model.quirks import quirks_of
 from headtohead.plugins.attention import Attention
@@ -70,7 +70,9 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        build = Builder(configs or [config] * len(seeds or [1]), seeds)
+        if configs is None:
+            configs = [config] * (1 if seeds is None else len(seeds))
+        build = Builder(configs, seeds)
         model = config.model
         self.members = len(build.generators)
         self.vocab_sizes = build.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
@@ -78,48 +80,28 @@ class Transformer(nn.Module):
         self.attends_to_source = build.key_sides["cross"] == "source"
         """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
         self.roles = config.roles
+        # The order of these parts is the order in which their initial values are drawn.
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in self.roles})
         build.positionals = self.positionals
-        init = build.init
-        self.source_embedding = (
-            None
-            if model.tie_embeddings in ("all", "embeddings") or "encoder" not in self.roles
-            else StackedEmbedding(build.generators, self.vocab_sizes.source, model.d_model, init)
-        )
-        self.target_embedding = StackedEmbedding(
-            build.generators, self.vocab_sizes.target, model.d_model, init
-        )
+        self.source_embedding = build.source_embedding()
+        self.target_embedding = build.embedding(self.vocab_sizes.target)
         for name in model.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        self.encoder = nn.ModuleList(
-            EncoderLayer(build, layer)
-            for layer in range(model.encoder_layers)
-            if "encoder" in self.roles
-        )
-        self.decoder = nn.ModuleList(
-            DecoderLayer(build, layer) for layer in range(model.decoder_layers)
-        )
-        self.encoder_norm = (
-            build.norm("encoder", None) if model.final_norm and "encoder" in self.roles else None
-        )
-        self.decoder_norm = build.norm("decoder", None) if model.final_norm else None
-        self.lm_head = (
-            StackedLinear(
-                build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init
-            )
-            if model.tie_embeddings in ("none", "embeddings")
-            else None
-        )
+        encoder, decoder = range(build.layers("encoder")), range(build.layers("decoder"))
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in encoder)
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in decoder)
+        self.encoder_norm = build.final_norm("encoder")
+        self.decoder_norm = build.final_norm("decoder")
+        self.lm_head = build.lm_head()
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in self.roles}
         self.dropout_rng = build.dropout_rng
         """Random numbers of dropout; training sets the step."""
         self.dropout = build.dropout("embedding")
-        self.embedding_scale = (
-            model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
-        )
-        encodings = {role: self.positional(role) for role in self.roles}
-        self._row_indexed = {role for role, encoding in encodings.items() if encoding.by_row}
+        self.embedding_scale: float | None = None
+        if model.embedding_scale == "sqrt-d_model":
+            self.embedding_scale = model.d_model**0.5
+        self._row_indexed = {role for role in self.roles if self.positional(role).by_row}
         self.microbatch: tuple[int, int] | None = None
         """First row of a microbatch and rows of its whole batch, for which positions are sampled."""
         self._sampled: dict[str, Tensor | None] = {}
@@ -147,8 +129,10 @@ class Transformer(nn.Module):
     @property
     def obstacle(self) -> str:
         """Why steps cannot be captured as a graph; empty if they can."""
-        draws = any("draw" in self.positional(role).mechanisms for role in self.roles)
-        return "its encoding samples positions" if draws else ""
+        for role in self.roles:
+            if "draw" in self.positional(role).mechanisms:
+                return "its encoding samples positions"
+        return ""
 
     @property
     def attentions(self) -> list[MultiHeadAttention]:
@@ -177,23 +161,22 @@ class Transformer(nn.Module):
         Raises:
             HeadToHeadError: If a sequence is longer than the maximum length of an encoding or a masking.
         """
-        return self.project(
-            self.hidden(self.batch_of(source, source_lengths, target, target_lengths))
-        )
+        batch = self.batch_of(source, source_lengths, target, target_lengths)
+        return self.project(self.hidden(batch))
 
     def batch_of(
         self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
     ) -> Batch:
         """Return the arguments of ``forward`` as a batch without labels."""
-        if "encoder" not in self.roles:
-            time, starts = source.shape[-1] + target.shape[-1], source_lengths.unsqueeze(-1)
-            positions = torch.arange(time, device=source.device).expand(*starts.shape[:-1], -1)
-            index = torch.where(
-                positions < starts, positions, positions - starts + source.shape[-1]
-            )
-            source = torch.cat([source, target], dim=-1).gather(-1, index.clamp(max=time - 1))
-            source_lengths = source_lengths + target_lengths
-        return Batch(source, source_lengths, target, target, target_lengths)
+        if "encoder" in self.roles:
+            return Batch(source, source_lengths, target, target, target_lengths)
+        source_time = source.shape[-1]
+        time = source_time + target.shape[-1]
+        starts = source_lengths.unsqueeze(-1)
+        positions = torch.arange(time, device=source.device).expand(*starts.shape[:-1], -1)
+        index = torch.where(positions < starts, positions, positions - starts + source_time)
+        joined = torch.cat([source, target], dim=-1).gather(-1, index.clamp(max=time - 1))
+        return Batch(joined, source_lengths + target_lengths, target, target, target_lengths)
 
     def hidden(self, batch: Batch, observe: Observe | None = None) -> Tensor:
         """Return the decoder's output at target positions, ``[member, batch, time, d_model]``, for ``project``."""
@@ -203,8 +186,9 @@ class Transformer(nn.Module):
                 batch.decoder_input_ids, batch.target_lengths, memory, batch.source_lengths, observe
             )
         hidden = self.decode(batch.source, batch.source_lengths, observe=observe)
-        own = torch.arange(batch.decoder_input_ids.shape[-1], device=hidden.device)
-        positions = own + (batch.source_lengths - batch.target_lengths).unsqueeze(-1)
+        target_positions = torch.arange(batch.decoder_input_ids.shape[-1], device=hidden.device)
+        prompt_lengths = batch.source_lengths - batch.target_lengths
+        positions = target_positions + prompt_lengths.unsqueeze(-1)
         index = positions.clamp(max=hidden.shape[2] - 1).unsqueeze(-1)
         return hidden.gather(2, index.expand(-1, -1, -1, hidden.shape[-1]))
 
@@ -220,13 +204,15 @@ class Transformer(nn.Module):
         time = source.shape[-1]
         self._check("encoder", source.shape[1], time)
         sampled = self._sample_positions("encoder", source)
-        ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled, source)
+        span = (0, time)
+        contexts = self._attention_context("encoder", span, span, lengths, sampled, source)
         embedding = self.source_embedding or self.target_embedding
         x = self._embed(source, embedding, "encoder", 0, observe, sampled)
         first_values = None
         for index, layer in enumerate(self.encoder):
             record = _recorder(observe, "encoder", index)
-            x, first_values = layer(x, ctx[index % len(ctx)], record, first_values)
+            context = contexts[index % len(contexts)]
+            x, first_values = layer(x, context, record, first_values)
         return self._finish(x, self.encoder_norm, "encoder", source, observe)
 
     def decode(
@@ -241,21 +227,17 @@ class Transformer(nn.Module):
         span = (0, target.shape[-1])
         self._check("decoder", target.shape[1], span[1])
         sampled = self._sample_positions("decoder", target)
-        own = self._attention_context("decoder", span, span, lengths, sampled, target)
-        cross = None
+        self_contexts = self._attention_context("decoder", span, span, lengths, sampled, target)
+        cross_contexts = None
         if memory is not None and memory_lengths is not None:
-            cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
+            cross_contexts = self._cross_context(span, span[1], lengths, memory, memory_lengths)
             memory = memory.flatten(1, 2)
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled)
         first_values: FirstValues = (None, None)
         for index, layer in enumerate(self.decoder):
-            x, first_values = layer(
-                x,
-                memory,
-                (own[index % len(own)], cross and cross[index % len(cross)]),
-                records=(_recorder(observe, "decoder", index), _recorder(observe, "cross", index)),
-                first_values=first_values,
-            )
+            records = _recorder(observe, "decoder", index), _recorder(observe, "cross", index)
+            contexts = _of_layer(self_contexts, cross_contexts, index)
+            x, first_values = layer(x, memory, contexts, (None, None), records, first_values)
         return self._finish(x, self.decoder_norm, "decoder", target, observe)
 
     @staticmethod
@@ -298,52 +280,39 @@ class Transformer(nn.Module):
         self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
-        own, cross = (
-            self._step_context("decoder", position, tokens.shape[-1], (0, length), lengths, tokens),
-            None,
-        )
+        span = position, tokens.shape[-1]
+        self_contexts = self._step_context("decoder", span, (0, length), lengths, tokens)
+        cross_contexts = None
         if memory is not None:
             keys = memory.shape[2] if self.attends_to_source else length
             self._check("cross", rows, max(length, keys))
             key_lengths = memory_lengths if self.attends_to_source else lengths
-            cross = self._step_context("cross", position, 1, (0, keys), key_lengths)
+            cross_contexts = self._step_context("cross", (position, 1), (0, keys), key_lengths)
             memory = memory.flatten(1, 2)
-        x = self._embed(
-            tokens,
-            self.target_embedding,
-            "decoder",
-            position,
-            cache=caches[0][0],
-        )
+        first_cache, _ = caches[0]
+        x = self._embed(tokens, self.target_embedding, "decoder", position, cache=first_cache)
         first_values: FirstValues = (None, None)
-        for index, (layer, pair) in enumerate(zip(self.decoder, caches, strict=True)):
-            x, first_values = layer(
-                x,
-                memory,
-                (own[index % len(own)], cross and cross[index % len(cross)]),
-                pair,
-                first_values=first_values,
-            )
+        for index, layer in enumerate(self.decoder):
+            contexts = _of_layer(self_contexts, cross_contexts, index)
+            x, first_values = layer(x, memory, contexts, caches[index], first_values=first_values)
         return self._finish(x, self.decoder_norm, "decoder", tokens)
 
     def _step_context(
         self,
         role: str,
-        position: int,
-        count: int,
+        queries: tuple[int, int],
         keys: tuple[int, int],
         lengths: Tensor,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the contexts of ``count`` tokens from a position on; a mask of True becomes None."""
-        contexts = self._attention_context(role, (position, count), keys, lengths, ids=ids)
-        # On CUDA, the test would wait for the device.
-        return [
-            replace(ctx, mask=None, declared=frozenset())
-            if ctx.mask is not None and not on_cuda(ctx.mask) and bool(ctx.mask.all())
-            else ctx
-            for ctx in contexts
-        ]
+        """Return the contexts of a decoding step; a mask of True becomes None."""
+        contexts = self._attention_context(role, queries, keys, lengths, ids=ids)
+        for index, context in enumerate(contexts):
+            mask = context.mask
+            # On CUDA, the test would wait for the device.
+            if mask is not None and not on_cuda(mask) and bool(mask.all()):
+                contexts[index] = replace(context, mask=None, declared=frozenset())
+        return contexts
 
     def caches(self) -> list[tuple[Cache, Cache]]:
         """Return empty caches of self-attention and cross-attention per decoder layer."""
@@ -366,9 +335,12 @@ class Transformer(nn.Module):
             x: Decoder output, ``[member, batch, time, d_model]``.
             output_map: Part of `output_map`, for some members; default: all.
         """
-        logits = product(x.flatten(1, 2), *(output_map or self.output_map)).view(*x.shape[:3], -1)
+        weight, bias = output_map or self.output_map
+        logits = product(x.flatten(1, 2), weight, bias).view(*x.shape[:3], -1)
         cap = self.config.model.logit_softcap
-        return logits if cap is None else torch.tanh(logits / cap) * cap
+        if cap is None:
+            return logits
+        return torch.tanh(logits / cap) * cap
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return a member's weights without the member axis, with the names of a stack with one member."""
@@ -415,49 +387,85 @@ class Transformer(nn.Module):
         sampled: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        x: Tensor = embedding(ids)
+        """Return the input of the first layer, ``[member, tokens, d_model]``.
+
+        Args:
+            ids: ``[member, batch, time]``.
+            embedding: The table of the ids.
+            role: ``"encoder"`` or ``"decoder"``.
+            start: Position of the first token.
+            observe: Receives the steps.
+            sampled: Sampled positions, ``[member · batch, time]``, or None.
+            cache: Cache of the first layer in a decoding step.
+        """
         record = _recorder(observe, role, None)
+        x: Tensor = embedding(ids)
         if record is not None:
             record("embeddings", x.flatten(1, 2))
         if self.embedding_scale is not None:
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        first: Any = next(iter(self.encoder if role == "encoder" else self.decoder), None)
-        if first is not None and overrides(
-            style := first.attention.style, Attention, "mix_embeddings"
-        ):
-            every = x if cache is None else cache.append("embeddings", x)
-            mixed = style.mix_embeddings(every)
-            require_like(style, "mix_embeddings", mixed, every, "member batch time d_model")
-            x = mixed[:, :, -ids.shape[-1] :]
+        mixed = self._mixed_embeddings(x, role, cache)
+        if mixed is not None:
+            x = mixed
             if record is not None:
                 record("mixed", x.flatten(1, 2))
-        positional, by_row = self.positional(role), role in self._row_indexed
-        span = (0, ids.shape[1]) if by_row else (start, ids.shape[-1])
-        consecutive = self._positions(*span, ids.device)
-        positions = (
-            sampled if sampled is not None else consecutive.column if by_row else consecutive.row
-        )
-        table = positional.embed(positions, role)
-        if table is not None:
-            members = 1 if sampled is not None else (1, len(ids))
-            time, width = positions.shape[1], positional.context.d_model
-            require_shape(
-                positional, "embed", table, member=members, batch=None, time=time, d_model=width
-            )
-            if sampled is not None:
-                added = table.view(x.shape).to(x)
-            elif table.requires_grad or table.dtype == x.dtype:
-                added = table.to(x.dtype)
-            else:  # a table that the encoding caches is converted once
-                added = positional.cached(Tensor.to, table, x.dtype)
+        added = self._position_table(x, role, start, sampled)
+        if added is not None:
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
                 record("sum", x.flatten(1, 2))
         dropped: Tensor = self.dropout(x.flatten(1, 2))
         return dropped
+
+    def _mixed_embeddings(self, x: Tensor, role: str, cache: Cache | None) -> Tensor | None:
+        """Return embeddings that the attention style of the first layer changes; None for other styles."""
+        layers = self.encoder if role == "encoder" else self.decoder
+        if not layers:
+            return None
+        style: Any = layers[0].attention.style  # type: ignore[union-attr]
+        if not overrides(style, Attention, "mix_embeddings"):
+            return None
+        embeddings = x
+        if cache is not None:
+            embeddings = cache.append("embeddings", x)
+        mixed: Tensor = style.mix_embeddings(embeddings)
+        require_like(style, "mix_embeddings", mixed, embeddings, "member batch time d_model")
+        return mixed[:, :, -x.shape[2] :]
+
+    def _position_table(
+        self, x: Tensor, role: str, start: int, sampled: Tensor | None
+    ) -> Tensor | None:
+        """Return what the encoding of a role adds to embeddings, or None; arguments as in ``_embed``."""
+        positional = self.positional(role)
+        members, batch, time, width = x.shape
+        if sampled is not None:
+            positions = sampled
+        elif role in self._row_indexed:
+            positions = self._positions(0, batch, x.device).column
+        else:
+            positions = self._positions(start, time, x.device).row
+        table = positional.embed(positions, role)
+        if table is None:
+            return None
+        require_shape(
+            positional,
+            "embed",
+            table,
+            member=1 if sampled is not None else (1, members),
+            batch=None,
+            time=positions.shape[1],
+            d_model=width,
+        )
+        if sampled is not None:
+            return table.view(x.shape).to(x)
+        if table.requires_grad or table.dtype == x.dtype:
+            return table.to(x.dtype)
+        # A table that the encoding caches is converted once.
+        converted: Tensor = positional.cached(Tensor.to, table, x.dtype)
+        return converted
 
     def _check(self, role: str, rows: int, length: int) -> None:
         for bound in self.bounds[role]:
@@ -471,14 +479,18 @@ class Transformer(nn.Module):
         rows, time = ids.shape[1:]
         first, batch = self.microbatch or (0, rows)
         if first == 0:
-            drawn = self._sampled[role] = positional.draw(batch, time)
+            drawn = positional.draw(batch, time)
+            self._sampled[role] = drawn
             if drawn is not None:
-                require_shape(
-                    positional, "draw", drawn, member=self.members, batch=batch, time=time
-                )
-        # The last microbatch frees the positions: a step must leave no new tensor behind.
-        sampled = self._sampled[role] if first + rows < batch else self._sampled.pop(role)
-        return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
+                sizes = {"member": self.members, "batch": batch, "time": time}
+                require_shape(positional, "draw", drawn, **sizes)
+        end = first + rows
+        sampled = self._sampled[role]
+        if end >= batch:  # the last microbatch: a step must leave no new tensor behind
+            del self._sampled[role]
+        if sampled is None:
+            return None
+        return sampled[:, first:end].flatten(0, 1)
 
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
         """Return ``count`` positions from ``start``.
@@ -501,23 +513,32 @@ class Transformer(nn.Module):
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
         """Return the context of all layers, or those of the first layers if maskings alternate."""
-        query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
+        query = self._positions(*queries, lengths.device)
+        key = self._positions(*keys, lengths.device)
+        query_positions, key_positions = query.row, key.row
+        if sampled is not None:
+            query_positions = key_positions = sampled
         masking = self.maskings[role]
+        parts: Sequence[Masking] = [masking]
+        if isinstance(masking, PerLayerMasking):
+            parts = masking.parts
         contexts = []
-        for part in masking.parts if isinstance(masking, PerLayerMasking) else (masking,):
+        for part in parts:
             mask = part.mask(role, query.positions, key.positions, lengths.flatten())
             if mask is not None:
                 rows = (1, self.members, lengths.numel())
                 require_mask(part, mask, rows, query.positions, key.positions)
-                mask = (
-                    mask[None, :, None]
-                    if len(mask) == 1
-                    else mask.view(self.members, -1, 1, *mask.shape[1:])
-                )
-            declared = part.role_properties(role) or frozenset()
-            at = (query.row, key.row) if sampled is None else (sampled, sampled)
-            is_sampled = sampled is not None
-            contexts.append(AttentionContext(*at, mask, is_sampled, declared, ids))
+                members = 1 if len(mask) == 1 else self.members
+                mask = mask.view(members, -1, 1, *mask.shape[1:])
+            context = AttentionContext(
+                query_positions,
+                key_positions,
+                mask,
+                sampled_positions=sampled is not None,
+                declared=part.role_properties(role) or frozenset(),
+                ids=ids,
+            )
+            contexts.append(context)
         return contexts
 
     def _cross_context(
@@ -540,6 +561,18 @@ class Range(NamedTuple):
     positions: Tensor
     row: Tensor
     column: Tensor
+
+
+def _of_layer(
+    self_contexts: Sequence[AttentionContext],
+    cross_contexts: Sequence[AttentionContext] | None,
+    index: int,
+) -> tuple[AttentionContext, AttentionContext | None]:
+    """Return the contexts of a layer from those of the first layers, which repeat."""
+    context = self_contexts[index % len(self_contexts)]
+    if cross_contexts is None:
+        return context, None
+    return context, cross_contexts[index % len(cross_contexts)]
 
 
 def _recorder(observe: Observe | None, role: str, layer: int | None) -> Record | None:

@@ -92,7 +92,8 @@ class Judged:
         for variant in self.variants:
             judgement = variant.judgement
             low, high = _ends(judgement.interval)
-            size_low, size_high = _ends(judgement.size_test and judgement.size_test.interval)
+            size_test = judgement.size_test
+            size_low, size_high = _ends(size_test.interval if size_test else None)
             row = {
                 "variant": variant.variant,
                 "seeds": variant.summary.n,

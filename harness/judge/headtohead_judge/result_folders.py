@@ -143,8 +143,8 @@ def _seed_tables(record: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
     for key in ("seed_results", "seeds"):
         value = record.get(key)
         if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-            rows = enumerate(value, 1)
-            value = refuse_repeated_keys([(str(row.get("seed", n)), row) for n, row in rows])
+            pairs = [(str(row.get("seed", n)), row) for n, row in enumerate(value, 1)]
+            value = refuse_repeated_keys(pairs)
         if value and isinstance(value, dict):
             tables[key] = {seed: _row(key, seed, row) for seed, row in value.items()}
     if "seed_scores" in record:

@@ -164,27 +164,29 @@ class MultiHeadAttention(nn.Module):
         Returns:
             The output, with the shape of ``x``, and the first values; None if no layer so far has ``mix_values``.
         """
-        shape, x, memory = (
-            x.shape,
-            x.flatten(1, -2),
-            None if memory is None else memory.flatten(1, -2),
-        )
+        shape = x.shape
+        x = x.flatten(1, -2)
+        if memory is not None:
+            memory = memory.flatten(1, -2)
         if not self.style.projects:
             return self._read(x, memory, ctx, record).view(shape), first_values
-        inputs = self._inputs(x, ctx, cache) if self._needs_inputs else None
-        if inputs is not None:
+        inputs = None
+        if self._needs_inputs:
+            inputs = self._inputs(x, ctx, cache)
             x = inputs[:, :, -ctx.query_positions.shape[1] :].flatten(1, 2)
         q, k, v, first_values = self._project(x, memory, ctx, cache, record, first_values)
         if record is not None:
-            for name, value in (("queries", q), ("keys", k), ("values", v)):
-                record(name, value)
-        k, v = self._repeat(k), self._repeat(v)
+            record("queries", q)
+            record("keys", k)
+            record("values", v)
+        k = self._repeat(k)
+        v = self._repeat(v)
         bias = self._bias(ctx, inputs)
         if record is not None or self.path == "explicit":
             heads = self._explicit(q, k, v, ctx, bias, record)
         elif self.has_fast_path:
             heads = self.style.fast_path(q, k, v, ctx.mask, ctx.pattern)
-            lead = dict(zip(("member", "batch", "head", "query"), q.shape, strict=False))
+            lead = self._lead(q)
             require_shape(self.style, "fast_path", heads, **lead, width=v.shape[-1])
         else:
             heads = self._fused(q, k, v, ctx, bias)
@@ -207,14 +209,15 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Return the output of a style without projections."""
         queries = _sentences(x, ctx.query_positions)
-        keys = queries if memory is None else _sentences(memory, ctx.key_positions)
+        keys = queries
+        if memory is not None:
+            keys = _sentences(memory, ctx.key_positions)
         filled, values = self._tuple("read", self.style.read(queries, keys, ctx.mask))
         geometry = self.context.geometry
         lead = {"member": x.shape[0], "batch": queries.shape[1], "head": geometry.output_heads}
-        require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=keys.shape[2])
-        require_shape(
-            self.style, "read", values, **lead, key=keys.shape[2], width=geometry.value_width
-        )
+        key_time = keys.shape[2]
+        require_shape(self.style, "read", filled, **lead, query=queries.shape[2], key=key_time)
+        require_shape(self.style, "read", values, **lead, key=key_time, width=geometry.value_width)
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
@@ -251,25 +254,24 @@ class MultiHeadAttention(nn.Module):
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.tensors:
                 q, _ = self._transform(_split(q, time, geometry.heads), None)
-                return (
-                    self._rotate(q, ctx.query_positions, ctx),
-                    cache.tensors["keys"],
-                    cache.tensors["values"],
-                    first_values,
-                )
+                q = self._rotate(q, ctx.query_positions, ctx)
+                return q, cache.tensors["keys"], cache.tensors["values"], first_values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_positions = ctx.key_positions
-        q = _split(q, time, geometry.heads)
         key_time = key_positions.shape[1]
-        k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.value_heads)
+        q = _split(q, time, geometry.heads)
+        k = _split(k, key_time, geometry.kv_heads)
+        v = _split(v, key_time, geometry.value_heads)
         if record is not None and ("transform" in self._overridden or "rotate" in self._mechanisms):
             record("plain_queries", q)
             record("plain_keys", k)
         q, k = self._transform(q, k)
-        q, k = self._rotate(q, ctx.query_positions, ctx), self._rotate(k, key_positions, ctx)
+        q = self._rotate(q, ctx.query_positions, ctx)
+        k = self._rotate(k, key_positions, ctx)
         if "mix_values" in self._overridden:
-            first_values = v if first_values is None else first_values
+            if first_values is None:
+                first_values = v
             mixed = self.style.mix_values(v, first_values)
             require_like(
                 self.style, "mix_values", mixed, v, "member batch kv_head time value_width"
@@ -282,7 +284,8 @@ class MultiHeadAttention(nn.Module):
             )
             v = mixed
         if cache is not None:
-            k, v = cache.append("keys", k), cache.append("values", v)
+            k = cache.append("keys", k)
+            v = cache.append("values", v)
         return q, k, v, first_values
 
     def _self_projections(self, x: Tensor) -> Sequence[Tensor]:
@@ -299,16 +302,22 @@ class MultiHeadAttention(nn.Module):
     def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         if "rotate" not in self._mechanisms:
             return x
-        folded = x.flatten(0, 1).unsqueeze(0) if ctx.sampled_positions else x
-        rotated = self.positional.rotate(
-            folded, positions, self.context.role, self.context.layer or 0
+        vectors = x
+        if ctx.sampled_positions:
+            vectors = x.flatten(0, 1).unsqueeze(0)
+        layer = self.context.layer or 0
+        rotated = self.positional.rotate(vectors, positions, self.context.role, layer)
+        require_like(
+            self.positional, "rotate", rotated, vectors, "member batch head time key_width"
         )
-        require_like(self.positional, "rotate", rotated, folded, "member batch head time key_width")
-        return rotated.view(x.shape) if ctx.sampled_positions else rotated
+        if ctx.sampled_positions:
+            rotated = rotated.view(x.shape)
+        return rotated
 
     def _transform(self, q: Tensor, k: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return transformed queries and keys; without new keys, the queries take their place."""
-        k = q if k is None else k
+        if k is None:
+            k = q
         if "transform" not in self._overridden:
             return q, k
         queries, keys = self._tuple("transform", self.style.transform(q, k))
@@ -319,14 +328,23 @@ class MultiHeadAttention(nn.Module):
     def _tuple(self, hook: str, result: object, length: int = 2) -> tuple[Tensor, ...]:
         if isinstance(result, tuple) and len(result) == length:
             return result
+        number = {2: "two", 3: "three"}[length]
         raise HeadToHeadError(
             f"{type(self.style).__name__}.{hook} returned {type(result).__name__}; return a tuple of "
-            f"{'two' if length == 2 else 'three'} tensors"
+            f"{number} tensors"
         )
+
+    @staticmethod
+    def _lead(q: Tensor) -> dict[str, int]:
+        """Return the first four axes of queries by name."""
+        members, batch, heads, time, _ = q.shape
+        return {"member": members, "batch": batch, "head": heads, "query": time}
 
     def _repeat(self, x: Tensor) -> Tensor:
         groups = self.context.geometry.heads // self.context.geometry.kv_heads
-        return x if groups == 1 else x.repeat_interleave(groups, dim=2)
+        if groups == 1:
+            return x
+        return x.repeat_interleave(groups, dim=2)
 
     def _bias(self, ctx: AttentionContext, inputs: Tensor | None) -> Tensor | None:
         """Return the sum of the biases of the encoding; a cached one is the same object in all layers."""
@@ -349,7 +367,9 @@ class MultiHeadAttention(nn.Module):
             query=queries,
             key=inputs.shape[2],
         )
-        return added if bias is None else added + bias
+        if bias is None:
+            return added
+        return added + bias
 
     def _positions_bias(self, ctx: AttentionContext) -> Tensor | None:
         if "bias" not in self._mechanisms:
@@ -378,8 +398,9 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
         members, batch = q.shape[:2]
-        level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
-        level = _for_rows(level, members * batch)
+        level = None
+        if self.mask_value not in ("-inf", "additive"):
+            level = _for_rows(self._level_rows(ctx), members * batch)
         products = self._uses_products(q, k, v)
         in_float32 = products and _faster_in_float32(q, k)
         dtype = torch.float32 if in_float32 else kernel_dtype(q)
@@ -394,7 +415,9 @@ class MultiHeadAttention(nn.Module):
                 additive_mask = ctx.derived(
                     "aligned mask", additive_mask, partial(aligned_mask, additive_mask)
                 )
-        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
+        q = q.flatten(0, 1)
+        k = k.flatten(0, 1)
+        v = v.flatten(0, 1)
         if level is not None:
             q = q.masked_fill(level, 0.0)
         scale = self.context.geometry.scale
@@ -428,14 +451,18 @@ class MultiHeadAttention(nn.Module):
         level: Tensor | None,
     ) -> Tensor:
         """Return the sum of mask and bias, 0 for the queries of ``level``."""
-        mask = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
+        total = _for_rows(ctx.additive(dtype, self.mask_value), lead[0] * lead[1])
         if bias is not None:
             bias = bias.to(dtype)
-            shared = bias.shape[:2] == (1, 1)
-            bias = bias[0] if shared else bias.expand(*lead, -1, -1, -1).flatten(0, 1)
-        total = bias if mask is None else mask if bias is None else mask + bias
+            if bias.shape[:2] == (1, 1):  # members and sentences share it
+                bias = bias[0]
+            else:
+                bias = bias.expand(*lead, -1, -1, -1).flatten(0, 1)
+            total = bias if total is None else total + bias
         assert total is not None
-        return total if level is None else total.masked_fill(level, 0.0)
+        if level is None:
+            return total
+        return total.masked_fill(level, 0.0)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
         """Return the queries without keys for which all scores are replaced by -1e9.
@@ -448,7 +475,9 @@ class MultiHeadAttention(nn.Module):
             assert ctx.mask is not None
             dead = ~ctx.mask.any(dim=-1, keepdim=True)
             return (dead & self.mask_value.replaced.along(dead)).flatten(0, 1)
-        return ctx.dead_rows if self.mask_value == "-1e9" else None
+        if self.mask_value != "-1e9":
+            return None
+        return ctx.dead_rows
 
     def _explicit(
         self,
@@ -474,7 +503,9 @@ class MultiHeadAttention(nn.Module):
         if bias is not None:
             bias = bias.to(products.dtype)
             added = bias if added is None else added + bias
-        total = products if added is None else products + added
+        total = products
+        if added is not None:
+            total = products + added
         scores = self.style.mix_scores(total)
         require_like(self.style, "mix_scores", scores, total, "member batch head query key")
         if record is not None:
@@ -495,16 +526,8 @@ class MultiHeadAttention(nn.Module):
         weights = self.style.mix(unmixed)
         members, batch, _, queries, keys = unmixed.shape
         heads = self.context.geometry.output_heads
-        require_shape(
-            self.style,
-            "mix",
-            weights,
-            member=members,
-            batch=batch,
-            head=heads,
-            query=queries,
-            key=keys,
-        )
+        sizes = {"member": members, "batch": batch, "head": heads, "query": queries, "key": keys}
+        require_shape(self.style, "mix", weights, **sizes)
         dropped = self.dropout.transposed(weights)
         if v.dtype == torch.bfloat16:
             dropped = dropped.to(v.dtype)
@@ -581,18 +604,22 @@ def _two_products(
     queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower). On CUDA they are
     ``[.., query, key]``. Queries that attend to no key give 0 with the mask value -inf.
     """
-    lead, queries = q.shape[:2], q.shape[2]
+    lead = q.shape[:2]
+    queries = q.shape[2]
+    flat_q = q.flatten(0, 1)
+    flat_k = k.flatten(0, 1)
+    flat_v = v.flatten(0, 1)
     keys_first = not on_cuda(q)
-    flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
-    dead: Tensor | None = None
     left, right = (flat_k, flat_q) if keys_first else (flat_q, flat_k)
+    dead: Tensor | None = None
     if additive_mask is None:
         scores = torch.bmm(left, right.transpose(1, 2)) * scale
     else:
         mask = additive_mask
 
         def flat(table: Tensor) -> Tensor:
-            table = table.transpose(-2, -1) if keys_first else table
+            if keys_first:
+                table = table.transpose(-2, -1)
             return table.expand(*lead, *table.shape[-2:]).reshape(-1, *table.shape[-2:])
 
         if ctx.has_dead_rows:
@@ -601,23 +628,24 @@ def _two_products(
             )
             if any_or_unknown(rows):
                 dead = ctx.derived("dead rows of products", rows, lambda: flat(rows))
-        # With a mask of 0, dead rows have finite weights, which are then replaced.
-        flat_mask = ctx.derived(
-            "mask of products",
-            mask,
-            lambda: flat(mask if dead is None else mask.masked_fill(rows, 0.0)),
-        )
+
+        def flat_additive_mask() -> Tensor:
+            if dead is None:
+                return flat(mask)
+            # With a mask of 0, dead rows have finite weights, which are then replaced.
+            return flat(mask.masked_fill(rows, 0.0))
+
+        flat_mask = ctx.derived("mask of products", mask, flat_additive_mask)
         scores = torch.baddbmm(flat_mask, left, right.transpose(1, 2), alpha=scale)
     # On a CPU, softmax is faster in float32 than in bfloat16, conversion included (benchmarks/results.md).
-    weights = torch.softmax(
-        scores.to(torch.promote_types(scores.dtype, torch.float32)), dim=1 if keys_first else 2
-    )
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    weights = torch.softmax(scores, dim=1 if keys_first else 2)
     weights = dropout(weights) if keys_first else dropout.transposed(weights)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
-    return torch.bmm(weights.transpose(1, 2) if keys_first else weights, flat_v).view(
-        *lead, queries, -1
-    )
+    if keys_first:
+        weights = weights.transpose(1, 2)
+    return torch.bmm(weights, flat_v).view(*lead, queries, -1)
 
 
 def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:
@@ -629,4 +657,5 @@ def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Te
         return torch.where(mask, scores, added + mask_value.low.along(scores))
     if mask_value == "additive":
         return torch.where(mask, scores, scores - 1e9)
-    return scores.masked_fill(~mask, -torch.inf if mask_value == "-inf" else -1e9)
+    lowest = -torch.inf if mask_value == "-inf" else -1e9
+    return scores.masked_fill(~mask, lowest)

@@ -62,21 +62,25 @@ class DecoderLayer(nn.Module):
         first_values: FirstValues = (None, None),
     ) -> tuple[Tensor, FirstValues]:
         """Return the output and the first values. A pair is of self-attention and of cross-attention."""
-        own, cross = contexts
-        own_values, cross_values = first_values
-        inputs = self.attention_branch.sublayer_input(x, records[0])
-        output, own_values = self.attention(inputs, None, own, caches[0], records[0], own_values)
-        x = self.attention_branch.add(x, output, records[0])
-        if cross is not None:
-            inputs = self.cross_branch.sublayer_input(x, records[1])
-            output, cross_values = self.cross(
-                inputs, memory, cross, caches[1], records[1], cross_values
-            )
-            x = self.cross_branch.add(x, output, records[1])
-        x = apply_feed_forward(
-            self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0]
+        self_context, cross_context = contexts
+        self_cache, cross_cache = caches
+        record, cross_record = records
+        self_values, cross_values = first_values
+        inputs = self.attention_branch.sublayer_input(x, record)
+        output, self_values = self.attention(
+            inputs, None, self_context, self_cache, record, self_values
         )
-        return x, (own_values, cross_values)
+        x = self.attention_branch.add(x, output, record)
+        if cross_context is not None:
+            inputs = self.cross_branch.sublayer_input(x, cross_record)
+            output, cross_values = self.cross(
+                inputs, memory, cross_context, cross_cache, cross_record, cross_values
+            )
+            x = self.cross_branch.add(x, output, cross_record)
+        x = apply_feed_forward(
+            self.feed_forward_branch, self.feed_forward, x, "feed_forward", record
+        )
+        return x, (self_values, cross_values)
 
 
 def apply_feed_forward(

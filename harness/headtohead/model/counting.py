@@ -7,12 +7,13 @@ which takes longer than everything else in a small plan. torch's ``FlopCounterMo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -56,24 +57,20 @@ def count(
     By default, each target token has a label.
     """
     # A cell of a notebook that is executed again registers another class under the same name.
-    classes = tuple(
-        current().find(family, entry.name).entry for family, entry in entries_of(config)
-    )
+    entries = entries_of(config)
+    classes = tuple(current().find(family, entry.name).entry for family, entry in entries)
     # Masks and dropout of attention weights decide whether an attention style uses its fast path.
     ignored = {"dropout_embedding", "dropout_ffn", "dropout_residual"}
     parts = {*FAMILIES, "model", "quirks"}
     shape = config.model_dump_json(include=parts, exclude={"model": ignored})
-    lengths = max(source_length, min(1.0, math.ceil(source_length))), max(1.0, target_length)
-    key = (
-        shape,
-        classes,
-        source_words,
-        target_words,
-        *lengths,
-        lengths[1] if labels is None else labels,
-    )
+    source_length = max(source_length, min(1.0, math.ceil(source_length)))
+    target_length = max(1.0, target_length)
+    if labels is None:
+        labels = target_length
+    sizes = source_words, target_words, source_length, target_length, labels
+    key = (shape, classes, *sizes)
     if key not in _COUNTED:
-        _COUNTED[key] = _count(config, *key[2:])
+        _COUNTED[key] = _count(config, *sizes)
     return _COUNTED[key]
 
 
@@ -86,9 +83,9 @@ def _count(
     labels: float,
 ) -> ModelCounts:
     length = math.ceil(max(source_length, target_length))
-    device_mode = (
-        OnCpu() if _is_small(config, source_words + target_words, length) else nullcontext()
-    )
+    device_mode: AbstractContextManager[object] = nullcontext()
+    if _is_small(config, source_words + target_words, length):
+        device_mode = OnCpu()
     # The math kernel is the attention kernel that has a FLOP formula in torch.
     with device_mode, torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         model = Transformer(config, None, source_words, target_words).eval()
@@ -101,25 +98,31 @@ def _count(
     for part in model.modules():
         if isinstance(part, Component):
             require_members(part, attributes=False)  # a hook may have assigned another parameter
-    total = sum(parameter.numel() for parameter in model.parameters())
-    positions = (part for part in map(model.positional, model.roles) if "embed" in part.mechanisms)
-    values = [
-        part.style for part in model.attentions if overrides(part.style, Attention, "embed_values")
-    ]
-    tables = (model.source_embedding, model.target_embedding, model.lm_head, *positions, *values)
-    geometry = next(
-        part.context.geometry for part in model.attentions if part.context.role == "decoder"
-    )
+    styles = [part.style for part in model.attentions]
+    value_tables = [style for style in styles if overrides(style, Attention, "embed_values")]
+    encodings = [model.positional(role) for role in model.roles]
+    position_tables = [encoding for encoding in encodings if "embed" in encoding.mechanisms]
+    word_tables = [model.source_embedding, model.target_embedding, model.lm_head]
+    total = _numel([model])
+    by_role = {part.context.role: part.context.geometry for part in model.attentions}
+    geometry = by_role["decoder"]
     return ModelCounts(
         total=total,
-        non_embedding=total
-        - sum(p.numel() for part in tables if part is not None for p in part.parameters()),
-        attention=sum(p.numel() for part in model.attentions for p in part.parameters())
-        - sum(p.numel() for style in values for p in style.parameters()),
+        non_embedding=total - _numel([*word_tables, *position_tables, *value_tables]),
+        attention=_numel(model.attentions) - _numel(value_tables),
         flops_per_token=flops / target_length,
         inner_width=geometry.heads * geometry.key_width,
         path=model.paths,
     )
+
+
+def _numel(modules: Iterable[nn.Module | None]) -> int:
+    """Return the number of weights of modules, those of all members together."""
+    total = 0
+    for module in modules:
+        if module is not None:
+            total += sum(parameter.numel() for parameter in module.parameters())
+    return total
 
 
 def _hidden_flops(model: Transformer, source_length: int, target_length: int) -> int:
@@ -131,15 +134,13 @@ def _hidden_flops(model: Transformer, source_length: int, target_length: int) ->
     target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
     lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
     batch = model.batch_of(source, lengths, target, lengths)
-    found: list[int] = []
-    paths = (
-        [None, lambda *_: None] if any(part.has_fast_path for part in model.attentions) else [None]
-    )
-    for observe in paths:  # an observed pass is explicit
-        with Operations() as operations:
-            model.hidden(batch, observe)
-        found.append(operations.flops)
-    return min(found)
+    with Operations() as operations:
+        model.hidden(batch)
+    if not any(part.has_fast_path for part in model.attentions):
+        return operations.flops
+    with Operations() as explicit:
+        model.hidden(batch, lambda *step: None)  # an observed pass is explicit
+    return min(operations.flops, explicit.flops)
 
 
 def _neighbours(length: float) -> set[int]:
@@ -149,10 +150,9 @@ def _neighbours(length: float) -> set[int]:
 def _is_small(config: RunConfig, words: int, length: int) -> bool:
     """Return whether a pass takes less time than torch's compiler takes to load, from a rough number of FLOPs."""
     model = config.model
-    layers = (model.encoder_layers + 2 * model.decoder_layers) * (
-        4 * model.d_model + 2 * model.d_ff + 2 * length
-    )
-    return 2 * model.d_model * (words + layers) * length < MAX_CPU_FLOPS
+    sublayers = model.encoder_layers + 2 * model.decoder_layers
+    width = 4 * model.d_model + 2 * model.d_ff + 2 * length
+    return 2 * model.d_model * (words + sublayers * width) * length < MAX_CPU_FLOPS
 
 
 class Operations(TorchDispatchMode):
@@ -177,7 +177,8 @@ class Operations(TorchDispatchMode):
         """Execute an operation and count its FLOPs."""
         named = kwargs or {}
         out = func(*args, **named)
-        if formula := FORMULAS.get(func.overloadpacket):
+        formula = FORMULAS.get(func.overloadpacket)
+        if formula is not None:
             self.flops += formula(*args, **named, out_val=out)
         return out
 
@@ -193,10 +194,13 @@ class OnCpu(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a torch function with the device CPU instead of ``meta``."""
+        if func is torch.empty:
+            func = torch.zeros
         named = {name: _on_cpu(value) for name, value in (kwargs or {}).items()}
-        created = torch.zeros if func is torch.empty else func
-        return created(*map(_on_cpu, args), **named)
+        return func(*map(_on_cpu, args), **named)
 
 
 def _on_cpu(value: Any) -> Any:
-    return "cpu" if isinstance(value, str | torch.device) and str(value) == "meta" else value
+    if isinstance(value, str | torch.device) and str(value) == "meta":
+        return "cpu"
+    return value

@@ -25,6 +25,9 @@ from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MEMBER_FIELDS, EntryConfig, RunConfig
 
+UNSHARED_MECHANISMS = frozenset({"draw", "content_bias", "score", "values"})
+"""Mechanisms of encodings that all members of a stack share."""
+
 
 def shape(config: RunConfig) -> str:
     """Return the part of a configuration that all members of a stack share, as JSON."""
@@ -32,23 +35,20 @@ def shape(config: RunConfig) -> str:
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
             content[section].pop(name, None)
-    content["masking"] = {
-        role: entry for role, entry in content["masking"].items() if "next_layers" in entry
-    }
-    content["positional"], content["limits"] = {}, []
-    for role, chosen in ((role, config.positional.role(role)) for role in config.roles):
-        entry, options = current().positional(chosen.name), chosen.options
+    for role, masking in [*content["masking"].items()]:
+        if "next_layers" not in masking:
+            del content["masking"][role]
+    content["positional"] = {}
+    content["limits"] = []  # translations of all members have the same limit
+    for role in config.roles:
+        chosen = config.positional.role(role)
+        encoding = current().positional(chosen.name)
         # Encodings with sampled positions or batch rows receive other positions than other members. Encodings that act
         # on queries or weights need the explicit path and would slow down other members, as tables per sentence would.
-        if (
-            chosen.next_layers
-            or entry.by_row
-            or entry.mechanisms_of(options) & {"draw", "content_bias", "score", "values"}
-        ):
+        unshared = encoding.mechanisms_of(chosen.options) & UNSHARED_MECHANISMS
+        if chosen.next_layers or encoding.by_row or unshared:
             content["positional"][role] = chosen.model_dump(mode="json")
-        content["limits"].append(
-            entry.limit(options)
-        )  # translations of all members have the same limit
+        content["limits"].append(encoding.limit(chosen.options))
     return json.dumps(content, sort_keys=True)
 
 
@@ -86,18 +86,23 @@ MaskValue = str | PerMemberMaskValue
 
 def same_or_each(values: Sequence[float]) -> float | PerMember:
     """Return the number of all members, or a number per member where they differ."""
-    return values[0] if len(set(values)) == 1 else PerMember(values)
+    if len(set(values)) == 1:
+        return values[0]
+    return PerMember(values)
 
 
 def groups(
     configs: Sequence[RunConfig], family: str, role: str
 ) -> list[tuple[EntryConfig, tuple[int, ...]]]:
     """Return the entries of a family in a role with the indices of their members, in the order of first members."""
-    members_of: dict[str, tuple[EntryConfig, list[int]]] = {}
+    entries: dict[str, EntryConfig] = {}
+    members_of: dict[str, list[int]] = {}
     for member, config in enumerate(configs):
         chosen: EntryConfig = getattr(config, family).role(role)
-        members_of.setdefault(chosen.model_dump_json(), (chosen, []))[1].append(member)
-    return [(chosen, tuple(members)) for chosen, members in members_of.values()]
+        key = chosen.model_dump_json()
+        entries.setdefault(key, chosen)
+        members_of.setdefault(key, []).append(member)
+    return [(entries[key], tuple(members)) for key, members in members_of.items()]
 
 
 @lru_cache(maxsize=1024)
@@ -133,12 +138,13 @@ class MemberIndex:
 
     def broadcast(self, parts: Sequence[Tensor], shape: Sequence[int] | None = None) -> Tensor:
         """Join tensors as ``join`` does, expanding axes of length 1 to ``shape`` or to the longest of the tensors."""
-        shape = shape or [
-            max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)
-        ]
-        return self.join(
-            [x.expand(len(members), *shape) for x, members in zip(parts, self.members, strict=True)]
-        )
+        if shape is None:
+            shapes = [part.shape[1:] for part in parts]
+            shape = [max(sizes) for sizes in zip(*shapes, strict=True)]
+        expanded = []
+        for part, members in zip(parts, self.members, strict=True):
+            expanded.append(part.expand(len(members), *shape))
+        return self.join(expanded)
 
 
 class PerMemberPositional(Positional):
@@ -177,28 +183,30 @@ class PerMemberPositional(Positional):
         )
 
     def rotate(self, x: Tensor, positions: Tensor, role: str, layer: int) -> Tensor:
-        rotated = [
-            part.rotate(self.index_of.take(x, number), positions, role, layer)
-            for number, part in enumerate(self.parts)
-        ]
+        rotated = []
+        for number, part in enumerate(self.parts):
+            vectors = self.index_of.take(x, number)
+            rotated.append(part.rotate(vectors, positions, role, layer))
         return self.index_of.join(rotated)
 
     def _tables(self, hook: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
         """Return the joined tables of a hook; tables that depend on no parameter are cached."""
         if hook not in self.mechanisms:
             return None
-        if any(True for _ in self.parameters()):
-            return self._table(hook, neutral, self.get_buffer("zero"), *arguments)
-        return self.cached(self._table, hook, neutral, self.get_buffer("zero"), *arguments)
+        zero = self.get_buffer("zero")
+        has_parameters = next(self.parameters(), None) is not None
+        if has_parameters:
+            return self._table(hook, neutral, zero, *arguments)
+        return self.cached(self._table, hook, neutral, zero, *arguments)
 
     def _table(self, hook: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
-        tables = [getattr(part, hook)(*arguments) for part in self.parts]
-        return self.index_of.broadcast(
-            [
-                zero.expand(1, *neutral) if table is None else table.to(zero.dtype)
-                for table in tables
-            ]
-        )
+        tables = []
+        for part in self.parts:
+            table = getattr(part, hook)(*arguments)
+            if table is None:
+                table = zero.expand(1, *neutral)
+            tables.append(table.to(zero.dtype))
+        return self.index_of.broadcast(tables)
 
 
 def require_mask(
@@ -241,9 +249,8 @@ class PerLayerMasking(Masking):
 
     def role_properties(self, role: str) -> frozenset[str]:
         """Return the properties that the maskings of all layers declare."""
-        return frozenset.intersection(
-            *(part.role_properties(role) or frozenset() for part in self.parts)
-        )
+        declared = [part.role_properties(role) or frozenset() for part in self.parts]
+        return frozenset.intersection(*declared)
 
 
 class PerMemberMasking(Masking):
@@ -270,20 +277,18 @@ class PerMemberMasking(Masking):
         ``lengths`` are those of all members, member after member. A cached decoding step passes a
         single length for all sentences.
         """
-        rows = (
-            lengths.expand(self.members).unsqueeze(1)
-            if len(lengths) == 1
-            else (lengths.view(self.members, -1))
-        )
+        rows = lengths.view(-1, 1)
+        rows = rows.expand(self.members, 1) if len(lengths) == 1 else rows.view(self.members, -1)
         masks = []
         for number, part in enumerate(self.parts):
-            own = self.index_of.take(rows, number)
-            mask = part.mask(role, query_positions, key_positions, own.flatten())
-            if mask is not None:
-                require_mask(part, mask, (1, own.numel()), query_positions, key_positions)
-            else:
+            group_lengths = self.index_of.take(rows, number)
+            mask = part.mask(role, query_positions, key_positions, group_lengths.flatten())
+            if mask is None:
                 mask = torch.ones(1, 1, 1, dtype=torch.bool, device=lengths.device)
-            sentences = 1 if len(mask) == 1 else own.shape[1]
+            else:
+                sizes = (1, group_lengths.numel())
+                require_mask(part, mask, sizes, query_positions, key_positions)
+            sentences = 1 if len(mask) == 1 else group_lengths.shape[1]
             masks.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
         return self.index_of.broadcast(masks, shape).flatten(0, 1)

@@ -216,18 +216,23 @@ def score(
     """
     evaluate = model.config.evaluate
     size = 1 if model.position_is_row and not padded else evaluate.batch_size
-    chosen = torch.tensor(rows)
-    pairs, batches = split.padded_batches(size), list(chosen.split(size))
+    pairs = split.padded_batches(size)
     if not padded:
         pairs = split.unpadded_batches(size, by_target=True)
+    forced = teacher_forced(model, split, pairs)
+    if translate is None:
+        return Scored(forced, None)
+    chosen = torch.tensor(rows)
+    batches = list(chosen.split(size))
     if not padded or "encoder" not in model.roles:
         # The target must not be padded either if the decoder is teacher-forced.
-        batches = split.unpadded_batches(size, by_target=evaluate.decode == "teacher-forced")
-        batches = [part for batch in batches if len(part := batch[torch.isin(batch, chosen)])]
-    forced = teacher_forced(model, split, pairs)
-    return Scored(
-        forced, None if translate is None else translate_rows(model, split, batches, translate)
-    )
+        by_target = evaluate.decode == "teacher-forced"
+        batches = []
+        for batch in split.unpadded_batches(size, by_target):
+            chosen_rows = batch[torch.isin(batch, chosen)]
+            if len(chosen_rows):
+                batches.append(chosen_rows)
+    return Scored(forced, translate_rows(model, split, batches, translate))
 
 
 @dataclass(frozen=True)
@@ -241,10 +246,8 @@ class Translations:
     @property
     def exact(self) -> list[bool]:
         """Whether each translation equals one of its references."""
-        return [
-            own in references
-            for own, references in zip(self.hypotheses, self.references, strict=True)
-        ]
+        pairs = zip(self.hypotheses, self.references, strict=True)
+        return [hypothesis in references for hypothesis, references in pairs]
 
     def counts(self, metrics: Sequence[Metric]) -> dict[str, Counts]:
         """Return the counts ``[sentence, count]`` of the metrics that are computed from translations.
@@ -252,38 +255,39 @@ class Translations:
         Raises:
             HeadToHeadError: If a metric of a dataset returns other counts.
         """
-        counts = {
-            metric.name: np.asarray(metric.per_example(self.hypotheses, self.references))
-            for metric in metrics
-            if metric.per_example
-        }
-        for name, found in counts.items():
-            if (
-                found.ndim != 2
-                or len(found) != len(self.hypotheses)
-                or not np.isfinite(found).all()
-            ):
+        counts = {}
+        for metric in metrics:
+            if not metric.per_example:
+                continue
+            values = np.asarray(metric.per_example(self.hypotheses, self.references))
+            has_rows = values.ndim == 2 and len(values) == len(self.hypotheses)
+            if not has_rows or not np.isfinite(values).all():
                 raise HeadToHeadError(
-                    f"per_example of metric '{name}' returned counts of shape {found.shape}, or NaN, for "
+                    f"per_example of metric '{metric.name}' returned counts of shape {values.shape}, or NaN, for "
                     f"{len(self.hypotheses)} outputs; return a row of finite counts for each output"
                 )
+            counts[metric.name] = values
         return counts
 
     def scores(self, metrics: Sequence[Metric]) -> dict[str, float]:
         """Return the scores of all sentences."""
-        return pooled(
-            metrics,
-            {name: counts.sum(axis=0).tolist() for name, counts in self.counts(metrics).items()},
-        )
+        return pooled(metrics, summed(self.counts(metrics)))
+
+
+def summed(
+    counts: Mapping[str, Counts], sentences: Sequence[int] | slice = slice(None)
+) -> dict[str, list[float]]:
+    """Return counts by metric, summed over all or some sentences."""
+    return {name: values[sentences].sum(axis=0).tolist() for name, values in counts.items()}
 
 
 def pooled(metrics: Sequence[Metric], counts: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the scores of counts that are summed over sentences, for the metrics that have counts."""
-    return {
-        metric.name: metric.pool(counts[metric.name])
-        for metric in metrics
-        if metric.pool and metric.name in counts
-    }
+    scores = {}
+    for metric in metrics:
+        if metric.pool and metric.name in counts:
+            scores[metric.name] = metric.pool(counts[metric.name])
+    return scores
 
 
 def distinct_sources(split: Split, limit: int | None) -> list[int]:
@@ -295,19 +299,18 @@ def distinct_sources(split: Split, limit: int | None) -> list[int]:
     for row, text in enumerate(split.source_text):
         first.setdefault(text or row, row)
     rows = list(first.values())
-    return (
-        rows if limit is None else [rows[index] for index in sorted(shuffled(len(rows), 0)[:limit])]
-    )
+    if limit is None:
+        return rows
+    chosen = shuffled(len(rows), 0)[:limit]
+    return [rows[index] for index in sorted(chosen)]
 
 
 def collect(
     data: PreparedData, split: Split, rows: Sequence[int], translations: dict[int, list[int]]
 ) -> Translations:
     """Return translations as text, with sources and references."""
-    return Translations(
-        tuple(split.source_text[row] for row in rows),
-        tuple(split.references[row] for row in rows),
-        tuple(
-            data.tokenisers["target"].prepared(translations[row], until_eos=False) for row in rows
-        ),
-    )
+    tokeniser = data.tokenisers["target"]
+    sources = tuple(split.source_text[row] for row in rows)
+    references = tuple(split.references[row] for row in rows)
+    hypotheses = tuple(tokeniser.prepared(translations[row], until_eos=False) for row in rows)
+    return Translations(sources, references, hypotheses)

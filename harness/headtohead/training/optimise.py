@@ -42,28 +42,22 @@ class StackOptimizer:
         steps: int,
         capturable: bool = False,
     ) -> None:
-        self.trains, self.steps = trains, steps
-        ranges = [list(members) for _, members in groupby(range(len(trains)), trains.__getitem__)]
-        parameters = {
-            name: value for name, value in model.named_parameters() if value.requires_grad
-        }
+        self.trains = trains
+        self.steps = steps
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         self.groups: list[dict[str, Any]] = []
         owned: dict[Tensor, tuple[int, ...]] = {}
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
-        muon = trains[0].optimizer == "muon"
-        layers = [
-            own for own in model.named_modules() if muon and isinstance(own[1], StackedLinear)
-        ]
-        widths = {f"{name}.weight": layer.outputs for name, layer in layers if name != "lm_head"}
-        for members in ranges:
+        widths = _matrix_widths(model) if trains[0].optimizer == "muon" else {}
+        for _, group_members in groupby(range(len(trains)), trains.__getitem__):
+            members = list(group_members)
             first = trains[members[0]]
             by_decay: defaultdict[float, list[Tensor]] = defaultdict(list)
-            for name, parameter in parameters.items():
+            for name, parameter in model.named_parameters():
                 owners = model.members_of(name)
                 indices = [index for index, member in enumerate(owners) if member in members]
-                if not indices:
+                if not indices or not parameter.requires_grad:
                     continue
                 tensor: Tensor = parameter
                 if len(indices) < len(owners):
@@ -74,22 +68,19 @@ class StackOptimizer:
                 by_decay[weight_decay(parameter, first)].append(tensor)
                 if name in widths:
                     self._matrices[tensor] = widths[name]
-            self.groups += [
-                {"params": own, "weight_decay": decay, "train": first}
-                for decay, own in by_decay.items()
-            ]
-        self._updated: list[Tensor] = [
-            tensor for group in self.groups for tensor in group["params"]
-        ]
+            for decay, tensors in by_decay.items():
+                group = {"params": tensors, "weight_decay": decay, "train": first}
+                self.groups.append(group)
+        self._updated: list[Tensor] = []
+        for group in self.groups:
+            self._updated.extend(group["params"])
         self.members = [owned[tensor] for tensor in self._updated]
         """The members along the first dimension of each updated tensor."""
         device = self._updated[0].device
-        on_gpu = device.type == "cuda"
         # Tensors, so that a captured step uses their current values, and of the same tensor, so that a step sets them
         # in one copy. The dtype is what torch's fused update requires.
-        self._rates = torch.zeros(
-            len(self.groups), device=device, dtype=torch.float32 if on_gpu else torch.float64
-        )
+        dtype = torch.float32 if device.type == "cuda" else torch.float64
+        self._rates = torch.zeros(len(self.groups), device=device, dtype=dtype)
         for index, group in enumerate(self.groups):
             group["lr"] = self._rates[index]
         self.capturable = capturable
@@ -103,13 +94,15 @@ class StackOptimizer:
             self._rates.fill_(rates[0])
         else:
             # From pinned memory, the copy does not wait for the device.
-            own = torch.tensor(rates, dtype=self._rates.dtype, pin_memory=self._rates.is_cuda)
-            self._rates.copy_(own, non_blocking=True)
+            values = torch.tensor(rates, dtype=self._rates.dtype, pin_memory=self._rates.is_cuda)
+            self._rates.copy_(values, non_blocking=True)
 
     def update(self) -> None:
         """Update the parameters and clear the gradients."""
         for view, parameter, part in self._slices:
-            view.grad = None if parameter.grad is None else parameter.grad[part]
+            view.grad = None
+            if parameter.grad is not None:
+                view.grad = parameter.grad[part]
         with torch.no_grad():
             for group in self.groups:
                 self._update(group)
@@ -124,25 +117,24 @@ class StackOptimizer:
         for tensor in updated:
             if not self.moments[tensor]:
                 step = torch.zeros((), device=tensor.device, dtype=torch.float32)
-                average, square = torch.zeros_like(tensor), torch.zeros_like(tensor)
+                average = torch.zeros_like(tensor)
+                square = torch.zeros_like(tensor)
                 self.moments[tensor] |= {"step": step, "exp_avg": average, "exp_avg_sq": square}
-        averages, squares, steps = (
-            [self.moments[tensor][name] for tensor in updated]
-            for name in ("exp_avg", "exp_avg_sq", "step")
-        )
+        moments = [self.moments[tensor] for tensor in updated]
+        beta1, beta2 = first.betas
         adam(
             updated,
             [tensor.grad for tensor in updated],
-            averages,
-            squares,
+            [moment["exp_avg"] for moment in moments],
+            [moment["exp_avg_sq"] for moment in moments],
             [],
-            steps,
+            [moment["step"] for moment in moments],
             fused=True,
             capturable=self.capturable,
             decoupled_weight_decay=first.optimizer != "adam",
             amsgrad=False,
-            beta1=first.betas[0],
-            beta2=first.betas[1],
+            beta1=beta1,
+            beta2=beta2,
             lr=group["lr"],
             weight_decay=group["weight_decay"],
             eps=first.eps,
@@ -154,28 +146,31 @@ class StackOptimizer:
         by_shape: defaultdict[tuple[int, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
         for tensor in updated:
             assert tensor.grad is not None
-            moments, widths = self.moments[tensor], self._matrices[tensor]
+            moments = self.moments[tensor]
+            widths = self._matrices[tensor]
             if not moments:
                 moments["momentum"] = torch.zeros_like(tensor)
             average = moments["momentum"].lerp_(tensor.grad, 1 - MUON_MOMENTUM)
             direction = tensor.grad.lerp(average, MUON_MOMENTUM)
             tensor.mul_(1 - group["lr"] * group["weight_decay"])
-            for weight, update in zip(
-                tensor.split(widths, -1), direction.split(widths, -1), strict=True
-            ):
-                by_shape[weight.shape[1], weight.shape[2]].append((weight, update))
+            weights = tensor.split(widths, -1)
+            directions = direction.split(widths, -1)
+            for weight, weight_direction in zip(weights, directions, strict=True):
+                by_shape[weight.shape[1], weight.shape[2]].append((weight, weight_direction))
         for shape, maps in by_shape.items():
             rate = group["lr"] * (MUON_RMS * max(shape) ** 0.5)
-            orthogonal = orthogonalised(torch.cat([update for _, update in maps])) * rate
-            for (weight, _), update in zip(
-                maps, orthogonal.split([len(own) for own, _ in maps]), strict=True
-            ):
+            joined = torch.cat([weight_direction for _, weight_direction in maps])
+            sizes = [len(weight) for weight, _ in maps]
+            updates = (orthogonalised(joined) * rate).split(sizes)
+            for (weight, _), update in zip(maps, updates, strict=True):
                 weight.sub_(update)
 
     def clear_gradients(self) -> None:
         """Set the gradients of all trainable parameters to None."""
-        for tensor in (*self._updated, *(parameter for _, parameter, _ in self._slices)):
+        for tensor in self._updated:
             tensor.grad = None
+        for _, parameter, _ in self._slices:
+            parameter.grad = None
 
     def rate(self, member: int, step: int) -> float:
         """Return the learning rate of a member at a step."""
@@ -183,18 +178,27 @@ class StackOptimizer:
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors that an update changes besides the weights."""
-        return {
-            f"{index}/{name}": value
-            for index, updated in enumerate(self._updated)
-            for name, value in self.moments[updated].items()
-        }
+        state = {}
+        for index, tensor in enumerate(self._updated):
+            for name, value in self.moments[tensor].items():
+                state[f"{index}/{name}"] = value
+        return state
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Load what ``state`` returned."""
         for name, value in state.items():
             index, _, kind = name.partition("/")
-            own = self._updated[int(index)]
-            self.moments[own][kind] = value.to(own.device).clone()
+            tensor = self._updated[int(index)]
+            self.moments[tensor][kind] = value.to(tensor.device).clone()
+
+
+def _matrix_widths(model: Transformer) -> dict[str, tuple[int, ...]]:
+    """Return the weights of linear maps that Muon updates, with the widths of the maps side by side in them."""
+    widths = {}
+    for name, layer in model.named_modules():
+        if isinstance(layer, StackedLinear) and name != "lm_head":
+            widths[f"{name}.weight"] = layer.outputs
+    return widths
 
 
 def weight_decay(parameter: Tensor, train: TrainConfig) -> float:
@@ -282,13 +286,11 @@ def gradient_norms(
     norms = [norm(gradient.flatten(1), dim=1) for gradient in gradients]
     if owners is not None:
         members = 1 + max(map(max, owners))
-        # Members without a gradient have the norm 0.
-        norms = [
-            own
-            if len(owner) == members
-            else own.new_zeros(members).index_copy(0, _index(owner, own), own)
-            for own, owner in zip(norms, owners, strict=True)
-        ]
+        for number, owner in enumerate(owners):
+            values = norms[number]
+            if len(owner) < members:  # members without a gradient have the norm 0
+                zeros = values.new_zeros(members)
+                norms[number] = zeros.index_copy(0, _index(owner, values), values)
     return norm(torch.stack(norms), dim=0)
 
 
@@ -306,14 +308,13 @@ def clip_gradients(
         largest: Maximum norm of all members, or per member.
         owners: The members of each parameter; None if all parameters have all members.
     """
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    if owners is not None:
-        owners = [
-            own
-            for parameter, own in zip(parameters, owners, strict=True)
-            if parameter.grad is not None
-        ]
-    norms = gradient_norms(gradients, owners)
+    gradients = []
+    gradient_owners = []
+    for number, parameter in enumerate(parameters):
+        if parameter.grad is not None:
+            gradients.append(parameter.grad)
+            gradient_owners.append(None if owners is None else owners[number])
+    norms = gradient_norms(gradients, None if owners is None else gradient_owners)
     limit = largest.like(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     if len(factors) == 1:
@@ -321,14 +322,11 @@ def clip_gradients(
         return norms
     # torch.split_with_sizes_copy of joined gradients would be a single launch, but copies addresses from host memory,
     # which is not valid when a captured step is replayed.
-    for number, gradient in enumerate(gradients):
-        shared = owners is None or len(gradient) == len(factors)
-        own = (
-            factors
-            if shared or owners is None
-            else factors.index_select(0, _index(owners[number], factors))
-        )
-        gradient.mul_(own.view(-1, *[1] * (gradient.dim() - 1)))
+    for gradient, owner in zip(gradients, gradient_owners, strict=True):
+        own_factors = factors
+        if owner is not None and len(owner) < len(factors):
+            own_factors = factors.index_select(0, _index(owner, factors))
+        gradient.mul_(own_factors.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 
 

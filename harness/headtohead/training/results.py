@@ -7,6 +7,8 @@ import resource
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from operator import mul
 
 import numpy as np
@@ -22,12 +24,13 @@ from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.evaluate import (
-    TeacherForced,
+    Scored,
     Translations,
     collect,
     distinct_sources,
     pooled,
     score,
+    summed,
     translator,
 )
 from headtohead.training.loop import StackTraining
@@ -40,70 +43,116 @@ def score_test_split(
     training: StackTraining, data: PreparedData, decoding_limit: int
 ) -> Callable[[int], Member]:
     """Score the test split for all members, and return a function that gives a member's results."""
-    config, split = training.config.evaluate, data.splits["test"]
-    model, tensors = training.model, training.splits["test"]
+    config = training.config.evaluate
+    split = data.splits["test"]
+    tensors = training.splits["test"]
     rows = distinct_sources(split, config.test_limit)
     translate = translator(config, data.target_vocabulary, decoding_limit)
-    padded = alone = score(model, tensors, rows, translate)
-    equal = [padding_has_no_effect(own, current()) for own in training.configs]
+    padded = score(training.model, tensors, rows, translate)
+    alone = padded
+    equal = [padding_has_no_effect(config, current()) for config in training.configs]
     if config.unpadded and not all(equal):
-        alone = score(model, tensors, rows, translate, padded=False)
-    task = task_metrics(training.config.data.dataset)
-    lengths = [data.source_vocabulary.count_words(split.measured[row]) for row in rows]
-    of_targets = {
-        metric.name: np.array([metric.per_target(split.target_text[row]) for row in rows])
-        for metric in task
-        if metric.per_target
-    }
+        alone = score(training.model, tensors, rows, translate, padded=False)
     decoding: DecodingRecord | None = None
     if config.decode != "none":
         decoding = {"decode": config.decode}
     if config.decode == "greedy":
         decoding = {"decode": "greedy", "max_length": decoding_limit}
+    unpadded = [padded if is_equal else alone for is_equal in equal]
+    return ScoredTestSplit(training, data, rows, decoding, padded, unpadded).results
 
-    def results(member: int) -> Member:
-        metrics: dict[str, float | None] = {
-            f"test/{name}": v for name, v in padded.forced.metrics(member).items()
-        }
-        losses = padded.forced.losses[member][rows].numpy()
-        counts = {
-            name: np.stack([losses, of_target], axis=1) for name, of_target in of_targets.items()
-        }
-        translations, signatures = None, {}
-        if padded.translations is not None:
-            translations = collect(data, split, rows, padded.translations[member])
-            counts |= translations.counts(task)
-            references = translations.references
-            signatures = {
-                metric.name: metric.signature(references) for metric in task if metric.signature
-            }
-        scores = pooled(
-            task, {name: of_sentences.sum(axis=0).tolist() for name, of_sentences in counts.items()}
-        )
-        metrics |= {f"test/{name}": value for name, value in scores.items()}
+
+@dataclass(frozen=True)
+class ScoredTestSplit:
+    """The scores of the test split for all members.
+
+    Args:
+        training: The training of the stack.
+        data: The prepared data.
+        rows: The test sentences that are translated.
+        decoding: How they are translated.
+        padded: Scores of padded batches.
+        unpadded: Scores of sentences without padding, by member.
+    """
+
+    training: StackTraining
+    data: PreparedData
+    rows: Sequence[int]
+    decoding: DecodingRecord | None
+    padded: Scored
+    unpadded: Sequence[Scored]
+
+    @cached_property
+    def task(self) -> Sequence[Metric]:
+        """The metrics of the dataset."""
+        return task_metrics(self.training.config.data.dataset)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Source length of each of ``rows`` in tokens, without boundary tokens."""
+        measured = self.data.splits["test"].measured
+        return [self.data.source_vocabulary.count_words(measured[row]) for row in self.rows]
+
+    @cached_property
+    def target_counts(self) -> dict[str, np.ndarray]:
+        """The counts of each of ``rows`` that a metric takes from the target, by metric."""
+        texts = self.data.splits["test"].target_text
+        counts = {}
+        for metric in self.task:
+            if metric.per_target:
+                counts[metric.name] = np.array([metric.per_target(texts[row]) for row in self.rows])
+        return counts
+
+    def results(self, member: int) -> Member:
+        """Return the record of a member and its translations."""
+        config = self.training.config.evaluate
+        scores = self.padded.forced.metrics(member)
+        losses = self.padded.forced.losses[member][self.rows].numpy()
+        counts: dict[str, Counts] = {}
+        for name, values in self.target_counts.items():
+            counts[name] = np.stack([losses, values], axis=1)
+        signatures = {}
+        translations = self._translations(self.padded, member)
+        if translations is not None:
+            counts |= translations.counts(self.task)
+            for metric in self.task:
+                if metric.signature:
+                    signatures[metric.name] = metric.signature(translations.references)
+        scores |= pooled(self.task, summed(counts))
         if config.unpadded:
-            unpadded = padded if equal[member] else alone
-            metrics[f"test/{LOSS.name}{UNPADDED}"] = unpadded.forced.metrics(member)[LOSS.name]
-            if unpadded.translations is not None:
-                primary = collect(data, split, rows, unpadded.translations[member]).scores(task[:1])
-                metrics |= {f"test/{name}{UNPADDED}": value for name, value in primary.items()}
-        progress = training.progress.members[member]
+            scores |= self._unpadded_scores(member)
+        sums_of = partial(self.padded.forced.counts, member)
+        buckets = bucket_scores(self.lengths, self.rows, self.task, counts, sums_of, config.buckets)
+        choice = self.training.choice
+        progress = self.training.progress.members[member]
         record = ResultsRecord(
-            metrics=metrics,
-            buckets=tuple(
-                bucket_scores(lengths, rows, task, counts, padded.forced, member, config.buckets)
-            ),
+            metrics={f"test/{name}": value for name, value in scores.items()},
+            buckets=tuple(buckets),
             signatures=signatures,
-            decoding=decoding,
-            padding=training.plan.padding(),
+            decoding=self.decoding,
+            padding=self.training.plan.padding(),
             best_step=progress.best_step,
             stopped_early=progress.ended == "stopped early",
-            backend=BackendRecord(name=training.choice.name, why=training.choice.why),
+            backend=BackendRecord(name=choice.name, why=choice.why),
             notes=(),
         )
         return record, translations
 
-    return results
+    def _translations(self, scored: Scored, member: int) -> Translations | None:
+        """Return the translations of a member as text; None without decoding."""
+        if scored.translations is None:
+            return None
+        split = self.data.splits["test"]
+        return collect(self.data, split, self.rows, scored.translations[member])
+
+    def _unpadded_scores(self, member: int) -> dict[str, float]:
+        """Return the loss and the first metric of the dataset without padding."""
+        scored = self.unpadded[member]
+        scores = {LOSS.name: scored.forced.metrics(member)[LOSS.name]}
+        translations = self._translations(scored, member)
+        if translations is not None:
+            scores |= translations.scores(self.task[:1])
+        return {f"{name}{UNPADDED}": value for name, value in scores.items()}
 
 
 def bucket_scores(
@@ -111,8 +160,7 @@ def bucket_scores(
     rows: Sequence[int],
     task: Sequence[Metric],
     counts: Mapping[str, Counts],
-    forced: TeacherForced,
-    member: int,
+    teacher_forced: Callable[[Sequence[int]], dict[str, list[float]]],
     bounds: Sequence[int],
 ) -> list[BucketRecord]:
     """Score the test sentences by source length, in tokens without boundary tokens.
@@ -122,8 +170,7 @@ def bucket_scores(
         rows: The test sentences that are translated.
         task: Metrics of the dataset.
         counts: Counts of their translations by metric, ``[sentence, count]``, if any.
-        forced: Teacher-forced sums of all test pairs.
-        member: The member.
+        teacher_forced: Returns the teacher-forced counts of some test pairs by metric.
         bounds: Upper ends of the buckets.
     """
     groups: dict[int, list[int]] = {}
@@ -131,29 +178,26 @@ def bucket_scores(
         groups.setdefault(bisect_left(bounds, length), []).append(index)
     scored: list[BucketRecord] = []
     for number, indices in sorted(groups.items()):
-        low, high = 1 + (0, *bounds)[number], (*bounds, None)[number]
-        sums = forced.counts(member, [rows[index] for index in indices])
-        sums |= {
-            name: of_sentences[indices].sum(axis=0).tolist()
-            for name, of_sentences in counts.items()
+        low = 1 + (0, *bounds)[number]
+        high = (*bounds, None)[number]
+        sums = teacher_forced([rows[index] for index in indices])
+        sums |= summed(counts, indices)
+        scores: dict[str, float | None] = {}
+        for name, value in pooled((*TEACHER_FORCED, *task), sums).items():
+            scores[name] = value if math.isfinite(value) else None
+        finite_counts = {}
+        for name, values in sums.items():
+            if all(map(math.isfinite, values)):
+                finite_counts[name] = tuple(map(float, values))
+        bucket: BucketRecord = {
+            "bucket": f"{low}-{high}" if high else f"{low}+",
+            "low": low,
+            "high": high,
+            "n": len(indices),
+            "scores": scores,
+            "counts": finite_counts,
         }
-        scores = pooled((*TEACHER_FORCED, *task), sums)
-        scored.append(
-            {
-                "bucket": f"{low}-{high}" if high else f"{low}+",
-                "low": low,
-                "high": high,
-                "n": len(indices),
-                "scores": {
-                    name: value if math.isfinite(value) else None for name, value in scores.items()
-                },
-                "counts": {
-                    name: tuple(map(float, of_metric))
-                    for name, of_metric in sums.items()
-                    if all(map(math.isfinite, of_metric))
-                },
-            }
-        )
+        scored.append(bucket)
     return scored
 
 

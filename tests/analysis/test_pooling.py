@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,9 @@ class Planted:
 
     def buckets(self) -> list[dict[str, Any]]:
         counts = self.translations.counts(TRANSLATION)
-        found = bucket_scores(self.lengths, range(60), TRANSLATION, counts, self.forced, 0, BOUNDS)
+        found = bucket_scores(
+            self.lengths, range(60), TRANSLATION, counts, partial(self.forced.counts, 0), BOUNDS
+        )
         return [dict(item) for item in json.loads(json.dumps(found))]
 
     def naive(self, low: int, high: int) -> dict[str, float]:

@@ -121,7 +121,7 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
 
 def test_the_name_of_a_declared_contrast_is_unchanged_and_has_its_metric_if_they_differ(analysed):
     names = {"test/exact_match": "r − s", "test/loss": "r − s", "valid/loss": "r against baseline"}
-    sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+    sides = {"variant": "rotary", "against": "sinusoidal"}
     declared = [sides | {"name": name, "metric": metric} for metric, name in names.items()]
     text = answer(analysed(axes={"positional": ["sinusoidal", "rotary"]}, declared=declared))
     expected = ["r against baseline (validation loss)", "r − s (exact match)", "r − s (test loss)"]
@@ -272,7 +272,7 @@ def test_effects_without_an_interaction_are_not_given_separately(analysed, chang
 
 def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
     sides = {"variant": "independent-heads-4", "against": "split-heads-4"}
-    declared = {"kind": "declared", "name": "Independent heads", **sides}
+    declared = {"name": "Independent heads", **sides}
     weights = {
         f"{style}-heads-{heads}": 1.0 for style in ("independent", "split") for heads in (2, 4)
     }

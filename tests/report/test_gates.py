@@ -118,10 +118,7 @@ def test_gates_appear_if_they_apply(
 
 def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     names = {"Gain": ("rotary", "none"), "Tie": ("rotary", "alibi")}
-    declared = [
-        {"kind": "declared", "name": own, "variant": a, "against": b}
-        for own, (a, b) in names.items()
-    ]
+    declared = [{"name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
     report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
     assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
     assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)

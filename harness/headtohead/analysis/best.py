@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.scores import Scores, Side, score_mismatch
+from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.statistics.best import BestComparison, compare_with_best
+from headtohead.statistics.contrast import Side
 from headtohead.statistics.verdicts import BETTER
 from headtohead.storage.metrics import counted, higher_is_better
 
@@ -56,7 +57,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
             reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "
             "equivalent to the best mean nor significantly worse than another variant"
         )
-    verdicts = {contrast.left: contrast.direction for contrast in family.contrasts}
+    verdicts = {contrast.variant: contrast.direction for contrast in family.contrasts}
     if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
         return BestVariants(reason="the best mean is not significantly better than the baseline")
     return BestVariants(best)

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
+from headtohead.statistics.contrast import Side
 from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 
 from headtohead.analysis.best import compare_variants
-from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.scores import Scores
 from headtohead.config.labels import text
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.statistics.best import BestComparison
+from headtohead.statistics.contrast import Side
 from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import MarginRecord
 from headtohead.storage.metrics import span

@@ -19,7 +19,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant
 from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
-from headtohead.storage.contrasts import ChangeContrast
+from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""
@@ -101,7 +101,7 @@ def expand_between(
     names: Sequence[str],
     changes: Mapping[str, Sequence[FieldPath]],
     match: Match,
-) -> tuple[list[Variant], list[ChangeContrast]]:
+) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
@@ -123,22 +123,22 @@ def expand_between(
 
     slug_at((), START, names[0])
     slug_at(changes, END, names[1])
+    effects = {
+        name: AxisEffect(axis=name, value=labels[1][name], against=labels[0][name])
+        for name in changes
+    }
     contrasts = []
-    for name in changes:
+    for name, effect in effects.items():
         plus = slug_at(
             [name], shortened_slug(f"from-plus-{slug_word(name)}"), f"{names[0]} + {name}"
         )
         title = f"{name} in {names[0]}"
-        contrasts.append(
-            ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START)
-        )
-    for name in changes:
+        contrasts.append(ContrastRecord.of_two(title, "added", plus, START, (effect,)))
+    for name, effect in effects.items():
         rest = [other for other in changes if other != name]
         minus = slug_at(rest, shortened_slug(f"to-minus-{slug_word(name)}"), f"{names[1]} − {name}")
         title = f"{name} in {names[1]}"
-        contrasts.append(
-            ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus)
-        )
+        contrasts.append(ContrastRecord.of_two(title, "taken", END, minus, (effect,)))
     return list(variants.values()), contrasts
 
 

@@ -47,12 +47,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.contrasts import (
-    ChangeContrast,
-    ContrastRecord,
-    DeclaredContrast,
-    VariantContrast,
-)
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
@@ -74,8 +69,8 @@ class Design:
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    changes: tuple[ChangeContrast, ...] = ()
-    declared: tuple[DeclaredContrast, ...] = ()
+    changes: tuple[ContrastRecord, ...] = ()
+    declared: tuple[ContrastRecord, ...] = ()
 
     def variant(self, slug: str) -> Variant:
         """Return the variant with this slug."""
@@ -100,13 +95,13 @@ class Design:
         titles = {variant.slug: variant.title for variant in self.variants}
         if self.changes:
             name = f"{titles[END]} − {titles[START]}"
-            return [VariantContrast(name=name, variant=END, against=START), *self.changes]
+            return [ContrastRecord.of_two(name, "variant", END, START), *self.changes]
         plain = []
         for slug, title in titles.items():
             other = self.baseline_of(slug)
-            if other not in (slug, None):
+            if other is not None and other != slug:
                 name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
-                plain.append(VariantContrast(name=name, variant=slug, against=other))
+                plain.append(ContrastRecord.of_two(name, "variant", slug, other))
         arguments = self.factorials, self.labels, self.baseline, titles
         return [
             *plain,

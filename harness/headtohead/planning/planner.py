@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,7 +33,7 @@ from headtohead.planning.equality import equal_variants
 from headtohead.planning.lengths import choose_probes, decoding_limit, length_notes
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
 from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
-from headtohead.planning.power import Power
+from headtohead.planning.power import Power, family_powers
 from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import (
     MAX_WIDENINGS,
@@ -49,10 +48,9 @@ from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import RunConfig
-from headtohead.statistics.differences import pair_differences, score_weights
+from headtohead.statistics.contrast import Side
 from headtohead.statistics.looks import Looks
 from headtohead.storage import states
-from headtohead.storage.contrasts import DeclaredContrast, FactorContrast
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.record import leaves
@@ -375,77 +373,29 @@ def _estimate(plan: Plan, finished: Sequence[_Finished]) -> Estimate:
     )
 
 
-_Side = tuple[str, str, tuple[int, int] | None]
-"""A variant, a metric and the source lengths that count, if not all."""
-
-
 def _power(plan: Plan, finished: Sequence[_Finished]) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts, for each metric of the family.
-
-    Contrasts of equal scores are not tested, and contrasts of the same scores are counted once.
-    """
-    primary = plan.metrics.primary
-    trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
-    scores: dict[_Side, dict[int, float]] = defaultdict(dict)
+    """Return the power of each family of contrasts, for each metric of the family."""
+    primary, margin = plan.metrics.primary, plan.loaded.file.margin
+    scores: dict[Side, dict[int, float]] = {}
     for run, _, metrics in finished:
         for name, value in metrics.items():
             if value is not None and math.isfinite(value):
-                scores[run.variant, name, None][run.seed] = value
-    families: dict[str, dict[tuple[tuple[_Side, _Side], ...], str]] = {}
-    for contrast in plan.contrasts:
-        own: tuple[str, tuple[int, int] | None] = (primary, None)
-        other = own
-        if isinstance(contrast, DeclaredContrast):
-            own = contrast.metric or primary, contrast.lengths
-            other = contrast.against_metric or own[0], contrast.against_lengths or own[1]
-        sides = tuple(
-            ((trained[left], *own), (trained[right], *other)) for left, right in contrast.pairs
-        )
-        if any(left != right for left, right in sides):
-            families.setdefault(contrast.kind, {}).setdefault(sides, contrast.name)
-    given = plan.loaded.file.margin
-    margins = given if isinstance(given, dict) else {primary: given}
-    variants = len({*trained.values()}) // len(
-        {tuple(comparison_group(plan.by_slug[own].record.axes).items()) for own in trained}
+                scores.setdefault(Side(run.variant, name), {})[run.seed] = value
+    trained = {slug: variant.record.equal_to or slug for slug, variant in plan.by_slug.items()}
+    contrasts = []
+    for record in plan.contrasts:
+        contrast = record.contrast(primary).of_trained(trained.__getitem__)
+        contrasts.append(contrast.without_empty_settings())
+    groups = {tuple(comparison_group(plan.by_slug[slug].record.axes).items()) for slug in trained}
+    return family_powers(
+        contrasts,
+        scores,
+        seeds=plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds),
+        variants=len({*trained.values()}) // len(groups),
+        primary=primary,
+        margins=margin if isinstance(margin, dict) else {primary: margin},
+        looks=plan.looks,
     )
-    seeds = plan.looks.seeds[-1] if plan.looks else len(plan.design.seeds)
-    powers = []
-    for family, tested in families.items():
-        for metric in dict.fromkeys(sides[0][0][1] for sides in tested):
-            means, weights, own_names = [], [], []
-            for sides, name in tested.items():
-                if sides[0][0][1] != metric:
-                    continue
-                # Pairs of equal variants enter an interaction as zeros.
-                averaged = (
-                    sides
-                    if family == "interaction"
-                    else [pair for pair in sides if pair[0] != pair[1]]
-                )
-                differences = pair_differences(scores, averaged)[1]
-                if family == "interaction":  # the second pair of each setting has its sides swapped
-                    differences = differences[::2] + differences[1::2]
-                means.append(differences.mean(axis=0))
-                squares = (weight**2 for weight in score_weights(averaged).values())
-                weights.append(sum(squares) / len(differences) ** 2)
-                own_names.append(name)
-            sds = [float(differences.std(ddof=1)) for differences in means if len(differences) > 1]
-            powers.append(
-                Power(
-                    family,
-                    tuple(own_names),
-                    seeds,
-                    variants,
-                    metric,
-                    primary=primary,
-                    tested=len(tested),
-                    weight=max(weights),
-                    margin=margins.get(metric),
-                    sd=(statistics.median(sds) or None) if sds else None,
-                    looks=plan.looks,
-                )
-            )
-    return tuple(powers)
 
 
 def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
@@ -456,10 +406,11 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             "; ".join(["the design has only the baseline, so nothing is compared", *reasons])
         )
     for contrast in plan.contrasts:
-        if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
+        if contrast.missing:
+            verb = "is" if contrast.missing == 1 else "are"
             notes.append(
-                f"{contrast.name} is averaged over {len(contrast.pairs)} complete pairs; "
-                f"{missing} {'is' if missing == 1 else 'are'} incomplete and excluded"
+                f"{contrast.name} is averaged over {len(contrast.settings)} complete pairs; "
+                f"{contrast.missing} {verb} incomplete and excluded"
             )
     reused = [run for run in plan.runs if run.reused_from]
     if reused:

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
@@ -78,13 +78,13 @@ def answer(analysis: Analysis) -> str:
             dependence = dependence.partition(":")[0]
         left, right = named_sides(analysis, contrast)
         note = f" ({dependence})" * bool(dependence)
-        if len(metrics) > 1 and not (contrast.declared and contrast.declared.against_metric):
+        if len(metrics) > 1 and len(contrast.contrast.metrics) == 1:
             note += f" ({readable(contrast.metric)})"
         group = groups.setdefault((word.capitalize(), size + expected), [])
         if (
-            contrast.kind == "variant"
+            contrast.family == "variant"
             and right
-            and contrast.right == baseline.slug
+            and contrast.against == baseline.slug
             and (first or group) is group
         ):
             first, right = group, f"the baseline ({baseline.title})"
@@ -151,17 +151,17 @@ def differences(analysis: Analysis) -> list[dict[str, str]]:
     return rows
 
 
-def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
+def _verdict(word: str, interval: Interval | None, contrast: ContrastResult) -> str:
     has_interval = interval and math.isfinite(interval.low) and contrast.direction != IDENTICAL
     return f"{word}\n{leveled(interval, contrast)}" if has_interval else word
 
 
 def _ranks_pairs(analysis: Analysis) -> bool:
-    kinds = {contrast.kind for contrast in analysis.main_contrasts}
+    kinds = {contrast.family for contrast in analysis.main_contrasts}
     return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
-def _largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
+def _largest_first(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
     return sorted(
         contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0
     )
@@ -180,7 +180,7 @@ def _names(sides: Sequence[tuple[str, str]]) -> str:
     return "; ".join(texts if more < 2 else [*texts[:MAX_NAMED], f"{more} more"])
 
 
-def _detectable(contrast: Contrast) -> float:
+def _detectable(contrast: ContrastResult) -> float:
     """Return the difference that the test of a contrast detects; NaN without a test."""
     paired, interval = contrast.paired, contrast.judgement.interval
     if paired is None or interval is None:
@@ -189,19 +189,22 @@ def _detectable(contrast: Contrast) -> float:
     return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)
 
 
-def _parameters(analysis: Analysis, contrast: Contrast) -> str:
+def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
-    counts = [
-        [analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs]
-        for side in (0, 1)
-    ]
-    left, right = map(sum, counts)
+    left = right = 0.0
+    for setting in contrast.contrast.settings:
+        for side, weight in setting.items():
+            count = analysis.frames.by_slug[side.variant].counts.non_embedding
+            if weight > 0:
+                left += weight * count
+            else:
+                right -= weight * count
     percent = 100 * (left / right - 1) if right else 0.0
     change = f"{percent:+.0f} %".replace("-", "−")
     return f"{change} non-embedding parameters" if abs(percent) >= 2 else ""
 
 
-def _agreement(analysis: Analysis, contrast: Contrast) -> str:
+def _agreement(analysis: Analysis, contrast: ContrastResult) -> str:
     if contrast.agreement is None:
         return ""
     verb = (
@@ -212,7 +215,7 @@ def _agreement(analysis: Analysis, contrast: Contrast) -> str:
     return f"{verb} the expected result{analysis.after_steps(contrast)}"
 
 
-def _settings(analysis: Analysis, contrast: Contrast) -> str:
+def _settings(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return how an average differs between its settings: by value of another axis, or its range; else empty."""
     metric = contrast.metric
     if separate := analysis.separate_effects(contrast):
@@ -229,8 +232,9 @@ def _settings(analysis: Analysis, contrast: Contrast) -> str:
     if analysis.settings_contradict(contrast):
         return f"single settings range from {ends(*contrast.spread, metric, signed=True, like=contrast.scale)}"
     fixed, names = str(contrast.axis).split(" and "), dict[str, list[str]]()
-    for (slug, _), (found, judged) in zip(contrast.pairs, contrast.settings, strict=True):
-        axes = analysis.frames.by_slug[slug].axes.items()
+    for result in contrast.settings:
+        found, judged = result.difference, result.judgement
+        axes = analysis.frames.by_slug[result.variant].axes.items()
         name = " · ".join(value_text(value) for axis, value in axes if axis not in fixed)
         if contrast.detected and found.mean * contrast.paired.mean < 0:
             names.setdefault("the other sign with", []).append(name)
@@ -295,7 +299,7 @@ def with_ends(summary: Summary, metric: str) -> str:
     return show(summary.mean, metric) + interval
 
 
-def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     states = analysis.frames.runs["state"]
     final = int(states.isin(RESULTS).sum())
     if final < len(states):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.escaping import json_text
 from headtohead.report.folder import ANSWER_FORMAT
+from headtohead.statistics.contrast import Contrast, with_sign
 from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.statistics.verdicts import Judgement
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from headtohead.report.content import Report
 
 JUDGE_FORMAT = "headtohead-judge"
-
-PARTS = ("against_metric", "lengths", "against_lengths")
-"""Fields of a declared contrast that compares two metrics, or source lengths."""
 
 
 def answer_file(report: Report) -> str:
@@ -85,10 +83,9 @@ def answer_file(report: Report) -> str:
                     field: getattr(contrast, field)
                     for field in ("name", "metric", "reason", "seeds")
                 },
-                **{field: getattr(contrast.declared, field, None) for field in PARTS},
+                **_sides(contrast.contrast),
                 **_tests(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,
-                "pairs": contrast.pairs,
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and str(contrast.agreement),
             }
@@ -118,6 +115,25 @@ def answer_file(report: Report) -> str:
         },
     }
     return json_text(_plain(answer), indent=2) + "\n"
+
+
+def _sides(contrast: Contrast) -> dict[str, Any]:
+    """Return the compared variants, and how their metrics and lengths differ.
+
+    In each setting, a variant with a positive weight is beside one with a negative weight.
+    """
+    pairs = []
+    for setting in contrast.settings:
+        positive, negative = with_sign(setting, 1.0), with_sign(setting, -1.0)
+        for side, against in zip(positive, negative, strict=True):
+            pairs.append((side, against))
+    side, against = pairs[0]
+    return {
+        "pairs": [(first.variant, second.variant) for first, second in pairs],
+        "against_metric": against.metric if against.metric != side.metric else None,
+        "lengths": side.lengths,
+        "against_lengths": against.lengths if against.lengths != side.lengths else None,
+    }
 
 
 def is_judge_file(content: bytes) -> bool:

@@ -37,7 +37,7 @@ def differences_section(report: Report) -> Section:
     (axis,) = (axis for axis in report.record.axes if axis != DATA_AXIS)
     rows: dict[str, dict[str, str]] = {}
     for contrast in family.contrasts:
-        variant, against = (by_slug[slug] for slug in contrast.pairs[0])
+        variant, against = (by_slug[slug] for slug in (contrast.variant, contrast.against))
         metric = contrast.metric
         row = rows.setdefault(
             str(variant.axes[DATA_AXIS]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.convergence import LOSS, Convergence, StepGap
 from headtohead.analysis.leaks import Leak, leaks, recorded_data
 from headtohead.analysis.scores import same_data_set, score_mismatch
@@ -213,9 +213,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
         )
     for own in dict.fromkeys(contrast.metric for contrast in analysis.main_contrasts):
         contrasts = [contrast for contrast in analysis.main_contrasts if contrast.metric == own]
-        rooms = [
-            analysis.room(own, [right for _, right in contrast.pairs]) for contrast in contrasts
-        ]
+        rooms = [analysis.room(own, contrast.references) for contrast in contrasts]
         if (margin := frames.record.margins.get(own)) and margin.value > min(rooms):
             unsized = [
                 contrast
@@ -223,7 +221,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
                 if margin.value > room
             ]
             names = [contrast_name(analysis, contrast) for contrast in unsized]
-            is_baseline = {right for contrast in unsized for _, right in contrast.pairs} <= {
+            is_baseline = {slug for contrast in unsized for slug in contrast.references} <= {
                 frames.baseline
             }
             judged = (
@@ -244,7 +242,7 @@ def _cautions(analysis: Analysis) -> Iterator[str]:
             )
     found = [*analysis.main_contrasts, *analysis.families.variants.contrasts]
 
-    def is_within(contrast: Contrast) -> bool:
+    def is_within(contrast: ContrastResult) -> bool:
         return WITHIN in (contrast.size, contrast.agreement and contrast.agreement.size)
 
     is_sensitive = any(contrast.detected and not is_within(contrast) for contrast in found)
@@ -387,11 +385,11 @@ def _notes(analysis: Analysis) -> Iterator[str]:
         yield f"Of {len(frames.runs)} runs, {', '.join(f'{counts[state]} {state}' for state in failed)}; see Runs."
     if analysis.families.added.contrasts:
         (total,) = analysis.families.variants.contrasts
-        start, end = (frames.by_slug[slug].title for slug in (total.right, total.left))
+        start, end = (frames.by_slug[slug].title for slug in (total.against, total.variant))
         yield f"“In {start}”: all other settings are those before the arrows; “in {end}”: those after them."
     interactions = analysis.families.interactions.contrasts
     if (
-        all(found.kind == "declared" for found in analysis.main_contrasts)
+        all(found.family == "declared" for found in analysis.main_contrasts)
         and len(interactions) <= MAX_NAMED
     ):
         for found in interactions:

@@ -16,7 +16,7 @@ from headtohead.storage.metrics import higher_is_better, show, show_count, show_
 def score_table(report: Report) -> str:
     """Return the table of variants as LaTeX."""
     analysis, best = report.analysis, report.analysis.best.slugs
-    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
+    contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     shown = []
     for slug in analysis.order:
         variant, contrast = analysis.frames.by_slug[slug], contrasts.get(slug)

@@ -12,10 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
-from headtohead.config.labels import text as value_text
 from headtohead.statistics.paired_tests import Difference, Interval, Summary
 from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
@@ -126,7 +125,7 @@ def ends(low: float, high: float, metric: str, *, signed: bool = False, like: fl
     return " to ".join(show(end, metric, signed=signed, like=like) for end in (low, high))
 
 
-def leveled(interval: Interval | None, contrast: Contrast) -> str:
+def leveled(interval: Interval | None, contrast: ContrastResult) -> str:
     """Return an interval of a contrast with its level: ``98.75 %: −0.010 to 0.023``."""
     if interval is None or not math.isfinite(interval.low):
         return "–"
@@ -147,51 +146,54 @@ def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str
     )
 
 
-def end_of(analysis: Analysis, change: Contrast) -> str:
+def end_of(analysis: Analysis, change: ContrastResult) -> str:
     """Return the title of the configuration that the other settings of a single change are from."""
-    return analysis.frames.by_slug[change.right if change.kind == "added" else change.left].title
+    return analysis.frames.by_slug[
+        change.against if change.family == "added" else change.variant
+    ].title
 
 
-def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
+def contrast_name(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
     return " against ".join(filter(None, named_sides(analysis, contrast)))
 
 
-def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
+def named_sides(analysis: Analysis, contrast: ContrastResult) -> tuple[str, str]:
     """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty."""
     by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
-    if contrast.kind in ("added", "taken"):
+    if contrast.family in ("added", "taken"):
         axis = str(contrast.axis)
-        values = " → ".join(
-            value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left)
+        return (
+            f"{axis} {contrast.against_value} → {contrast.value}, in {end_of(analysis, contrast)}",
+            "",
         )
-        return f"{axis} {values}, in {end_of(analysis, contrast)}", ""
-    if contrast.kind not in ("factor", "variant"):
+    if contrast.family not in ("factor", "variant"):
         return contrast.name, ""
-    if contrast.kind == "factor":
+    if contrast.family == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         axis = str(contrast.axis)
         is_named = " and " in axis or (
-            axis in NAMED_AXES and "none" not in (contrast.left, contrast.right)
+            axis in NAMED_AXES and "none" not in (contrast.value, contrast.against_value)
         )
         axis = "" if is_named else f"{axis} "
-        return f"{axis}{contrast.left}", f"{contrast.right}{within}"
+        return f"{axis}{contrast.value}", f"{contrast.against_value}{within}"
     if analysis.families.added.contrasts:
         return "all changes", ""
-    return by_slug[contrast.left].title, "baseline" if contrast.right == baseline else by_slug[
-        contrast.right
-    ].title
+    against = "baseline" if contrast.against == baseline else by_slug[contrast.against].title
+    return by_slug[contrast.variant].title, against
 
 
-def replaced(contrasts: Iterable[Contrast]) -> str:
+def replaced(contrasts: Iterable[ContrastResult]) -> str:
     """Return a sentence on contrasts with the tests of another family; empty without any."""
-    kinds = dict.fromkeys(own.judged_as for own in contrasts if own.judged_as not in ("", own.kind))
+    kinds = dict.fromkeys(
+        own.judged_as for own in contrasts if own.judged_as not in ("", own.family)
+    )
     text = " A difference that is also a {} contrast has the p-value and verdict of that contrast."
     return "".join(map(text.format, kinds))
 
 
 def contrast_table(
-    contrasts: Sequence[Contrast],
+    contrasts: Sequence[ContrastResult],
     first: Iterable[Mapping[str, str]],
     last: Iterable[Mapping[str, str]] = repeat({}),
 ) -> pd.DataFrame | None:

@@ -43,7 +43,7 @@ def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
     contrasts, rows = report.analysis.main_contrasts, forest_rows(report.analysis)
     averaged = ", averaged over the settings of the other axes" * any(
-        found.kind == "factor" for found in contrasts
+        found.family == "factor" for found in contrasts
     )
     is_own = [
         found.metric == report.analysis.metric for found in contrasts if found.paired is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
@@ -22,7 +22,7 @@ MAX_NAMES = 12
 def variant_section(report: Report) -> Section:
     """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics."""
     analysis, frames = report.analysis, report.analysis.frames
-    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
+    contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
     is_single = len(frames.by_slug) == 1
     metrics = [
@@ -91,7 +91,7 @@ def variant_section(report: Report) -> Section:
             f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
             + replaced(tested),
             frame=contrast_table(
-                tested, ({"variant": report.title(contrast.left)} for contrast in tested)
+                tested, ({"variant": report.title(contrast.variant)} for contrast in tested)
             )
             if analysis.families.variants.tested
             else None,
@@ -216,7 +216,7 @@ def pitfall_section(report: Report) -> Section | None:
     return Section("Pitfalls", text, frame=table(rows)) if rows else None
 
 
-def verdict_cell(report: Report, slug: str, contrast: Contrast | None) -> str:
+def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> str:
     """Return the verdict on a variant in the primary metric, or a dash if it is not judged on it."""
     if slug == report.analysis.frames.baseline:
         return "baseline"

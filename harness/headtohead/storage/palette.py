@@ -31,7 +31,7 @@ class Palette:
             axis: list(dict.fromkeys(text(variant.axes.get(axis)) for variant in variants))
             for axis in record.axes
         }
-        self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
+        self.is_grid = any(contrast.family == "factor" for contrast in record.contrasts)
         sizes = {axis: len(values) for axis, values in self.values.items()}
         suitable = [axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)] or list(sizes)
         self.colour_axis = max(suitable, key=sizes.__getitem__) if self.is_grid and sizes else None

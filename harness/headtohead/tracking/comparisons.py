@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 from headtohead.planning.variants import comparison_group
-from headtohead.storage.contrasts import VariantContrast
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.run_page import RUN_HASH_TAG
 from headtohead.tracking.store import Store
@@ -96,7 +95,7 @@ def _baselines(record: ExperimentRecord) -> dict[str, str]:
         for slug, own in record.by_slug.items()
         if comparison_group(own.axes) == group
     }
-    contrasts = (contrast for contrast in record.contrasts if isinstance(contrast, VariantContrast))
+    contrasts = (contrast for contrast in record.contrasts if contrast.family == "variant")
     return {contrast.variant: contrast.against for contrast in contrasts} | alike
 
 

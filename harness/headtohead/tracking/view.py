@@ -74,7 +74,9 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     primary, *others = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
     # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
     shown = (
-        () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
+        ()
+        if any(contrast.family in ("added", "taken") for contrast in plan.contrasts)
+        else plan.axes
     )
     axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
     parallel: dict[str, Any] = {

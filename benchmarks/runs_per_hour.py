@@ -44,7 +44,6 @@ from headtohead.config.builder import resolve
 from headtohead.config.yaml_text import parse
 from headtohead.data import cache_root, prepare
 from headtohead.planning.schedule import learning_rate
-from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
@@ -318,7 +317,7 @@ def measure(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
         specs = [batch_spec(training, SIZES[0])] * options.steps
     else:
         text = (MQAR if options.task == "mqar" else GPT).format(**vars(options))
-        settings = resolve(parse(text, "recipe")[0], current())
+        settings = resolve(parse(text, "recipe")[0])
         training = StackTraining(settings, seeds, prepare(settings.data, cache_root()), device)
         peer = zoology(options.zoology, training) if options.zoology else nanogpt(options, training)
         specs = [spec for spec, _ in zip(training._batches(), range(options.steps), strict=False)]

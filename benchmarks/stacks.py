@@ -35,7 +35,6 @@ from plain import PlainTraining, Size
 from headtohead.config.builder import resolve
 from headtohead.data import Split
 from headtohead.planning.stacking import MAX_MEMBERS, fastest_members
-from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 
@@ -268,7 +267,6 @@ def stack_training(
                 "model": {**model, **own.get("model", {})},
                 "train": {**fields, **own.get("train", {})},
             },
-            current(),
         )
         for own in overrides
     ]

@@ -12,7 +12,6 @@ from turns import Step
 
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 Batches = Iterator[tuple[Tensor, Tensor, int]]
@@ -58,7 +57,6 @@ def start(
                 "length_buckets": "exact",
             },
         },
-        current(),
     )
     return StackTraining(config, [seed], prepare(config.data, cache_root()), torch.device("cpu"))
 

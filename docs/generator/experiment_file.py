@@ -16,9 +16,9 @@ from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import FAMILIES, ROLES_OF
 from headtohead.config.reference import type_words
-from headtohead.plugins.registry import Registry, load_registry
+from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
-from headtohead.schema.run_config import INIT_FROM, SECTIONS
+from headtohead.schema.run_config import SECTIONS
 from headtohead.schema.sections import NotHashed
 
 NAMED = (*FAMILIES, "dataset", "recipe")
@@ -32,11 +32,10 @@ def experiment_schema_text() -> str:
 
 
 def _experiment_schema() -> Schema:
-    registry = load_registry()
     models: list[type[BaseModel]] = [experiment_file.ExperimentFile, *SECTIONS.values()]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = without_titles(made["$defs"])
-    definitions |= {f"{family}-name": _name(family, registry) for family in NAMED}
+    definitions |= {f"{family}-name": _name(family) for family in NAMED}
     for family in FAMILIES:
         definitions |= _family(family)
     _accept_forms_of_files(definitions)
@@ -94,10 +93,6 @@ def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
     found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
     found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
     found["match"] = {"enum": ["none", "parameters", "flops"]}
-    found[INIT_FROM] = {
-        "type": ["string", "null"],
-        "description": "finished run whose weights training starts from",
-    }
     for section, model in SECTIONS.items():
         for name in definitions[model.__name__]["properties"]:
             found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")
@@ -140,9 +135,9 @@ def _named(family: str) -> Schema:
     }
 
 
-def _name(family: str, registry: Registry) -> Schema:
+def _name(family: str) -> Schema:
     """Return a schema that suggests the built-in entries and accepts every other name."""
-    entries = registry.entries[family].values()
+    entries = current().entries[family].values()
     built_in = sorted(entry.name for entry in entries if entry.distribution == "headtohead")
     return {"type": "string", "anyOf": [{"enum": built_in}, {}]}
 

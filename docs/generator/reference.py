@@ -77,9 +77,9 @@ def _help(command: click.Command, parent: click.Context | None, name: str = "h2h
 
 def plugins_page() -> str:
     """Return the Markdown page of the built-in entries of all families that the catalogue lacks."""
-    from headtohead.plugins.registry import FAMILY_BASES, load_registry
+    from headtohead.plugins.registry import FAMILY_BASES, current
 
-    entries = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
+    entries = [entry for entry in current().all() if entry.distribution == "headtohead"]
     lines = [
         "# Feed-forward networks, norms, recipes, launchers and loggers",
         "",
@@ -172,9 +172,8 @@ def _class_text(base: type) -> str:
 def invariants() -> str:
     """Return the Markdown page of the invariants."""
     from catalogue.invariants import invariants_page
-    from headtohead.plugins.registry import load_registry
 
-    return invariants_page(load_registry())
+    return invariants_page()
 
 
 def _description(entry: type) -> Iterator[str]:

@@ -32,8 +32,13 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
     from headtohead.plugins.launcher import Launcher as Launcher
+    from headtohead.plugins.logger import Answer as Answer
+    from headtohead.plugins.logger import AnsweredContrast as AnsweredContrast
+    from headtohead.plugins.logger import DeniedError as DeniedError
     from headtohead.plugins.logger import LoggedRun as LoggedRun
+    from headtohead.plugins.logger import LoggedStudy as LoggedStudy
     from headtohead.plugins.logger import Logger as Logger
+    from headtohead.plugins.logger import StudyLogger as StudyLogger
     from headtohead.plugins.masking import Masking as Masking
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
@@ -71,8 +76,13 @@ _MODULES = {
     "Exit": "headtohead.plugins.launcher",
     "Job": "headtohead.plugins.launcher",
     "Launcher": "headtohead.plugins.launcher",
+    "Answer": "headtohead.plugins.logger",
+    "AnsweredContrast": "headtohead.plugins.logger",
+    "DeniedError": "headtohead.plugins.logger",
     "LoggedRun": "headtohead.plugins.logger",
+    "LoggedStudy": "headtohead.plugins.logger",
     "Logger": "headtohead.plugins.logger",
+    "StudyLogger": "headtohead.plugins.logger",
     "Masking": "headtohead.plugins.masking",
     "PerMemberRNG": "headtohead.plugins.member_rng",
     "sorted_subset": "headtohead.plugins.member_rng",

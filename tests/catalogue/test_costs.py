@@ -14,7 +14,7 @@ def test_flops_equal_the_counts_of_a_plan() -> None:
 
     def flops(layers: int) -> float:
         model = {"d_model": width, "heads": 4, "d_ff": inner, "encoder_layers": layers}
-        config = resolve({"model": model, "train": {"steps": 1}}, current())
+        config = resolve({"model": model, "train": {"steps": 1}})
         return count_model(config, 11, 13, tokens, tokens).flops_per_token * tokens
 
     style = current().attention("split-heads")

@@ -16,7 +16,7 @@ from headtohead.plugins.registry import current
 
 
 def kernel_of(name: str) -> torch.Tensor:
-    effect = kernel(build_positional(current().positional(name), "encoder", current()), "encoder")
+    effect = kernel(build_positional(current().positional(name), "encoder"), "encoder")
     assert effect is not None
     return effect
 
@@ -44,7 +44,7 @@ def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
 
 
 def test_a_mask_is_shown_with_its_padding() -> None:
-    decoder = masking_pictures("padding-causal", current())[1]
+    decoder = masking_pictures("padding-causal")[1]
     assert isinstance(decoder, HeatMaps)
     for i, row in enumerate(decoder.maps[0][1]):
         assert [value is not None for value in row] == [j <= i and j < 13 for j in range(len(row))]
@@ -52,7 +52,7 @@ def test_a_mask_is_shown_with_its_padding() -> None:
 
 def test_rows_of_pictured_weights_sum_to_one_and_a_png_stores_them(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
-    for picture in attention_pictures("split-heads", current())[1:]:
+    for picture in attention_pictures("split-heads")[1:]:
         assert isinstance(picture, HeatMaps)
         assert all(
             sum(value or 0.0 for value in row) == pytest.approx(1.0)

@@ -7,7 +7,6 @@ import pytest
 from headtohead import api
 from headtohead.analysis.study import Analysis
 from headtohead.cli import card
-from headtohead.plugins.registry import current
 from headtohead.plugins.template import write_package
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import strip_figure
@@ -32,9 +31,7 @@ def write(name: str, family: str, *replaced: str) -> Path:
     """Write a plugin file with an entry ``my-idea`` of a family, with a text replaced by another."""
     text = SLOPE
     if family != "positional":
-        text = write_package(family, "my-idea", Path(family), current())[0].read_text(
-            encoding="utf-8"
-        )
+        text = write_package(family, "my-idea", Path(family))[0].read_text(encoding="utf-8")
     Path(name).write_text(text.replace(*replaced) if replaced else text, encoding="utf-8")
     return Path(name)
 

@@ -25,7 +25,6 @@ from headtohead.data.tokeniser import Tokeniser, Unit
 from headtohead.data.vocabularies import count_words, read_tokenizer
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, VocabularyConfig
 from made import refused
 from made.data_section import data_config
@@ -115,9 +114,7 @@ def tables(vocabulary: Vocabulary) -> dict[str, int]:
 @pytest.fixture
 def ready(tmp_path: Path) -> Callable[..., PreparedData]:
     """Prepare the data of a configuration, such as that of a recipe."""
-    return lambda **raw: prepare(
-        resolve({"train": {"steps": 1}, **raw}, current()).data, tmp_path / "cache"
-    )
+    return lambda **raw: prepare(resolve({"train": {"steps": 1}, **raw}).data, tmp_path / "cache")
 
 
 @pytest.fixture

@@ -199,7 +199,7 @@ def config_of(dataset=None, **sections):
             "checkpoint_seconds": 1e9,
         },
     }
-    return resolve({**raw, **sections}, current())
+    return resolve({**raw, **sections})
 
 
 def answers_by_loop(model, member, split):

@@ -18,7 +18,6 @@ from headtohead.config.identity import run_hash
 from headtohead.data import UNK, prepare, prepare_corpus, preparing, read_corpus
 from headtohead.data.vocabularies import read_tokenizer
 from headtohead.data.vocabulary import SPECIALS
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig
 from headtohead.testing.tiny import tiny_config
 from made.data_section import data_config
@@ -108,7 +107,7 @@ def configuration(folder: Path, file: str = "tokenizer.json", **vocabulary: Any)
         "vocabulary": {"file": str(folder / file), **vocabulary.pop("vocabulary", {})},
         **vocabulary,
     }
-    return resolve({"data": data, "train": {"steps": 1}}, current()).data
+    return resolve({"data": data, "train": {"steps": 1}}).data
 
 
 def test_ids_and_text_are_those_of_the_tokenizer(folder: Path, cache: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
 
@@ -22,10 +23,10 @@ from headtohead.config.builder import FAMILIES
 from headtohead.config.loading import load_file, load_text
 from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
-from headtohead.plugins.registry import Registry, load_registry
+from headtohead.plugins.registry import Registry, current, use_files
 from headtohead.schema.experiment_file import DesignBlock, ExperimentFile
 from headtohead.testing import INVARIANTS
-from made import case_table
+from made import case_table, separate_registry
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -41,7 +42,7 @@ def text_of(page: str) -> str:
 
 
 def test_the_readme_counts_what_there_is():
-    entries = load_registry().entries
+    entries = current().entries
     families = {
         "positional": "positional encodings",
         "attention": "attention styles",
@@ -63,7 +64,7 @@ def test_the_readme_counts_what_there_is():
 
 
 def test_the_page_of_checked_components_has_every_entry_with_every_invariant():
-    text, entries = text_of("docs/reference/checked.md"), load_registry().entries
+    text, entries = text_of("docs/reference/checked.md"), current().entries
     names = [name for family in (*FAMILIES, "recipe") for name in entries[family]]
     assert sorted(re.findall(r"(?m)^\| `(\S+)` \| \d", text)) == sorted(names)
     assert f"Of {len(names) * len(INVARIANTS):,} outcomes, 0 are unexpected violations." in text
@@ -106,11 +107,12 @@ def samples() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """Built-ins, and the plugin that docs/how-to/own-plugin.md writes."""
     path = tmp_path_factory.mktemp("plugins") / "h2h_tisa.py"
     path.write_text(blocks("docs/how-to/own-plugin.md", "python")[0], encoding="utf-8")
-    return load_registry([path])
+    with separate_registry():
+        yield use_files([path])
 
 
 @case_table(("page", "body"), samples(), ids=lambda value: str(value)[:40], default=1)
@@ -122,7 +124,6 @@ def test_a_sample_experiment_plans(
     cache: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     content = yaml.safe_load(body)
     small = {"data.dataset": "toy-grammar", "data.limit": 300}
     if content["base"]["data"].get("dataset") != "toy-grammar":

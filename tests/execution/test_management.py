@@ -162,21 +162,6 @@ def test_a_run_that_another_experiment_reuses_is_kept(finished: Study, clean: Cl
     assert clean("--only", "superseded").stdout == "nothing to remove\n"
 
 
-def test_the_run_that_init_from_names_stays(
-    finished: Study, superseded: Path, clean: Clean
-) -> None:
-    other = finished.runs / "warm"
-    other.mkdir()
-    record = files.read_json(finished.experiment / "experiment.json") | {"name": "warm"}
-    for variant in record["variants"]:
-        variant["config"]["init_from"] = {"run": f"tiny/{superseded.name}", "weights": "0" * 64}
-    files.write_json(other / "experiment.json", record)
-    assert clean("--yes").stdout == "nothing to remove\n"
-    shutil.rmtree(other)
-    clean("--yes")
-    assert not superseded.exists()
-
-
 def test_foreign_files_in_removed_runs_stay(
     finished: Study, superseded: Path, clean: Clean
 ) -> None:

@@ -173,10 +173,8 @@ def test_a_name_without_a_plugin_is_one_line(study: Study, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "_current", None)
+@pytest.mark.usefixtures("own_registry")
+def test_a_changed_plugin_file_is_loaded_again_in_the_same_process(study: Study) -> None:
     file = study.folder / "near.py"
     first = registry.use_files([file]).find("positional", "near")
     assert registry.use_files([file]).find("positional", "near") is first

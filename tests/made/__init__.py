@@ -58,8 +58,11 @@ _without_plugins: dict[tuple[str, ...], registry.Registry] = {}
 
 
 @contextmanager
-def separate_registry() -> Iterator[None]:
-    """Have the plugins of a new process in the block; others that it loads are removed from the registry afterwards."""
+def separate_registry(*plugins: object) -> Iterator[None]:
+    """Have a registry in the block with the plugins of a new process and these objects; then, the one before it.
+
+    What the block registers is not registered in later blocks.
+    """
     path = tuple(sys.path)
     with pytest.MonkeyPatch.context() as patch:
         first = _without_plugins.pop(path, None)
@@ -70,6 +73,8 @@ def separate_registry() -> Iterator[None]:
         )
         names = {name for name, _ in first.manager.list_name_plugin()} if first else set()
         patch.setattr(registry, "_current", first)
+        for plugin in plugins:
+            registry.register(plugin)
         yield
         used = registry._current
         if used is first is not None:

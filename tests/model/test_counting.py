@@ -11,11 +11,10 @@ from headtohead.model import counting
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
 from headtohead.plugin import Positional
-from headtohead.plugins import registry
 from headtohead.testing.invariants.model_state import parameter_count_equals_the_closed_form
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from made import case_table, plugin_of
+from made import case_table, plugin_of, separate_registry
 from made.oracle import CHOICES
 
 D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
@@ -126,7 +125,7 @@ def test_attention_without_projections_has_no_parameters():
     assert found.path == {"encoder": "fused", "decoder": "explicit", "cross": "fused"}
 
 
-def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
+def test_costs_are_those_of_the_class_that_is_registered_now():
     """A cell of a notebook that is executed again registers another class under the same name."""
 
     def plugin(rows):
@@ -135,8 +134,8 @@ def test_costs_are_those_of_the_class_that_is_registered_now(monkeypatch):
                 self.unused = self.parameter(rows)
 
         own = plugin_of(positional={"my-own": Own})
-        monkeypatch.setattr(registry, "_current", registry.load_registry(objects=[own]))
-        return count(tiny_config("my-own"), 20, 20, 6, 5).total
+        with separate_registry(own):
+            return count(tiny_config("my-own"), 20, 20, 6, 5).total
 
     assert plugin(1010) - plugin(10) == 2 * 1000
 

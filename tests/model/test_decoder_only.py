@@ -9,7 +9,6 @@ from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import BeamSearch, Ends, translate, translate_each
 from headtohead.model.loss import backward_loss
 from headtohead.model.transformer import Transformer
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config, tiny_data
@@ -182,11 +181,11 @@ def test_the_model_has_no_encoder_and_one_table():
     ],
 )
 def test_contradictions_are_refused(raw, reason):
-    assert reason in refused(resolve, {"train": {"epochs": 1}} | raw, current())
+    assert reason in refused(resolve, {"train": {"epochs": 1}} | raw)
 
 
 def test_one_vocabulary_is_the_union_of_both_sides():
-    config = resolve({"train": {"epochs": 1}, "model.architecture": "decoder-only"}, current())
+    config = resolve({"train": {"epochs": 1}, "model.architecture": "decoder-only"})
     assert config.data.vocabulary.shared
     together, apart = tiny_data(shared=True), tiny_data()
     assert {*together.target_vocabulary.words} == {

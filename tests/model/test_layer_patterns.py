@@ -103,10 +103,8 @@ def test_attention_depends_on_no_values_of_an_earlier_pass():
 
 
 def test_a_pattern_is_in_hash_label_and_record():
-    registry = current()
-
     def made(**fields):
-        return resolve({"train": {"epochs": 1}} | fields, registry)
+        return resolve({"train": {"epochs": 1}} | fields)
 
     def hashed(config):
         return run_hash(config, 1, "f" * 64)
@@ -119,18 +117,13 @@ def test_a_pattern_is_in_hash_label_and_record():
         for pattern in (["causal", WINDOW], [WINDOW, "causal", "causal"])
     ]
     assert len({*map(hashed, [plain, mixed, *others])}) == 4
-    assert label_at(mixed, ("masking", "decoder"), registry) == "window(width=2)+causal"
-    assert (
-        parsed_options(RunConfig.model_validate(mixed.model_dump(mode="json")), registry, "r")
-        == mixed
-    )
+    assert label_at(mixed, ("masking", "decoder")) == "window(width=2)+causal"
+    assert parsed_options(RunConfig.model_validate(mixed.model_dump(mode="json")), "r") == mixed
 
 
 def test_mistakes_in_patterns_are_one_line():
-    registry = current()
-
     def failure(field, value):
-        return refused(resolve, {"train": {"epochs": 1}, field: value}, registry)
+        return refused(resolve, {"train": {"epochs": 1}, field: value})
 
     assert failure("masking", ["window", "causal"]).endswith(
         "for a pattern of layers, type masking: {decoder: [...]}"
@@ -148,6 +141,6 @@ def test_mistakes_in_patterns_are_one_line():
     }
     for family, (pattern, reason) in reasons.items():
         config = tiny_config(**{family: {"decoder": pattern}})
-        assert find_incompatibility(config, {}, registry).startswith(reason)
+        assert find_incompatibility(config, {}, current()).startswith(reason)
     with pytest.raises(HeadToHeadError, match="expected one entry"):
         tiny_config(masking={"decoder": []})

@@ -37,7 +37,7 @@ def variant(cache: Path) -> Measure:
             "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32},
             "train": {"epochs": 1},
         }
-        return MEASUREMENTS[pitfall](Case(resolve(raw | sections, current()), current(), cache))
+        return MEASUREMENTS[pitfall](Case(resolve(raw | sections), current(), cache))
 
     return measure
 

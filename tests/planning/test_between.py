@@ -5,8 +5,8 @@ import pytest
 from headtohead.config.identity import run_hash
 from headtohead.planning.overview import overview
 from headtohead.plugins.recipe import Recipe
-from headtohead.plugins.registry import load_registry
-from made import plugin_of, refused
+from headtohead.plugins.registry import current
+from made import plugin_of, refused, separate_registry
 from planning.conftest import SMALL
 
 ENDS = {
@@ -40,7 +40,8 @@ design:
 @pytest.fixture(scope="module")
 def registry():
     recipes = {name: type(name, (Recipe,), {"config": config}) for name, config in ENDS.items()}
-    return load_registry(objects=[plugin_of(recipe=recipes)])
+    with separate_registry(plugin_of(recipe=recipes)):
+        yield current()
 
 
 def changed(found, variant):

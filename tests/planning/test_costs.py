@@ -100,12 +100,12 @@ def test_the_detectable_difference_is_detected_with_the_stated_power():
     ],
     ids=str,
 )
-def test_a_counter_that_knows_another_variant_counts_the_built_model(registry, change):
+def test_a_counter_that_knows_another_variant_counts_the_built_model(change):
     base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": 4, "layers": 1}}
     linear = base | {"attention": "linear", "positional": "none"}
     for known in (base, linear, linear | {"model.dropout_attention": 0.0}):
-        counting.count(resolve(known, registry), *SIZES)
-    config = resolve(base | change, registry)
+        counting.count(resolve(known), *SIZES)
+    config = resolve(base | change)
     counted = counting.count(config, *SIZES)
     counting._COUNTED.clear()
     assert counted == counting.count(config, *SIZES)

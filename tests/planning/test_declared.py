@@ -130,7 +130,7 @@ def test_every_published_comparison_tests_an_expected_result_with_a_source(path,
         assert any(contrast.expect for contrast in found.declared)
 
 
-def test_published_experiments_on_the_same_sentences_share_their_base(registry):
+def test_published_experiments_on_the_same_sentences_share_their_base():
     """Runs of equal configurations are trained once, so the files on Tatoeba differ in nothing else."""
     files = (load_file(path).file for path in PUBLISHED)
     bases = [str(file.base) for file in files if file.base["data"]["dataset"] == "tatoeba"]

@@ -8,8 +8,8 @@ from headtohead.config.identity import run_identity
 from headtohead.planning.equality import MAX_LENGTH, equal_variants
 from headtohead.planning.variants import Variant
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.registry import load_registry
-from made import plugin_of
+from headtohead.plugins.registry import current
+from made import plugin_of, separate_registry
 
 LENGTHS = {"source": 7, "target": 9}
 
@@ -50,14 +50,13 @@ OWN = {
 
 @pytest.fixture(scope="module")
 def planted():
-    return load_registry(objects=[plugin_of(masking=OWN)])
+    with separate_registry(plugin_of(masking=OWN)):
+        yield current()
 
 
 def equals(registry, *maskings, longest=LENGTHS, **raw):
     base = {"train": {"epochs": 1}, "masking": "padding-causal"} | raw
-    configs = {
-        f"v{number}": resolve(base | masking, registry) for number, masking in enumerate(maskings)
-    }
+    configs = {f"v{number}": resolve(base | masking) for number, masking in enumerate(maskings)}
     variants = [Variant(slug, slug, {}, config) for slug, config in configs.items()]
     identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
@@ -134,7 +133,7 @@ def test_the_verdict_agrees_with_the_logits_of_the_model(registry, scheme, other
     outputs = []
     for masking in maskings:
         raw = {"train": {"epochs": 1}} | small | masking
-        model = Transformer(resolve(raw, registry), [1], 8, 8)
+        model = Transformer(resolve(raw), [1], 8, 8)
         logits = model.double().eval()(source, lengths[0], target, lengths[1])
         outputs.append(torch.cat([logits[0, 0, :3], logits[0, 1]]))
     assert torch.allclose(*outputs, atol=1e-12, rtol=0) == verdict

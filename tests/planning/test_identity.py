@@ -43,18 +43,18 @@ GOLDEN = {
 
 
 @pytest.fixture
-def hash_of(registry):
+def hash_of():
     def hash_of(seed=1, data_hash=DATA_HASH, **raw):
-        config = resolve({"train": {"epochs": 1}} | raw, registry)
+        config = resolve({"train": {"epochs": 1}} | raw)
         return run_hash(config, seed, data_hash)
 
     return hash_of
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_run_hashes_do_not_change(name, registry):
+def test_run_hashes_do_not_change(name):
     raw, wanted = GOLDEN[name]
-    assert run_hash(resolve(raw, registry), 1, DATA_HASH) == wanted
+    assert run_hash(resolve(raw), 1, DATA_HASH) == wanted
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
     assert hash_of(train={"epochs": 1} | runtime) == hash_of()
 
 
-def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
-    hashed = run_identity(resolve({"train": {"epochs": 1}}, registry), "")["config"]
+def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated():
+    hashed = run_identity(resolve({"train": {"epochs": 1}}), "")["config"]
     for section, info in RunConfig.model_fields.items():
         if OmittedAtDefault() in info.metadata:
             assert section not in hashed
@@ -192,11 +192,10 @@ schedules.SCHEDULES["linear"] = linear
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 from headtohead.planning.schedule import learning_rate
-from headtohead.plugins.registry import load_registry
 
 for fields in ({}, {"final_lr": 1e-4}, {"decay_fraction": 0.5}):
     train = {"steps": 100, "warmup_steps": 0, "lr": 1e-3, "schedule": "linear"} | fields
-    config = resolve({"train": train}, load_registry())
+    config = resolve({"train": train})
     print(run_hash(config, 1, "f" * 64), learning_rate(config.train, 100, 100), learning_rate(config.train, 50, 100))
 """
 
@@ -244,9 +243,9 @@ raws = st.fixed_dictionaries(
 
 @settings(max_examples=25, deadline=None)
 @given(first=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
-def test_hashes_are_equal_if_and_only_if_configuration_and_seed_are(registry, first, other, seeds):
+def test_hashes_are_equal_if_and_only_if_configuration_and_seed_are(first, other, seeds):
     hashes = [
-        run_hash(resolve(raw, registry), seed, DATA_HASH)
+        run_hash(resolve(raw), seed, DATA_HASH)
         for raw, seed in zip((first, other), seeds, strict=True)
     ]
     assert (hashes[0] == hashes[1]) == ((first, seeds[0]) == (other, seeds[1]))
@@ -254,16 +253,14 @@ def test_hashes_are_equal_if_and_only_if_configuration_and_seed_are(registry, fi
 
 @settings(max_examples=30, deadline=None)
 @given(raw=raws)
-def test_a_stored_configuration_has_the_same_hash(registry, raw):
-    config = resolve(raw, registry)
-    stored = parsed_options(RunConfig.model_validate_json(config.model_dump_json()), registry, "x")
+def test_a_stored_configuration_has_the_same_hash(raw):
+    config = resolve(raw)
+    stored = parsed_options(RunConfig.model_validate_json(config.model_dump_json()), "x")
     assert stored == config
     assert run_hash(stored, 1, DATA_HASH) == run_hash(config, 1, DATA_HASH)
 
 
-def test_options_that_no_class_has_parsed_are_not_hashed_without_their_content(registry):
-    config = RunConfig.model_validate_json(
-        resolve({"train": {"epochs": 1}}, registry).model_dump_json()
-    )
+def test_options_that_no_class_has_parsed_are_not_hashed_without_their_content():
+    config = RunConfig.model_validate_json(resolve({"train": {"epochs": 1}}).model_dump_json())
     with pytest.raises(AssertionError, match="recorded options"):
         run_hash(config, 1, DATA_HASH)

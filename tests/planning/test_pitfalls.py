@@ -10,7 +10,7 @@ SOUND = {"train": {"epochs": 1}}
 
 
 def names(raw):
-    config = resolve(SOUND | raw, current())
+    config = resolve(SOUND | raw)
     return [pitfall.name for pitfall in find_pitfalls(config, current())]
 
 
@@ -64,7 +64,7 @@ def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
     ("leak", "expected"), [(0.0, []), (0.2, ["split by rows"]), (None, ["split by rows"])]
 )
 def test_a_row_split_without_a_leak_is_no_pitfall(leak, expected):
-    config = resolve(SOUND | {"data": {"split": "row"}}, current())
+    config = resolve(SOUND | {"data": {"split": "row"}})
     assert [pitfall.name for pitfall in find_pitfalls(config, current(), leak)] == expected
 
 

@@ -10,7 +10,7 @@ from headtohead.planning.power import Power
 from headtohead.planning.stacking import local_stacks
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import current, register
 from made import plugin_of, refused
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -183,6 +183,7 @@ def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     )
 
 
+@pytest.mark.usefixtures("own_registry")
 def test_the_error_of_a_failing_plugin_names_its_distribution():
     class Broken(Positional):
         """Its check raises an error."""
@@ -191,13 +192,14 @@ def test_the_error_of_a_failing_plugin_names_its_distribution():
         def incompatible_with(cls, options, setting):
             return str(1 / 0)
 
-    registry = load_registry(objects=[plugin_of(positional={"broken": Broken})])
-    config = resolve({"train": {"epochs": 1}, "positional": "broken"}, registry)
-    assert refused(find_incompatibility, config, {}, registry).endswith(
+    register(plugin_of(positional={"broken": Broken}))
+    config = resolve({"train": {"epochs": 1}, "positional": "broken"})
+    assert refused(find_incompatibility, config, {}, current()).endswith(
         "(python): incompatible_with of positional 'broken' raised ZeroDivisionError: division by zero"
     )
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("result", ["", " ", 0, False])
 def test_an_incompatibility_without_a_reason_is_refused(result):
     """Read as compatible, it would also skip the check of the maximum length, which this entry exceeds."""
@@ -213,9 +215,9 @@ def test_an_incompatibility_without_a_reason_is_refused(result):
         def incompatible_with(cls, options, setting):
             return result
 
-    registry = load_registry(objects=[plugin_of(positional={"short": Short})])
-    config = resolve({"train": {"epochs": 1}, "positional": "short"}, registry)
-    assert refused(find_incompatibility, config, {"source": 9, "target": 9}, registry).endswith(
+    register(plugin_of(positional={"short": Short}))
+    config = resolve({"train": {"epochs": 1}, "positional": "short"})
+    assert refused(find_incompatibility, config, {"source": 9, "target": 9}, current()).endswith(
         f"incompatible_with of positional 'short' returned {result!r}; return a reason, or None if the entry is "
         "compatible"
     )
@@ -419,13 +421,14 @@ def test_the_record_describes_the_entries_in_which_variants_differ(plan):
     assert names == ["split-heads", "combined", "smear", "gated"]
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("hook", ["mix_embeddings", "mix_tokens", "project", "embed_values"])
 def test_a_style_with_a_hook_of_self_attention_is_excluded_from_cross_attention(hook):
     style = type("Own", (Attention,), {hook: lambda self, *arguments: arguments[0]})
-    registry = load_registry(objects=[plugin_of(attention={"own": style})])
+    register(plugin_of(attention={"own": style}))
     reasons = [
         find_incompatibility(
-            resolve({"train": {"epochs": 1}, "attention": attention}, registry), {}, registry
+            resolve({"train": {"epochs": 1}, "attention": attention}), {}, current()
         )
         for attention in ("own", {"cross": "own"}, {"encoder": "own", "decoder": "own"})
     ]

@@ -2,7 +2,6 @@ from experiment_file import TABLES
 from headtohead.schema import experiment_file, run_config
 from headtohead.schema.run_config import (
     EntryConfig,
-    InitFrom,
     ModelConfig,
     PerRole,
     PerSide,
@@ -20,7 +19,7 @@ def test_every_section_of_the_schema_has_its_table():
         and issubclass(section, ConfigSection)
         and section.__module__ != "headtohead.schema.sections"
     }
-    without_table = {EntryConfig, InitFrom, PerRole, PerSide, RunConfig, ModelConfig}
+    without_table = {EntryConfig, PerRole, PerSide, RunConfig, ModelConfig}
     assert sections - without_table == set(TABLES.values())
 
 

@@ -3,16 +3,16 @@ import pytest
 from headtohead.config.builder import resolve
 from headtohead.config.labels import value_at
 from headtohead.plugins.recipe import Recipe
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import register
 from made import plugin_of, refused
 
 TRAIN = {"train": {"epochs": 1}}
 
 
 @pytest.fixture
-def resolved(registry):
+def resolved():
     def resolved(**raw):
-        return resolve(TRAIN | raw, registry)
+        return resolve(TRAIN | raw)
 
     return resolved
 
@@ -21,8 +21,8 @@ def names(per_role):
     return [per_role.role(role).name for role in ("encoder", "decoder", "cross")]
 
 
-def failure(registry, **raw):
-    return refused(resolve, TRAIN | raw, registry).removeprefix("configuration: ")
+def failure(**raw):
+    return refused(resolve, TRAIN | raw).removeprefix("configuration: ")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,7 @@ def test_later_values_override_and_defaults_follow(resolved, raw, values):
     assert {path: value_at(config, tuple(path.split("."))) for path in values} == values
 
 
+@pytest.mark.usefixtures("own_registry")
 def test_base_overrides_the_recipe():
     config = {
         "model": {"d_model": 8, "heads": 4, "encoder_layers": 6, "decoder_layers": 5},
@@ -107,19 +108,20 @@ def test_base_overrides_the_recipe():
         "train": {"steps": 3},
     }
     small = type("Small", (Recipe,), {"config": config})
-    registry = load_registry(objects=[plugin_of(recipe={"small": small})])
-    config = resolve({"recipe": "small", "model": {"heads": 2, "layers": 3}}, registry)
+    register(plugin_of(recipe={"small": small}))
+    config = resolve({"recipe": "small", "model": {"heads": 2, "layers": 3}})
     assert (config.model.d_model, config.model.heads) == (8, 2)
     assert (config.model.encoder_layers, config.model.decoder_layers) == (3, 3)
     assert names(config.positional) == ["rotary", "rotary", "none"]
     assert config.train.steps == 3
 
 
+@pytest.mark.usefixtures("own_registry")
 def test_an_error_in_a_recipe_names_the_recipe():
     broken = type("Broken", (Recipe,), {"config": {"model": {"d_modle": 8}}})
-    registry = load_registry(objects=[plugin_of(recipe={"broken": broken})])
+    register(plugin_of(recipe={"broken": broken}))
     message = "recipe 'broken': model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?"
-    assert refused(resolve, {"recipe": "broken"}, registry) == message
+    assert refused(resolve, {"recipe": "broken"}) == message
 
 
 @pytest.mark.parametrize(
@@ -201,20 +203,18 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ),
     ],
 )
-def test_every_wrong_value_is_one_line_with_its_field(registry, raw, location, word):
-    message = failure(registry, **raw)
+def test_every_wrong_value_is_one_line_with_its_field(raw, location, word):
+    message = failure(**raw)
     assert message.startswith(location)
     assert word in message
 
 
-def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it(registry):
+def test_options_of_a_dataset_can_be_a_mapping_and_a_later_mapping_replaces_it():
     data = {"dataset": "tatoeba", "sha256": {"eng_sentences.tsv.bz2": "a" * 64}}
-    assert resolve(TRAIN | {"data": data}, registry).data.options.sha256 == data["sha256"]
+    assert resolve(TRAIN | {"data": data}).data.options.sha256 == data["sha256"]
     later = TRAIN | {"data": data, "data.sha256": {"spa_sentences.tsv.bz2": "b" * 64}}
-    assert resolve(later, registry).data.options.sha256 == {"spa_sentences.tsv.bz2": "b" * 64}
+    assert resolve(later).data.options.sha256 == {"spa_sentences.tsv.bz2": "b" * 64}
     assert (
-        resolve(
-            TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}, registry
-        ).data.options.seed
+        resolve(TRAIN | {"data": {"dataset": "copy", "options": {"seed": 2}}}).data.options.seed
         == 2
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headtohead.api import plan
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import use_files
 from headtohead.plugins.sources import module_file, source_file, source_name, source_sha256
 from headtohead.storage.experiment import ExperimentDirectory
 from headtohead.storage.staleness import stale_changes
@@ -144,13 +144,14 @@ def test_a_changed_installed_module_is_named(study: Any) -> None:
     assert stale_changes(study(plugin(name, b"old"))) == ("positional 'near' has changed",)
 
 
+@pytest.mark.usefixtures("own_registry")
 def test_the_source_of_every_entry_is_found_by_its_name(tmp_path: Path) -> None:
     near = tmp_path / "near.py"
     near.write_text(
         "from headtohead.plugin import Positional, hookimpl\n\nclass Near(Positional):\n    pass\n\n"
         "@hookimpl\ndef register_positionals():\n    return {'near': Near}\n"
     )
-    for entry in load_registry([near]).all():
+    for entry in use_files([near]).all():
         name = source_name(entry.entry, tmp_path)
         assert name == ("./near.py" if entry.name == "near" else entry.entry.__module__)
         file = source_file(name, tmp_path)

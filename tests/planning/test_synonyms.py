@@ -25,8 +25,8 @@ SIZES = "; for example, sizes: [{model.d_model: 32}, {model.d_model: 64}]"
 DEVICE = "; the device is an option of h2h run: --device cuda or --device cpu"
 
 
-def failure(registry, field: str, value: object = 1) -> str:
-    return refused(resolve, {"train": {"epochs": 1}, field: value}, registry)
+def failure(field: str, value: object = 1) -> str:
+    return refused(resolve, {"train": {"epochs": 1}, field: value})
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def failure(registry, field: str, value: object = 1) -> str:
         ("train.optim", "; did you mean 'optimizer'?"),  # similar, without a row of the table
     ],
 )
-def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
-    assert failure(registry, field).endswith(hint)
+def test_fields_of_other_tools_lead_to_ours(field, hint):
+    assert failure(field).endswith(hint)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_fields_of_other_tools_lead_to_ours(registry, field, hint):
         ),
     ],
 )
-def test_values_of_other_tools_lead_to_ours(registry, field, value, hint):
-    assert failure(registry, field, value).endswith(hint)
+def test_values_of_other_tools_lead_to_ours(field, value, hint):
+    assert failure(field, value).endswith(hint)
 
 
 @pytest.mark.parametrize(

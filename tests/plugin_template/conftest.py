@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.plugins.registry import current
 from headtohead.plugins.template import FAMILIES, write_package
 
 Results = list[tuple[int, str, str]]
@@ -43,7 +42,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("packages")
     packages = {family: folder / f"my-{family.replace('_', '-')}" for family in FAMILIES}
     for family, package in packages.items():
-        write_package(family, package.name, package, current())
+        write_package(family, package.name, package)
     return packages
 
 

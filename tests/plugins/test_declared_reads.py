@@ -14,7 +14,7 @@ import torch
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins import watched_reads
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import Registry, load_registry
+from headtohead.plugins.registry import Registry, use_files
 from headtohead.plugins.watched_reads import WatchedReads, only_declared_reads
 from made import plugin_file
 
@@ -24,6 +24,8 @@ BODY = """
 def bias(self, query_positions, key_positions, role, layer):
     return -(query_positions[:, :, None] - key_positions[:, None, :]).abs()[:, None, None].float()
 """
+
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 HERE = "from pathlib import Path\nHERE = Path(__file__).parent\n"
 
@@ -50,7 +52,7 @@ def load(code: str, reads: str = "") -> Registry:
     Path("own.py").write_text(
         plugin_file(BODY.format(reads=reads), before=f"import os\n{HERE}{code}")
     )
-    return load_registry([Path("own.py")])
+    return use_files([Path("own.py")])
 
 
 UNDECLARED = {
@@ -141,7 +143,7 @@ def test_names_are_relative_to_the_file_of_the_class_and_options_have_paths(fold
     file.write_text(
         plugin_file(BODY.format(reads=reads.replace("../{table}", "{table}")), before=options)
     )
-    entry = load_registry([file]).find("positional", "own").entry
+    entry = use_files([file]).find("positional", "own").entry
     (folder / "inner" / "table.txt").write_text("1")
     found = {read.name: read for read in declared_reads(entry, entry.Options(table="table.txt"))}
     assert list(found) == ["table.txt", "../scale.json", "$OWN_SCALE"]
@@ -155,7 +157,7 @@ def test_names_are_relative_to_the_file_of_the_class_and_options_have_paths(fold
     file.write_text(
         plugin_file(BODY.format(reads=f"Options = Own_Options\n{undeclared}"), before=options)
     )
-    entry = load_registry([file]).find("positional", "own").entry
+    entry = use_files([file]).find("positional", "own").entry
     with (
         pytest.raises(HeadToHeadError) as raised,
         only_declared_reads(entry, entry.Options(table="table.txt")),

@@ -6,10 +6,9 @@ from torch.nn import functional
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugin import FeedForward, Norm
-from headtohead.plugins import registry
 from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
-from made import plugin_of
+from made import plugin_of, separate_registry
 
 CHECKS = {invariant.name: invariant for invariant in INVARIANTS}
 
@@ -104,9 +103,7 @@ NORMS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def registered():
-    with pytest.MonkeyPatch.context() as patch:
-        plugin = plugin_of(feed_forward=NETWORKS, norm=NORMS)
-        patch.setattr(registry, "_current", registry.load_registry(objects=[plugin]))
+    with separate_registry(plugin_of(feed_forward=NETWORKS, norm=NORMS)):
         yield
 
 

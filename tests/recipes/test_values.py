@@ -4,7 +4,6 @@ import pytest
 
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
-from headtohead.plugins.registry import current
 
 HASHES = {
     "scratch-en-fr": "8fd52cd9a58d0a0523565d72adfc30db2cef4e8ac91ff640b5af94c49b9d01ef",
@@ -17,4 +16,4 @@ HASHES = {
 
 @pytest.mark.parametrize("name", HASHES)
 def test_a_recipe_has_the_values_of_its_notebook(name):
-    assert run_hash(resolve({"recipe": name}, current()), 1, "f" * 64) == HASHES[name]
+    assert run_hash(resolve({"recipe": name}), 1, "f" * 64) == HASHES[name]

@@ -261,11 +261,10 @@ def test_a_failed_wandb_run_begins_again_in_the_same_process(
 
 
 @pytest.fixture
-def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lines(tmp_path: Path, own_registry: None) -> Path:
     """Register the logger ``lines`` for this test; return its file."""
     file = tmp_path / "mine.py"
     file.write_text(textwrap.dedent(MINE))
-    monkeypatch.setattr(registry, "_current", None)
     registry.use_files([file])
     return file
 
@@ -362,7 +361,6 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
         "headtohead.tracking.shipper",
         str(folder),
         "lines",
-        str(folder / "reports"),
     ]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:

@@ -55,7 +55,7 @@ def tiny(raw: dict[str, Any], **train: Any) -> RunConfig:
     model = {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, **raw.get("model", {})}
     train = {"steps": STEPS, "batch_tokens": 400, **train, **raw.get("train", {})}
     data = {"dataset": "toy-grammar", "size": 70}
-    return resolve({**raw, "data": data, "model": model, "train": train}, current())
+    return resolve({**raw, "data": data, "model": model, "train": train})
 
 
 def training(

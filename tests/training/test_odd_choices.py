@@ -213,7 +213,7 @@ FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpa
 
 @case_table("name", RECIPES, default=1)
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
-    config = resolve({"recipe": name, **RECIPES[name][0]}, current())
+    config = resolve({"recipe": name, **RECIPES[name][0]})
     data = prepare(config.data, cache_root())
     assert find_incompatibility(config, data.record["longest"], current()) is None
     stack = trained(config, [1, 2], data)
@@ -236,7 +236,7 @@ def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
 
 def target_tokens(source: str, **raw: Any) -> list[str]:
     """Return the decoder inputs for a source without a given target."""
-    config = resolve(raw, current())
+    config = resolve(raw)
     data = prepare(config.data, cache_root())
     model = StackTraining(config, [1], data, CPU).model
     return list(probe_maps(model, data, source, None, 5)[0].record["target_tokens"])
@@ -260,7 +260,7 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
 
 
 def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
-    config = resolve({"train": {"epochs": 1}} | raw, current())
+    config = resolve({"train": {"epochs": 1}} | raw)
     return find_incompatibility(config, longest or {"source": 9, "target": 11}, current())
 
 
@@ -322,13 +322,13 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
     def reached(pad_to: str | int = "batch", **train: Any) -> dict[str, int]:
         raw = {"train": {"epochs": 1} | train, "quirks": {"pad_to": pad_to}}
-        return longest_sequences(resolve(raw, current()), longest)
+        return longest_sequences(resolve(raw), longest)
 
     assert reached() == longest
     assert reached(batch_size=4) == longest
     assert reached(batch_size=4, pad_to="corpus") == {"source": 11, "target": 11}
     assert reached(batch_size=4, pad_to=30) == {"source": 30, "target": 30}
-    assert longest_sequences(resolve({"train": {"epochs": 1}}, current()), {}) == {}
+    assert longest_sequences(resolve({"train": {"epochs": 1}}), {}) == {}
 
 
 # -- through the command -----------------------------------------------------------------------

@@ -8,7 +8,6 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.stack import ResumePoints
 from headtohead.testing.tiny import tiny_config, tiny_data
@@ -28,7 +27,6 @@ def tiny(
             "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": dropout},
             "train": {"steps": 24, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 8} | train,
         },
-        current(),
     )
 
 

@@ -23,25 +23,25 @@ from headtohead.config.builder import resolve
 from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.component import Geometry
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 
 FIRST_TOKEN = 4
 """Smaller ids are special tokens."""
 
 
-def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMaps]:
+def attention_pictures(name: str) -> list[HeadBoxes | HeatMaps]:
     """Return the geometry of a style, and its weights in each compatible role."""
     boxes: list[HeadBoxes | HeatMaps] = []
     maps: list[HeadBoxes | HeatMaps] = []
     for role in small_roles():
         families = in_role("attention", name, role)
-        if incompatibility(families, registry) is not None:
+        if incompatibility(families) is not None:
             continue
-        config = _config(families, registry)
+        config = _config(families)
         weights, mask = untrained_weights(config, role)
         if not boxes:
-            projects = registry.attention(name).projects
+            projects = current().attention(name).projects
             boxes.append(_head_boxes(find_geometry(config, role), projects, config.model.d_model))
         masked = weights if mask is None else weights.masked_fill(~mask, torch.nan)
         names = [f"head {head}" for head in range(len(weights))] if len(weights) > 1 else [""]
@@ -83,17 +83,17 @@ def untrained_weights(config: RunConfig, role: str) -> tuple[Tensor, Tensor | No
     return observed["weights"][0, 0], None if mask is None else mask[0, 0, 0]
 
 
-def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
+def _config(families: Mapping[str, Any]) -> RunConfig:
     """Return the configuration; its width is the sentence length if a style requires that."""
     fields = {
         **small_config(**families),
         "positional": "sinusoidal",
         "evaluate": {"decode": "teacher-forced"},
     }
-    config = resolve(fields, registry)
+    config = resolve(fields)
     if only_length(config) is not None:
         fields["model"] |= {"d_model": len(TARGET), "heads": 1}
-        config = resolve(fields, registry)
+        config = resolve(fields)
     return config
 
 

@@ -14,7 +14,7 @@ from catalogue.small_model import (
     incompatibility,
     small_roles,
 )
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered, current
 
 FLEXIBLE_STYLE = "single-head"
 """An attention style that supports every width and every number of heads."""
@@ -32,12 +32,10 @@ class CompatibilityTable:
     """The incompatibilities of every entry, by itself and with entries of other families.
 
     Args:
-        registry: The registry that defines the entries.
         entries: The entries; those of other families are ignored.
     """
 
-    def __init__(self, registry: Registry, entries: Sequence[Registered]) -> None:
-        self.registry = registry
+    def __init__(self, entries: Sequence[Registered]) -> None:
         self.names: list[EntryName] = [
             (entry.family, entry.name) for entry in entries if entry.family in DEFAULTS
         ]
@@ -62,7 +60,7 @@ class CompatibilityTable:
                 continue
             family, name = second if first == entry else first
             # Reasons that differ only in the class name of the other entry are grouped.
-            reason = reason.replace(self.registry.find(family, name).entry.__name__, "it")
+            reason = reason.replace(current().find(family, name).entry.__name__, "it")
             names, roles = grouped.setdefault((family, reason), ([], []))
             names += [name] if name not in names else []
             roles += [role] if role not in roles else []
@@ -83,17 +81,17 @@ class CompatibilityTable:
         families = {"positional": DEFAULTS["positional"], "attention": attention}
         families[family] = {**families[family], roles[0]: name}
         for description, model in UNUSUAL_SIZES:
-            reason = incompatibility(families, self.registry, model=model)
+            reason = incompatibility(families, model=model)
             if reason is not None:
                 yield f"{description}: {reason}"
-        reason = incompatibility(families, self.registry, LONG)
+        reason = incompatibility(families, LONG)
         if reason is not None:
             yield f"sentences of 10,000 tokens: {reason}"
 
     @cached_property
     def _by_role(self) -> dict[tuple[EntryName, str], str | None]:
         return {
-            (entry, role): incompatibility(in_role(*entry, role), self.registry)
+            (entry, role): incompatibility(in_role(*entry, role))
             for entry in self.names
             for role in small_roles()
         }
@@ -101,9 +99,7 @@ class CompatibilityTable:
     @cached_property
     def _by_pair(self) -> dict[tuple[EntryName, EntryName, str], str | None]:
         return {
-            (first, second, role): incompatibility(
-                in_role(*first, role) | in_role(*second, role), self.registry
-            )
+            (first, second, role): incompatibility(in_role(*first, role) | in_role(*second, role))
             for first, second in combinations(self.names, 2)
             if first[0] != second[0]
             for role in small_roles()

@@ -25,7 +25,7 @@ from headtohead.plugins.component import BuildContext, Component
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered
 from headtohead_notebooks.trace.html import formula_html
 
 PAGE_FAMILIES = ("positional", "attention", "masking", "dataset")
@@ -80,15 +80,15 @@ class CatalogueEntry:
         return next(iter(self.pictures), None)
 
 
-def catalogue_entries(registry: Registry, entries: Sequence[Registered]) -> list[CatalogueEntry]:
+def catalogue_entries(entries: Sequence[Registered]) -> list[CatalogueEntry]:
     """Return the content of each entry of the families in `PAGE_FAMILIES`."""
-    table = CompatibilityTable(registry, entries)
-    return [_entry(entry, registry, table) for entry in entries if entry.family in PAGE_FAMILIES]
+    table = CompatibilityTable(entries)
+    return [_entry(entry, table) for entry in entries if entry.family in PAGE_FAMILIES]
 
 
-def _entry(registered: Registered, registry: Registry, table: CompatibilityTable) -> CatalogueEntry:
+def _entry(registered: Registered, table: CompatibilityTable) -> CatalogueEntry:
     family, name, entry = registered.family, registered.name, registered.entry
-    pictures, notes = _pictures(registered, registry)
+    pictures, notes = _pictures(registered)
     roles = [] if family == "dataset" else table.roles((family, name))
     costs = describe_costs(entry, roles[0]) if issubclass(entry, Component) and roles else {}
     return CatalogueEntry(
@@ -96,7 +96,7 @@ def _entry(registered: Registered, registry: Registry, table: CompatibilityTable
         name,
         entry.summary().replace("``", "`"),
         parse_docstring(entry),
-        formula_html(_formula(registered, registry)),
+        formula_html(_formula(registered)),
         _usage(registered),
         list(_facts(registered, roles, costs)),
         list(describe_properties(entry)),
@@ -109,28 +109,26 @@ def _entry(registered: Registered, registry: Registry, table: CompatibilityTable
     )
 
 
-def _pictures(
-    registered: Registered, registry: Registry
-) -> tuple[list[Picture], list[PictureNote]]:
+def _pictures(registered: Registered) -> tuple[list[Picture], list[PictureNote]]:
     """Return the pictures of an entry, and notes for roles without pictures."""
     items: Sequence[Picture | PictureNote] = []
     if registered.family == "positional":
-        items = positional_pictures(registered.name, registry)
+        items = positional_pictures(registered.name)
     elif registered.family == "attention":
-        items = attention_pictures(registered.name, registry)
+        items = attention_pictures(registered.name)
     elif registered.family == "masking":
-        items = masking_pictures(registered.name, registry)
+        items = masking_pictures(registered.name)
     pictures = [item for item in items if not isinstance(item, PictureNote)]
     return pictures, [item for item in items if isinstance(item, PictureNote)]
 
 
-def _formula(registered: Registered, registry: Registry) -> str:
+def _formula(registered: Registered) -> str:
     """Return the formula of an entry; an attention style without one has the standard formula."""
     entry = registered.entry
     if issubclass(entry, Positional):
-        return build_positional(entry, "decoder", registry).formula()
+        return build_positional(entry, "decoder").formula()
     if issubclass(entry, Attention):
-        geometry = find_geometry(resolve(small_config(), registry), "decoder")
+        geometry = find_geometry(resolve(small_config()), "decoder")
         context = BuildContext("decoder", 1, 32, geometry, [None], layer=0)
         return entry(entry.Options(), context).formula() or "softmax(Q K^T · scale) V"
     return ""

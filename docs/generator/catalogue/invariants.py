@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.report.render import environment, tidy_markdown
 from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.configurations import compatible_config, role_variants
 from headtohead.testing.invariants import PER_ENTRY, TRAINING
 
 
-def invariants_page(registry: Registry) -> str:
+def invariants_page() -> str:
     """Return the Markdown page of the invariants; nothing is evaluated."""
-    styles = sorted(registry.entries["attention"])
-    known = [(style, _listed(registry.attention(style).known_violations)) for style in styles]
+    styles = sorted(current().entries["attention"])
+    known = [(style, _listed(current().attention(style).known_violations)) for style in styles]
     text = (
         environment("catalogue")
         .get_template("invariants.md.j2")
@@ -23,21 +23,21 @@ def invariants_page(registry: Registry) -> str:
             per_entry=_listed(PER_ENTRY - TRAINING),
             training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
             known=[(style, names) for style, names in known if names],
-            incompatible=[*_incompatible_pairs(registry)],
+            incompatible=[*_incompatible_pairs()],
         )
     )
     return tidy_markdown(text)
 
 
-def _incompatible_pairs(registry: Registry) -> Iterator[tuple[str, str, str]]:
+def _incompatible_pairs() -> Iterator[tuple[str, str, str]]:
     """Yield attention, positional and reason of every pair that is incompatible, also in the decoder alone."""
-    for attention in sorted(registry.entries["attention"]):
-        for positional in sorted(registry.entries["positional"]):
-            decoder_only = dict(role_variants("positional", positional, registry)).get(
+    for attention in sorted(current().entries["attention"]):
+        for positional in sorted(current().entries["positional"]):
+            decoder_only = dict(role_variants("positional", positional, current())).get(
                 "the decoder only", positional
             )
             reasons = [
-                compatible_config({"attention": attention, "positional": value}, registry)[1]
+                compatible_config({"attention": attention, "positional": value}, current())[1]
                 for value in (positional, decoder_only)
             ]
             if all(reasons):

@@ -15,16 +15,16 @@ from catalogue.small_model import (
     small_roles,
 )
 from headtohead.figures.heat_map import ColourRange
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 
 
-def masking_pictures(name: str, registry: Registry) -> list[HeatMaps]:
+def masking_pictures(name: str) -> list[HeatMaps]:
     """Return the mask of each compatible role, on sentences that end in padding."""
-    entry = registry.masking(name)
+    entry = current().masking(name)
     masking = entry(entry.Options())
     pictures = []
     for role in small_roles():
-        if incompatibility(in_role("masking", name, role), registry) is not None:
+        if incompatibility(in_role("masking", name, role)) is not None:
             continue
         rows = PADDED_SOURCE if role == "encoder" else PADDED_TARGET
         columns = PADDED_TARGET if role == "decoder" else PADDED_SOURCE

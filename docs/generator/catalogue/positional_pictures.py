@@ -21,7 +21,7 @@ from catalogue.small_model import (
 )
 from headtohead.figures.heat_map import ColourRange
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 
 POSITIONS = tuple(str(position) for position in range(TIME))
 SENTENCES = 8
@@ -30,13 +30,13 @@ SAMPLED_TITLE = "positions in training"
 PositionalPicture = HeatMaps | Curves | PictureNote
 
 
-def positional_pictures(name: str, registry: Registry) -> list[PositionalPicture]:
+def positional_pictures(name: str) -> list[PositionalPicture]:
     """Return the pictures of an encoding: heat maps first, equal pictures of several roles merged."""
-    entry = registry.positional(name)
+    entry = current().positional(name)
     pictures: list[tuple[str, PositionalPicture]] = []
     for role in small_roles():
-        if incompatibility(in_role("positional", name, role), registry) is None:
-            part = build_positional(entry, role, registry)
+        if incompatibility(in_role("positional", name, role)) is None:
+            part = build_positional(entry, role)
             pictures += [(role, picture) for picture in _role_pictures(part, role)]
     return _merge_roles(pictures)
 

@@ -14,7 +14,7 @@ from headtohead.model.geometry import find_geometry
 from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.component import BuildContext
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import Registry, current
+from headtohead.plugins.registry import current
 
 D_MODEL, HEADS, LAYERS, TIME = 32, 4, 2, 16
 SEED = 1
@@ -77,7 +77,7 @@ def small_config(**families: Any) -> dict[str, Any]:
 @cache
 def small_roles() -> tuple[str, ...]:
     """Return the roles of the small model."""
-    return resolve(small_config(), current()).roles
+    return resolve(small_config()).roles
 
 
 def in_role(family: str, name: str, role: str) -> dict[str, dict[str, str]]:
@@ -87,7 +87,6 @@ def in_role(family: str, name: str, role: str) -> dict[str, dict[str, str]]:
 
 def incompatibility(
     families: Mapping[str, Any],
-    registry: Registry,
     longest: Mapping[str, int] | None = None,
     model: Mapping[str, int] | None = None,
 ) -> str | None:
@@ -97,7 +96,6 @@ def incompatibility(
 
     Args:
         families: Entries by family.
-        registry: The registry that defines them.
         longest: Tokens of the longest sentence by side.
         model: Fields of ``model`` to override.
     """
@@ -106,18 +104,18 @@ def incompatibility(
     reason = None
     for decode in ("greedy", "teacher-forced"):
         try:
-            config = resolve({**fields, "evaluate": {"decode": decode}}, registry)
+            config = resolve({**fields, "evaluate": {"decode": decode}})
         except HeadToHeadError as error:
             reason = str(error).removeprefix("configuration: ")
             continue
-        reason = find_incompatibility(config, longest or {}, registry)
+        reason = find_incompatibility(config, longest or {}, current())
         if reason is None:
             return None
     return reason
 
 
-def build_positional(entry: type[Positional], role: str, registry: Registry) -> Positional:
+def build_positional(entry: type[Positional], role: str) -> Positional:
     """Build an encoding with default options for all layers of a role, in float64."""
-    geometry = find_geometry(resolve(small_config(), registry), role)
+    geometry = find_geometry(resolve(small_config()), role)
     context = BuildContext(role, LAYERS, D_MODEL, geometry, [torch.Generator().manual_seed(SEED)])
     return entry(entry.Options(), context).double().eval()

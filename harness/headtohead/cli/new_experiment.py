@@ -50,15 +50,15 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
     from headtohead.config.loading import experiment_name, read_override
     from headtohead.data import cache_root, read_corpus
     from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import current
 
-    registry = load_plugins()
+    load_plugins()
     if Path(dataset).is_file():
         name = shlex.quote(dataset)
         raise HeadToHeadError(
             f"'{dataset}' is a file; type h2h new-experiment text {name}, or pairs {name}"
         )
-    entry = registry.dataset(dataset)
-    options = entry.Options.model_fields
+    options = current().dataset(dataset).Options.model_fields
     given: dict[str, Any] = {"file": str(file)} if file else dict(EXAMPLES.get(dataset, {}))
     for override in map(read_override, overrides):
         given[".".join(override.path).removeprefix("data.")] = override.value
@@ -70,11 +70,9 @@ def command(dataset: str, file: Path | None, overrides: tuple[str, ...]) -> None
         raise HeadToHeadError(
             f"dataset '{dataset}' needs a file; type h2h new-experiment {dataset} FILE"
         )
-    config = resolve({"data": {"dataset": dataset, **given}, "train": {"steps": 1}}, registry)
+    config = resolve({"data": {"dataset": dataset, **given}, "train": {"steps": 1}})
     if file:
-        read_corpus(
-            config.data, cache_root(), registry=registry
-        )  # raises for a file that the dataset cannot read
+        read_corpus(config.data, cache_root())  # raises for a file that the dataset cannot read
     decoder_only = config.model.architecture == "decoder-only"
     lines = [
         f"    {name}: {json.dumps(value, ensure_ascii=False)}" for name, value in given.items()

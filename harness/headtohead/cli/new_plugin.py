@@ -32,7 +32,8 @@ def command(family: str, name: str, folder: Path | None) -> None:
     from headtohead.plugins.template import write_package
 
     folder = folder or Path(name)
-    written = write_package(family, name, folder, load_plugins())
+    load_plugins()
+    written = write_package(family, name, folder)
     for path in written:
         echo(f"wrote {path}")
     echo("", "next:", f"  cd {shlex.quote(str(folder))}", f"  {INSTALL}", "  pytest")

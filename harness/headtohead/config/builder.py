@@ -21,16 +21,14 @@ from headtohead.config.source_location import FieldPath, Source, SourceLocation,
 from headtohead.config.validation_errors import checked, section_of, suggest_field, suggest_lists
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
-    INIT_FROM,
     NOTHING_HELD_OUT,
     SECTIONS,
     SHORTHANDS,
     BeamConfig,
     DataConfig,
     EntryConfig,
-    InitFrom,
     ModelConfig,
     PerRole,
     PerSide,
@@ -68,13 +66,13 @@ _FIRST = {
 }
 
 
-def resolve(raw: Mapping[str, Any], registry: Registry) -> RunConfig:
+def resolve(raw: Mapping[str, Any]) -> RunConfig:
     """Return the run configuration of a nested mapping with the fields of an experiment file's ``base``.
 
     Raises:
         HeadToHeadError: For an unknown name or field, a wrong type, or contradictory fields.
     """
-    builder = ConfigBuilder(registry)
+    builder = ConfigBuilder()
     builder.merge(raw, builder.root)
     return builder.build_consistent()
 
@@ -82,8 +80,7 @@ def resolve(raw: Mapping[str, Any], registry: Registry) -> RunConfig:
 class ConfigBuilder:
     """Values by path, such as ``("positional", "encoder", "options", "theta")``; the last value of a path counts."""
 
-    def __init__(self, registry: Registry, root: SourceLocation | None = None) -> None:
-        self.registry = registry
+    def __init__(self, root: SourceLocation | None = None) -> None:
         self.root = root or SourceLocation(Source("configuration"))
         self.values: dict[FieldPath, tuple[Any, SourceLocation]] = {}
         for family, name in DEFAULTS.items():
@@ -116,7 +113,7 @@ class ConfigBuilder:
         if not isinstance(name, str):
             raise location.error(f"expected the name of a recipe, got {shown(name)}")
         self._entry("recipe", name, location)
-        self.merge(self.registry.recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
+        self.merge(current().recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         """Set a field, a family, a role or an option, or merge a mapping into a section."""
@@ -129,13 +126,9 @@ class ConfigBuilder:
             elif not rest and not isinstance(value, Mapping):
                 raise location.error(f"expected a mapping, got {shown(value)}")
             self._assign_field(path, value, location)
-        elif head != INIT_FROM:
-            hint = suggest_field(head, [*FAMILIES, *SECTIONS, INIT_FROM], "base")
-            raise location.error(f"unknown field '{head}'{hint}")
-        elif rest or not (value is None or (isinstance(value, str) and value)):
-            raise location.error(f"expected the name or the directory of a run, got {shown(value)}")
         else:
-            self._set((INIT_FROM,), value, location)
+            hint = suggest_field(head, [*FAMILIES, *SECTIONS], "base")
+            raise location.error(f"unknown field '{head}'{hint}")
 
     def value(self, *path: str) -> Any:
         """Return the value at a configuration path, or None."""
@@ -178,7 +171,7 @@ class ConfigBuilder:
     def _entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
         """Return a registered entry; an unknown name is an error at ``location``."""
         try:
-            return self.registry.find(family, name).entry
+            return current().find(family, name).entry
         except HeadToHeadError as error:
             raise location.error(str(error)) from error
 
@@ -250,7 +243,7 @@ class ConfigBuilder:
 
     def _owners(self, family: str, option: str) -> str:
         """Return which entries have an option, as a suffix of a message, or an empty text if none has it."""
-        entries = self.registry.entries[family]
+        entries = current().entries[family]
         owners = [
             name for name in sorted(entries) if option in entries[name].entry.Options.model_fields
         ]
@@ -315,7 +308,7 @@ class ConfigBuilder:
             HeadToHeadError: For an unknown name or field, or a wrong type.
         """
         raw = {name: self.nested(name) for name in SECTIONS}
-        dataset, written = self.registry.dataset(self.dataset), raw["data"]
+        dataset, written = current().dataset(self.dataset), raw["data"]
         self._check_option_names()
         options = written.pop("options", {})
         raw["data"] = {"split": dataset.splits[0], "normalise": dataset.normalise} | written
@@ -340,7 +333,7 @@ class ConfigBuilder:
             sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
-        evaluate, run = sections["evaluate"], self.value(INIT_FROM)
+        evaluate = sections["evaluate"]
         if evaluate.decode == "beam" and evaluate.beam is None:
             sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
         for family in FAMILIES:
@@ -350,12 +343,10 @@ class ConfigBuilder:
             if decoder_only and "cross" not in roles:
                 roles["encoder"] = roles["decoder"]  # a default that is not in the hash
             sections[family] = (PerRole if "cross" in roles else PerSide)(**roles)
-        return RunConfig(
-            **sections, init_from=None if run is None else InitFrom(run=run, weights=run)
-        )
+        return RunConfig(**sections)
 
     def _built(self, chosen: Mapping[str, Any], *above: str) -> EntryConfig:
-        model = self.registry.find(above[0], chosen["name"]).entry.Options
+        model = current().find(above[0], chosen["name"]).entry.Options
         options = self._checked(model, chosen.get("options", {}), *above, "options")
         layers = chosen.get("next_layers", {}).items()
         later = tuple(self._built(entry, *above, "next_layers", layer) for layer, entry in layers)
@@ -369,14 +360,14 @@ class ConfigBuilder:
     def build_consistent(self) -> RunConfig:
         """Return the complete configuration; contradictory fields are an error."""
         config = self.build()
-        contradiction = find_contradiction(config, self.registry)
+        contradiction = find_contradiction(config)
         if contradiction:
             path, reason = contradiction
             raise self.location(path).error(reason)
         return config
 
     def _check_option_names(self) -> None:
-        known = self.registry.dataset(self.dataset).Options.model_fields
+        known = current().dataset(self.dataset).Options.model_fields
         for name in self.nested("data", "options"):
             if name not in known:
                 hint = self._owners("dataset", name) or suggest_field(
@@ -392,7 +383,7 @@ class ConfigBuilder:
         """Return whether a field of the data section holds paths of files."""
         model: type[BaseModel] | None = DataConfig
         if is_dataset_option(path):
-            model = self.registry.dataset(self.dataset).Options
+            model = current().dataset(self.dataset).Options
         info = None
         for part in path[2:] if is_dataset_option(path) else path[1:]:
             info = model.model_fields.get(part) if model else None
@@ -457,7 +448,7 @@ def times_width(d_ff: Any, d_model: Any) -> Any:
     return d_ff
 
 
-def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str] | None:
+def find_contradiction(config: RunConfig) -> tuple[FieldPath, str] | None:
     """Return the field and the reason if valid fields contradict each other, else None."""
     train, data = config.train, config.data
     if train.epochs is train.steps is train.tokens is None:
@@ -478,7 +469,7 @@ def find_contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath
     if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
         reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tie_embeddings"), reason
-    dataset = registry.dataset(data.dataset)
+    dataset = current().dataset(data.dataset)
     own_defaults = {"normalise": dataset.normalise, **dataset.defaults.get("data", {})}
     for name, advice in dataset.unused.items():
         section, last = (data.vocabulary if "." in name else data), name.rpartition(".")[2]

@@ -12,7 +12,7 @@ from headtohead.config.validation_errors import parse_options
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.process_state import unchanged_process
 from headtohead.plugins.reads import declared_reads
-from headtohead.plugins.registry import Registered, Registry
+from headtohead.plugins.registry import Registered, current
 from headtohead.plugins.watched_reads import WatchedReads, code_of, require_declared
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.schema.sections import Options
@@ -26,7 +26,7 @@ def entries_of(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
             yield from ((family, each) for each in entry.pattern)
 
 
-def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
+def plugins_of(config: RunConfig) -> list[Registered]:
     """Return the entries that a configuration uses, including the entries that these depend on, with what they read.
 
     Raises:
@@ -35,10 +35,10 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     used: dict[tuple[str, str], list[Options]] = {}
     for family, chosen in entries_of(config):
         used.setdefault((family, chosen.name), []).append(chosen.options)
-        for name in registry.find(family, chosen.name).entry.depends_on(chosen.options):
-            used.setdefault((family, name), []).append(registry.find(family, name).entry.Options())
+        for name in current().find(family, chosen.name).entry.depends_on(chosen.options):
+            used.setdefault((family, name), []).append(current().find(family, name).entry.Options())
     return [
-        _with_reads(registry.find(family, name), options)
+        _with_reads(current().find(family, name), options)
         for (family, name), options in used.items()
     ]
 
@@ -49,9 +49,9 @@ def _with_reads(registered: Registered, options: Sequence[Options]) -> Registere
     return replace(registered, reads=tuple(reads.values())) if reads else registered
 
 
-def outside_entries(config: RunConfig, registry: Registry) -> list[Registered]:
+def outside_entries(config: RunConfig) -> list[Registered]:
     """Return the components and the dataset of a configuration that headtohead does not provide."""
-    return [entry for entry in plugins_of(config, registry) if not entry.is_built_in]
+    return [entry for entry in plugins_of(config) if not entry.is_built_in]
 
 
 def names_of(entries: Iterable[Registered]) -> str:
@@ -60,7 +60,7 @@ def names_of(entries: Iterable[Registered]) -> str:
 
 
 @contextmanager
-def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterator[None]:
+def watched_entries(configs: Iterable[RunConfig]) -> Iterator[None]:
     """Refuse what the outside entries of configurations change for the whole process, or read without declaring it.
 
     Hooks are called in the block, after the construction of their components.
@@ -69,9 +69,7 @@ def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterato
         HeadToHeadError: If an entry replaces a function, changes a setting of torch, samples from a global generator,
             or reads a file or a variable that it does not declare.
     """
-    entries = {
-        entry.label: entry for config in configs for entry in outside_entries(config, registry)
-    }
+    entries = {entry.label: entry for config in configs for entry in outside_entries(config)}
     if not entries:
         yield
         return
@@ -83,7 +81,7 @@ def watched_entries(configs: Iterable[RunConfig], registry: Registry) -> Iterato
     require_declared(first, first.Options(), watch, reads)
 
 
-def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig:
+def parsed_options(config: RunConfig, run: str) -> RunConfig:
     """Return the configuration of a record with the options objects of its entries.
 
     Records contain the names of entries, not their code.
@@ -94,7 +92,7 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
     """
 
     def parsed(family: str, name: str, options: Options) -> Options:
-        if name not in registry.entries[family]:
+        if name not in current().entries[family]:
             raise HeadToHeadError(
                 f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
                 "plugin that defines it with --plugin FILE, or install its package"
@@ -102,7 +100,7 @@ def parsed_options(config: RunConfig, registry: Registry, run: str) -> RunConfig
         subject = f"the record of run '{run}' is damaged: {family} '{name}'"
         try:
             return parse_options(
-                registry.find(family, name).entry.Options, options.model_dump(mode="json"), subject
+                current().find(family, name).entry.Options, options.model_dump(mode="json"), subject
             )
         except HeadToHeadError as error:
             raise HeadToHeadError(f"{error}; restore it, or move its folder away") from error

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import FAMILIES
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 from headtohead.schema.roles import ROLES
-from headtohead.schema.run_config import INIT_FROM, SHORTHANDS, EntryConfig, PerSide, RunConfig
+from headtohead.schema.run_config import SHORTHANDS, EntryConfig, PerSide, RunConfig
 
 Scalar = str | int | float | bool | None
 
@@ -51,14 +51,12 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     return value
 
 
-def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
+def label_at(config: RunConfig, path: tuple[str, ...]) -> Scalar:
     """Return the value of an axis in a run configuration with parsed options, as a scalar."""
-    if path[0] == INIT_FROM:
-        return config.init_from.run if config.init_from else "none"
     if path[0] in FAMILIES and len(path) == 1:
         if len(config.roles) == 1:
             return entry_label(getattr(config, path[0]).decoder)
-        return _family_label(path[0], getattr(config, path[0]), registry)
+        return _family_label(path[0], getattr(config, path[0]))
     if path[0] in FAMILIES and path[1] in ROLES and path[2:] in ((), ("name",)):
         return entry_label(getattr(config, path[0]).role(path[1]))
     return scalar(value_at(config, path))
@@ -73,12 +71,12 @@ def entry_label(entry: EntryConfig) -> str:
     return f"{entry.name}({', '.join(changed)})" if changed else entry.name
 
 
-def _family_label(family: str, roles: PerSide, registry: Registry) -> str:
+def _family_label(family: str, roles: PerSide) -> str:
     """Return the single name that expands to these roles, else the names by role joined with ``/``."""
     labels = {role: entry_label(entry) for role, entry in roles.by_role().items()}
     for role in sorted(labels, key=("decoder", "encoder", "cross").index):
         name = roles.role(role).name
-        defaults = registry.find(family, name).entry.role_defaults
+        defaults = current().find(family, name).entry.role_defaults
         own = [other for other in labels if defaults.get(other, name) == name]
         if own and labels == {
             other: labels[own[0]] if other in own else defaults[other] for other in labels

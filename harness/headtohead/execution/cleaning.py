@@ -49,14 +49,14 @@ class Leftover:
 def find_leftovers(runs_root: Path, cache: Path) -> Iterator[Leftover]:
     """Yield what can be removed from a runs folder and the cache.
 
-    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run, or start from its weights,
-    and needs it. Experiments behind symbolic links and copies of experiments are not cleaned.
+    ``h2h clean --help`` explains the kinds. Another experiment can reuse a superseded run and needs it. Experiments
+    behind symbolic links and copies of experiments are not cleaned.
 
     Raises:
         HeadToHeadError: If a record is missing or damaged, since it could name any run.
     """
     experiments = _experiments(runs_root)
-    needed = _needed_runs(runs_root, experiments)
+    needed = _needed_runs(experiments)
     for experiment in experiments:
         folder = experiment.path
         if folder.is_symlink() or folder.name != experiment.name:
@@ -133,16 +133,11 @@ def _experiments(runs_root: Path) -> list[ExperimentDirectory]:
     return experiments
 
 
-def _needed_runs(runs_root: Path, experiments: Sequence[ExperimentDirectory]) -> set[Path]:
-    """Return the directories of all runs that experiments plan, reuse or start from."""
-    needed = {
+def _needed_runs(experiments: Sequence[ExperimentDirectory]) -> set[Path]:
+    """Return the directories of all runs that experiments plan or reuse."""
+    return {
         run.path(experiment.path) for experiment in experiments for run in experiment.record.runs
     }
-    for experiment in experiments:
-        for variant in experiment.record.variants:
-            if variant.config.init_from:
-                needed.add(inside(runs_root, variant.config.init_from.run))
-    return needed
 
 
 def _require(record: Path) -> None:

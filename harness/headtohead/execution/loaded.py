@@ -354,7 +354,7 @@ def load(
     else:
         directory.require_done()
         record = directory.record
-    config = parsed_options(record.config, current(), path.name)
+    config = parsed_options(record.config, path.name)
     # A plugin may have a class for a run.
     kind = next(
         (found for found in current().manager.hook.on_load(run=path, record=record) if found),

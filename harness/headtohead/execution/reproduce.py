@@ -15,7 +15,6 @@ from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, lay_out, run_stacks, stacks_of
-from headtohead.plugins.registry import current
 from headtohead.storage import states
 from headtohead.storage.leases import Lease
 from headtohead.storage.paths import inside
@@ -55,7 +54,7 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
             f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced"
         )
     for config in stacks[0].record.configs.values():
-        parsed_options(config, current(), path.name)
+        parsed_options(config, path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
     own = (
         nullcontext(inside(path.parent, ".reproduced")) if os.access(path.parent, os.W_OK) else None
@@ -80,8 +79,7 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     with Lease(*paths) as lease:
         for path, run in zip(paths, stack.runs(), strict=True):
             RunWriter(path, lease).plan(run.record)
-        weights = stack.initial_weights if stack.initial_weights.exists() else None
-        return lay_out(experiment, record, lease, weights)
+        return lay_out(experiment, record, lease)
 
 
 def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
@@ -100,8 +98,8 @@ def _compare(original: RunDirectory, new: RunDirectory) -> tuple[bool, str]:
     name, record = original.path.name, original.record
     if equal_weights and not different:
         return True, f"{name}: weights and scores are bit-for-bit equal"
-    config = parsed_options(record.config, current(), name)
-    changed = ", ".join(drift(record.versions, record.sources, plugins_of(config, current())))
+    config = parsed_options(record.config, name)
+    changed = ", ".join(drift(record.versions, record.sources, plugins_of(config)))
     scores = ", ".join(different) or "scores are equal"
     weights = f"weights differ by at most {distance:.2g}"
     return False, f"{name}: {weights}; {scores}; changed since: {changed or 'no recorded version'}"

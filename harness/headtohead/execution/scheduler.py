@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import signal
 import time
 from collections import Counter, defaultdict
@@ -236,26 +235,12 @@ def new_stack(
         cache=str(cache),
         timeout_seconds=machine.timeout_seconds,
     )
-    init_from = config.init_from
-    return lay_out(
-        plan.directory,
-        record,
-        lease,
-        plan.initial_weights[init_from.weights] if init_from else None,
-    )
+    return lay_out(plan.directory, record, lease)
 
 
-def lay_out(
-    experiment: Path, record: StackRecord, lease: Lease, weights: Path | None = None
-) -> StackFolder:
-    """Write a stack's folder, and the execution settings into the records of its runs.
-
-    The initial ``weights`` are copied into the folder, so that a resumed stack does not depend on another run.
-    """
+def lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
+    """Write a stack's folder, and the execution settings into the records of its runs."""
     folder = StackFolder(experiment / STACKS / record.id)
-    if weights is not None:
-        folder.path.mkdir(parents=True, exist_ok=True)
-        files.replace(folder.initial_weights, lambda temporary: shutil.copyfile(weights, temporary))
     folder.write(record)
     # A finished run keeps the settings that it was trained with.
     folder.record_execution(
@@ -427,9 +412,8 @@ class _Execution:
             for run in folder.open_runs():
                 RunWriter(run.path, lease).archive_metrics()
             (folder.path / RECORD).unlink()
-            weights = folder.initial_weights if folder.initial_weights.exists() else None
             for part in parts:
-                lay_out(folder.experiment, part, lease, weights)
+                lay_out(folder.experiment, part, lease)
             delete_run_files(folder.path)
 
     def _set_states(

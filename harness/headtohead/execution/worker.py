@@ -118,7 +118,7 @@ def _require_unchanged_reads(record: RunRecord, config: RunConfig) -> None:
         for plugin in record.plugins
         for read in plugin.reads
     }
-    for entry in plugins_of(config, current()):
+    for entry in plugins_of(config):
         for read in entry.reads:
             before = recorded.get((entry.family, entry.name, read.name))
             if before is not None and before.sha256 != read.sha256:
@@ -150,8 +150,7 @@ class Worker:
         keep_freed_memory()
         members, name = self.record.members, self.runs[0].path.name
         configs = {
-            slug: parsed_options(config, current(), name)
-            for slug, config in self.record.configs.items()
+            slug: parsed_options(config, name) for slug, config in self.record.configs.items()
         }
         self.config = configs[members[0].variant]
         for run in self.runs:
@@ -160,7 +159,7 @@ class Worker:
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]
         self.data = prepare_recorded(self.config.data, Path(self.record.cache), recorded)
-        with watched_entries(configs.values(), current()):
+        with watched_entries(configs.values()):
             self.training = StackTraining(
                 self.config,
                 [member.seed for member in members],
@@ -174,22 +173,6 @@ class Worker:
                 on_fall_back=self._on_fall_back,
                 saving=self._writing,
             )
-        # Members of a stack have the same initial weights. A resume point replaces them.
-        if (init_from := self.config.init_from) is not None:
-            path = folder.initial_weights
-            if not path.is_file() or files.sha256(path) != init_from.weights:
-                state = (
-                    "is missing"
-                    if not path.exists()
-                    else "has changed: its sha256 is not that of the plan"
-                )
-                raise HeadToHeadError(
-                    f"the copy of the checkpoint of run '{init_from.run}' in '{path}' {state}; delete the folder "
-                    f"'{folder.path}' and run the same command again"
-                )
-            weights = checkpoint.load_weights(path)
-            for member in range(len(self.runs)):
-                self.training.model.load_member(member, weights)
 
     def run(self) -> None:
         """Train and evaluate the members, and write their results."""

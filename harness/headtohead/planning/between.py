@@ -18,7 +18,7 @@ from headtohead.config.labels import Scalar, entry_label, label_at, shortened_sl
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant
-from headtohead.schema.run_config import INIT_FROM, EntryConfig, RunConfig
+from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
 FieldPath = tuple[str, ...]
@@ -173,8 +173,7 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
             yield from ((name, role) for role in inner.model_fields)
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _fields(inner, path)
-        # Both configurations have the same initial weights, and a dataset has its options.
-        elif path not in ((INIT_FROM,), ("data", "options")):
+        elif path != ("data", "options"):  # a dataset has its options
             yield path
 
 
@@ -210,7 +209,7 @@ def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     config = builder.build()
     values: list[Scalar] = []
     for field in fields:
-        label = label_at(config, field, builder.registry)
+        label = label_at(config, field)
         if field == DATASET:
             label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
         elif field == ("model", "d_ff"):

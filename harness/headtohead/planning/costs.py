@@ -17,7 +17,6 @@ from headtohead.model.builder import build_components
 from headtohead.model.plugin_errors import model_plugins, plugin_errors
 from headtohead.planning.variants import Match, Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
 from headtohead.storage.experiment import ModelCounts, VariantRecord
 from headtohead.storage.metrics import counted
@@ -32,7 +31,7 @@ TOLERANCE = 0.01
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
     """Return the counts of a model, which is built and called: the first time that the code of a plugin runs."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
-    with plugin_errors(config), watched_entries([config], current()):
+    with plugin_errors(config), watched_entries([config]):
         if model_plugins(config):
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)

@@ -275,7 +275,7 @@ class Axes:
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
         """Merge base, baseline, the fields beside the recipe's name and ``--set`` over a recipe."""
-        builder = ConfigBuilder(self.registry, self.loaded.location("base"))
+        builder = ConfigBuilder(self.loaded.location("base"))
         name, fields = named_parts(*recipe, "name") if recipe else (None, {})
         if recipe:
             builder.merge_recipe(name, recipe[1])
@@ -431,7 +431,7 @@ class Axes:
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
         if written and isinstance(written[0], str) and (axis in FAMILIES or axis == "model.d_ff"):
             return written[0]
-        return label_at(cell.config, tuple(axis.split(".")), self.registry)
+        return label_at(cell.config, tuple(axis.split(".")))
 
 
 def _expand_between(
@@ -462,17 +462,15 @@ def _expand_between(
     builders: dict[str, ConfigBuilder] = {}
     for side, written in (("from", block.start), ("to", block.end)):
         at = location.child(side)
-        builder = ConfigBuilder(registry, at)
+        builder = ConfigBuilder(at)
         builder.merge(written, at)
         builder.merge(file.base, loaded.location("base"))
         for override in loaded.overrides:
             builder.assign(override.path, override.value, override.location)
         builders[side] = builder
     start, end = builders.values()
-    if start.build_consistent().init_from != end.build_consistent().init_from:
-        raise location.error(
-            "init_from cannot differ between the two configurations; move it to base"
-        )
+    start.build_consistent()
+    end.build_consistent()
     match, groups = file.match, location.child("groups")
     changes = changes_between(
         start, end, lambda config: variant_key(config, match), block.groups, groups

@@ -19,7 +19,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
+from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
 FindIncompatibility = Callable[[RunConfig], str | None]
@@ -58,7 +58,7 @@ class Incompatibilities:
         for variant in variants:
             matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
             self.unused.difference_update(matching)
-            contradiction = find_contradiction(variant.config, self.registry)
+            contradiction = find_contradiction(variant.config)
             if matching:
                 reason: str | None = self.loaded.file.exclude[matching[0]].reason
             else:
@@ -108,7 +108,6 @@ class Incompatibilities:
                 if axis not in self.axes and axis.split(".")[0] not in (
                     *FAMILIES,
                     *SECTIONS,
-                    INIT_FROM,
                 ):
                     raise location.child(axis).error(
                         f"unknown axis '{axis}'{nearest(axis, self.axes)}"

@@ -227,8 +227,7 @@ class Plan:
 
     ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline.
     ``only`` holds the slugs of the variants that the next call trains; None for all.
-    With sequential seeds, the plan is that of one of the ``looks``. ``initial_weights`` holds the checkpoints of
-    ``init_from`` by sha256.
+    With sequential seeds, the plan is that of one of the ``looks``.
     """
 
     loaded: LoadedExperiment
@@ -246,7 +245,6 @@ class Plan:
     tuning: Tuning | None = None
     only: frozenset[str] | None = None
     looks: Looks | None = None
-    initial_weights: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -456,7 +454,7 @@ def plugin_records(
     config: RunConfig, registry: Registry, project: Path
 ) -> tuple[PluginRecord, ...]:
     """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
-    return tuple(_plugin_record(entry, project) for entry in plugins_of(config, registry))
+    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
 
 
 def _plugin_record(entry: Registered, project: Path) -> PluginRecord:

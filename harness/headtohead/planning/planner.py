@@ -44,7 +44,6 @@ from headtohead.planning.tuning import (
     widened,
 )
 from headtohead.planning.variants import Variant, comparison_group
-from headtohead.planning.warm_start import WarmStarts
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import RunConfig
@@ -149,7 +148,6 @@ class _Planner:
     existing: ExistingRuns | None
 
     def __post_init__(self) -> None:
-        self.warm = WarmStarts(self.runs_root, self.data_of)
         self.prepared: dict[str, PreparedData] = {}
         self.epochs: dict[tuple[object, ...], tuple[int, int]] = {}
 
@@ -204,7 +202,7 @@ class _Planner:
                 compared, lambda config: count_model(config, self.data_of(config))
             )
             matched, unmatched = matched + found, unmatched + notes
-        design = replace(design, variants=self.warm.apply(loaded, matched))
+        design = replace(design, variants=tuple(matched))
         planned = [self.planned(variant, asked[variant.slug]) for variant in design.variants]
         for item in planned:
             refuse_oversized(loaded, item.record, item.record.counts.total)
@@ -239,7 +237,6 @@ class _Planner:
             contrasts=tuple(design.contrasts()),
             prepared={prepared.data_hash: prepared for prepared in self.prepared.values()},
             looks=looks,
-            initial_weights={run.sha256: run.checkpoint for run in self.warm.found.values()},
         )
         runs, finished = self.runs(plan)
         plan = replace(plan, runs=tuple(runs))
@@ -254,7 +251,7 @@ class _Planner:
             plan,
             estimate=_estimate(plan, finished),
             power=_power(plan, finished),
-            notes=_notes(plan, [*unmatched, *self.warm.notes]),
+            notes=_notes(plan, unmatched),
         )
 
     def planned(self, variant: Variant, d_ff_asked: int) -> PlannedVariant:
@@ -295,7 +292,7 @@ class _Planner:
         for variant in plan.variants:
             if variant.record.equal_to:
                 continue
-            plugins = plugins_of(variant.config, self.registry)
+            plugins = plugins_of(variant.config)
             hashes = run_hashes(variant.identity, plan.design.seeds)
             for seed, run_hash in zip(plan.design.seeds, hashes, strict=True):
                 directory = f"{variant.slug}-s{seed}-{run_hash[:8]}"

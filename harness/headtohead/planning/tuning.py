@@ -82,7 +82,7 @@ def settings_of(
         for path in sorted(written, key=assignment_order):
             builder.assign(tuple(path.split(".")), *written[path])
         config = builder.build()
-        values = {path: label_at(config, tuple(path.split(".")), registry) for path in tune}
+        values = {path: label_at(config, tuple(path.split("."))) for path in tune}
         changes: dict[str, dict[str, Any]] = {}
         for section, name in sorted(set().union(*map(_fields_of, tune))):
             changes.setdefault(section, {})[name] = getattr(getattr(config, section), name)

@@ -11,7 +11,7 @@ from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
-from headtohead.schema.run_config import INIT_FROM, SECTIONS, RunConfig
+from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]
@@ -54,7 +54,7 @@ class Variant:
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     section, _, field = axis.partition(".")
-    fields = [*FAMILIES, *SECTIONS, INIT_FROM]
+    fields = [*FAMILIES, *SECTIONS]
     if axis not in (MATCH_AXIS, RECIPE_AXIS) and section not in fields:
         raise location.error(
             f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}"

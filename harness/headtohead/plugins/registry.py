@@ -3,6 +3,11 @@
 Plugins come from the folders of ``headtohead_plugins``, from installed entry points of the group
 ``headtohead``, from ``plugins`` in an experiment file, from ``--plugin`` and from
 ``headtohead.register``. All are registered the same way.
+
+A process has one registry, which `current` returns. The fork server of the workers loads the built-ins and the
+installed plugins, and each worker then registers the plugin sources and objects that it receives. Two plugins cannot
+register the same name; only a plugin that is loaded again, such as a notebook's cell that is executed a second time or
+a file that has changed meanwhile, replaces its earlier entries.
 """
 
 from __future__ import annotations
@@ -52,13 +57,14 @@ BUILT_IN = (
         f"headtohead_plugins.{file.parent.name}.{file.stem}"
         for file in sorted(FOLDER.glob("*/[!_]*.py"))
     ),
+    "headtohead_mlflow.entry",
     "headtohead_notebooks.embedding_softmax",
     "headtohead_notebooks.imported_runs",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.recipes",
     "headtohead_notebooks.sinusoidal_by_row",
 )
-"""Modules of the built-in plugins: every file in the folder of a family, and those of the notebooks."""
+"""Modules of the built-in plugins: every file in the folder of a family, MLflow, and those of the notebooks."""
 
 FAMILY_BASES = {
     "positional": "headtohead.plugins.positional.Positional",
@@ -497,8 +503,8 @@ def _cell(entry: type) -> str:
     return ""
 
 
-def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) -> Registry:
-    """Return a new registry of built-ins, installed entry points, files and objects.
+def load_registry() -> Registry:
+    """Return a new registry of built-ins and installed entry points.
 
     Raises:
         HeadToHeadError: If a plugin cannot be imported, misspells a hook, or uses a taken name.
@@ -525,10 +531,6 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
         registry.add(plugin, point.value, distribution, version, imported)
         if file := getattr(plugin, "__file__", None):
             registry.installed.add(Path(file).resolve())
-    for path in files:
-        registry.add_file(path, _read(path))
-    for plugin in objects:
-        registry.add_object(plugin)
     return registry
 
 

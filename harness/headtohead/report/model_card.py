@@ -6,10 +6,11 @@ import math
 
 import yaml
 
+from headtohead.analysis.wording import ends
 from headtohead.escaping import markdown_code, visible, visible_values
 from headtohead.report.data import corpus_text, data_properties, layers_text
 from headtohead.report.render import environment, markdown_table, tidy_markdown
-from headtohead.report.section import ends, table
+from headtohead.report.section import table
 from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
@@ -49,7 +50,6 @@ def model_card(
             }
         rows.append(row)
     others = [plugin for plugin in record.plugins if plugin.distribution != OWN]
-    init_from = record.config.init_from
     versions = {
         name: found for name in (OWN, "torch", "git_commit") if (found := record.versions.get(name))
     }
@@ -59,7 +59,6 @@ def model_card(
         "seed": record.seed,
         "steps": f"{record.steps:,}",
         "run hash": record.run_hash,
-        **({"initial weights": f"those of run {init_from.run}"} if init_from else {}),
         **{name.replace("_", " "): value for name, value in versions.items()},
     }
     template = environment("headtohead.report").get_template("model_card.md.jinja")

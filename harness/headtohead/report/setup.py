@@ -80,9 +80,6 @@ def setup_line(analysis: Analysis) -> str:
         [layers_text(found.config.model, data) for found in variants]
     ).partition(READING)
     layers = first + reading + rest.replace(READING, "")
-    origins = [
-        f"run {init.run}" if (init := found.config.init_from) else "the seed" for found in variants
-    ]
     totals = [found.counts.total for found in variants]
     parameters = " to ".join(
         dict.fromkeys(show_count(total) for total in (min(totals), max(totals)))
@@ -95,7 +92,6 @@ def setup_line(analysis: Analysis) -> str:
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
         f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
-        *([f"initial weights from {_text_of(origins)}"] if set(origins) != {"the seed"} else []),
         counted(len(analysis.frames.seeds), "seed"),
     ]
     return f"Set-up: {'; '.join(parts)}."

@@ -595,16 +595,6 @@ class QuirksConfig(ConfigSection):
     )
 
 
-class InitFrom(ConfigSection):
-    """The finished run with the initial weights.
-
-    Until the planner has found the run, ``weights`` is the text of the experiment file.
-    """
-
-    run: Annotated[str, NotHashed()] = Field(description="the run, as experiment/directory")
-    weights: str = Field(description="sha256 of its checkpoint")
-
-
 class RunConfig(OmittingSection):
     """A complete configuration without its seed: a variant."""
 
@@ -618,7 +608,6 @@ class RunConfig(OmittingSection):
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     quirks: QuirksConfig = QuirksConfig()
-    init_from: Annotated[InitFrom | None, OmittedAtDefault()] = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -634,9 +623,6 @@ class RunConfig(OmittingSection):
         entries: dict[str, EntryConfig] = getattr(self, family).by_role()
         return {role: entries[role] for role in self.roles if role in entries}
 
-
-INIT_FROM = "init_from"
-"""Field of a configuration beside the sections: the run with the initial weights."""
 
 SECTIONS: dict[str, type[ConfigSection]] = {
     "data": DataConfig,

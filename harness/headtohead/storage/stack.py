@@ -40,10 +40,6 @@ STACKS = ".stacks"
 RECORD = "stack.json"
 """A folder with this file is a stack."""
 
-INITIAL_WEIGHTS = "initial.safetensors"
-"""File in a stack's folder with the weights that training starts from; only with ``init_from``."""
-
-
 MAX_THREADS = 4096
 RESUME_POINT = re.compile(r"resume-([0-9]{1,18})-([0-9a-f]{64})\.safetensors")
 
@@ -192,11 +188,6 @@ class StackFolder:
     def resume_points(self) -> ResumePoints:
         """The resume points, which exist while runs of the stack have no final state."""
         return ResumePoints(self.path)
-
-    @property
-    def initial_weights(self) -> Path:
-        """The file of the weights that training starts from; it exists only with ``init_from``."""
-        return self.path / INITIAL_WEIGHTS
 
     @property
     def exists(self) -> bool:

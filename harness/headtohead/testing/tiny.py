@@ -10,7 +10,6 @@ from headtohead.config.builder import resolve
 from headtohead.data import PreparedData, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
     DataConfig,
     ModelConfig,
@@ -85,7 +84,7 @@ def tiny_config(
     }
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
-    config = resolve(raw, current())
+    config = resolve(raw)
     return (
         config
         if only_length(config) is None

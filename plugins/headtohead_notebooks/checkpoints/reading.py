@@ -151,7 +151,7 @@ def _configure(
     recipe: str, fields: Mapping[str, Any], overrides: Sequence[Override], registry: Registry
 ) -> RunConfig:
     """Return the recipe's configuration; fields of the checkpoint override it, then overrides."""
-    builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{recipe}'")))
+    builder = ConfigBuilder(SourceLocation(Source(f"recipe '{recipe}'")))
     builder.merge({"recipe": recipe}, builder.root)
     for path, value in fields.items():
         builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))

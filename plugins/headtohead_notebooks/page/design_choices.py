@@ -25,7 +25,7 @@ def choice_rows(configs: Sequence[RunConfig], registry: Registry) -> dict[str, t
         fields = config.model_dump(mode="json", exclude={"data": {"dataset", "options"}})
         labels = {
             family: {
-                role: label_at(config, (family, role), registry)
+                role: label_at(config, (family, role))
                 for role in config.roles
                 if role
                 in type(

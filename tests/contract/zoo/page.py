@@ -12,12 +12,11 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from contract.zoo import attention, core, masking, outside_rows, positional, sound
-from headtohead.plugins import registry as plugin_registry
-from headtohead.plugins.registry import load_registry
+from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.checks.configurations import check_configurations
 from headtohead.testing.checks.examination import evaluate
-from made import plugin_of
+from made import plugin_of, separate_registry
 
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"
 FAMILIES = {"positional": positional, "attention": attention, "masking": masking}
@@ -94,16 +93,9 @@ def faults():
 
 @contextmanager
 def registered():
-    """Register the entries of the zoo in the current registry."""
-    before = plugin_registry._current
-    plugin_registry._current = load_registry()
-    plugin_registry._current.add_object(
-        plugin_of(**{family: _entries(family) for family in FAMILIES})
-    )
-    try:
-        yield plugin_registry._current
-    finally:
-        plugin_registry._current = before
+    """Have the entries of the zoo in the registry of the process."""
+    with separate_registry(plugin_of(**{family: _entries(family) for family in FAMILIES})):
+        yield current()
 
 
 def caught(fault):

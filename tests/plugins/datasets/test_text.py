@@ -45,7 +45,7 @@ def test_the_time_of_preparing_a_text_grows_with_its_length(tmp_path):
     letters = np.random.default_rng(1).integers(97, 107, 400_000, dtype=np.uint8)
     path.write_bytes(letters.tobytes())
     raw = {"data": {"dataset": "text", "file": str(path), "block": 16}, "train": {"steps": 1}}
-    config = resolve(raw, current())
+    config = resolve(raw)
     started = time.process_time()
     assert len(prepare(config.data, cache_root()).splits["train"]) > 15_000
     assert time.process_time() - started < 6
@@ -97,7 +97,7 @@ def test_every_dataset_invariant_holds(file, unit):
 
 
 def test_a_file_needs_no_other_settings(file):
-    config = resolve({"data": {"dataset": "text", "file": file}, "train": {"steps": 1}}, current())
+    config = resolve({"data": {"dataset": "text", "file": file}, "train": {"steps": 1}})
     assert config.model.architecture == "decoder-only"
     assert (config.evaluate.decode, config.data.target_boundaries) == ("none", "none")
     data = prepare(config.data, cache_root())
@@ -120,10 +120,10 @@ def test_an_encoder_decoder_is_excluded_with_the_reason(file):
         "train": {"steps": 1},
         "model.architecture": "encoder-decoder",
     }
-    reason = find_incompatibility(resolve(raw, current()), {"source": 0, "target": 65}, current())
+    reason = find_incompatibility(resolve(raw), {"source": 0, "target": 65}, current())
     assert reason == "dataset 'text' has no sources to encode; set model.architecture: decoder-only"
     raw["data"] |= {"valid_file": file, "held_out": 0.3}
-    assert "held_out is not used with valid_file" in refused(resolve, raw, current())
+    assert "held_out is not used with valid_file" in refused(resolve, raw)
 
 
 def test_unusable_files_are_refused(tmp_path):
@@ -144,9 +144,9 @@ def test_training_text_in_the_test_is_a_leak_wherever_it_begins(tmp_path):
         (tmp_path / name).write_text(content)
         data = {"dataset": "text", "file": str(tmp_path / name), "block": 32}
         leaks.append(
-            prepare(
-                resolve({"data": data, "train": {"steps": 1}}, current()).data, cache_root()
-            ).record["leak"]
+            prepare(resolve({"data": data, "train": {"steps": 1}}).data, cache_root()).record[
+                "leak"
+            ]
         )
     assert leaks == [1.0, 0.0]
 
@@ -198,7 +198,7 @@ def test_a_validation_file_of_training_text_is_refused(tmp_path):
 )
 def test_options_without_an_effect_are_refused_with_those_that_have_one(file, options, reason):
     raw = {"data": {"dataset": "text", "file": file, **options}, "train": {"steps": 1}}
-    assert reason in refused(resolve, raw, current())
+    assert reason in refused(resolve, raw)
 
 
 def test_an_unknown_character_is_one_token_and_no_byte_is_unknown():
@@ -217,9 +217,7 @@ def test_prompts_have_the_tokens_of_training_and_ids_do_not_depend_on_blocks(tmp
     for block in (7, 100_000):
         options = {"dataset": "text", "file": str(path), "unit": unit, "block": block}
         options |= {"subwords": 300} if unit == "subword" else {}
-        data = prepare(
-            resolve({"data": options, "train": {"steps": 1}}, current()).data, cache_root()
-        )
+        data = prepare(resolve({"data": options, "train": {"steps": 1}}).data, cache_root())
         vocabularies.append(data.target_vocabulary.words)
     assert vocabularies[0] == vocabularies[1]
     assert len(vocabularies[0]) == {"byte": 260, "subword": 304}[unit]

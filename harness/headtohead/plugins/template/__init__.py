@@ -14,7 +14,7 @@ from string import Template
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.files import writing
-from headtohead.plugins.registry import Registry
+from headtohead.plugins.registry import current
 
 FAMILIES = {
     "positional": ("alibi", "Does {} translate better than sinusoids?"),
@@ -30,14 +30,13 @@ FAMILIES = {
 """The families, each with the built-in entry that a package begins with and the question of its experiment."""
 
 
-def write_package(family: str, name: str, folder: Path, registry: Registry) -> list[Path]:
+def write_package(family: str, name: str, folder: Path) -> list[Path]:
     """Write an installable package into a new folder and return the paths of its files.
 
     Args:
         family: One of ``FAMILIES``.
         name: Name of the plugin in experiment files, in kebab-case.
         folder: The folder to create.
-        registry: The registry; its names are not available.
 
     Raises:
         HeadToHeadError: For an unknown family, an invalid or registered name, or a folder that exists or
@@ -50,14 +49,14 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
             f"'{' '.join(name.split())}' is not a valid plugin name; use lower-case letters, digits and single "
             "hyphens, such as 'my-idea'"
         )
-    if registered := registry.entries[family].get(name):
+    if registered := current().entries[family].get(name):
         raise HeadToHeadError(
             f"{family} '{name}' is already registered by {registered.module} ({registered.distribution}); "
             "choose another name"
         )
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' already exists; choose another name or --folder")
-    texts = _package_files(family, name, registry)
+    texts = _package_files(family, name)
     with writing(folder, "choose another --folder"):
         folder.mkdir(parents=True)
         for file, text in texts.items():
@@ -65,10 +64,10 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
     return [folder / file for file in texts]
 
 
-def _package_files(family: str, name: str, registry: Registry) -> dict[str, str]:
+def _package_files(family: str, name: str) -> dict[str, str]:
     """Return the text of every file by its name."""
     is_dataset, (example, question) = family == "dataset", FAMILIES[family]
-    entry = registry.find(family, example).entry
+    entry = current().find(family, example).entry
     # The prefix avoids clashes with packages such as torch, the family those with classes such as Tensor.
     module = f"h2h_{name.replace('-', '_')}"
     class_name = "".join(part.capitalize() for part in (*name.split("-"), *family.split("_")))

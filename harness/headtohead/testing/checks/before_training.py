@@ -65,10 +65,7 @@ def different(configs: Iterable[RunConfig]) -> list[RunConfig]:
 def components(configs: Iterable[RunConfig]) -> list[Registered]:
     """Return the components of configurations that headtohead does not provide."""
     return [
-        entry
-        for config in configs
-        for entry in outside_entries(config, current())
-        if entry.family in FAMILIES
+        entry for config in configs for entry in outside_entries(config) if entry.family in FAMILIES
     ]
 
 
@@ -105,7 +102,7 @@ class Passed:
 def _sources(configs: Iterable[RunConfig]) -> list[str | None]:
     """Return what the code of outside plugins and the checks depend on."""
     # An entry may import others of its plugin, so that the sources of all of them count.
-    entries = [entry for config in configs for entry in outside_entries(config, current())]
+    entries = [entry for config in configs for entry in outside_entries(config)]
     sources = sorted({sha256 for entry in entries for sha256 in entry.hashes.values()})
     current_versions = versions()
     return [*sources, current_versions["headtohead"], current_versions["torch"]]
@@ -149,7 +146,7 @@ def small_verdicts(config: RunConfig, longest: Mapping[str, int]) -> dict[str, V
     deep = Subject(changed(small, model=_layers(config)), longest=lengths)
     subject = Subject(small)
     verdicts = {}
-    with one_thread(), watched_entries([config], current()):
+    with one_thread(), watched_entries([config]):
         for invariant in INVARIANTS:
             chosen = deep if invariant.name in AT_STUDY_DEPTH else subject
             verdicts[invariant.name] = evaluate(invariant, chosen)
@@ -222,7 +219,7 @@ def examine_stack(stack: PlannedStack) -> Findings:
         HeadToHeadError: If the code of a plugin raises an error, changes what all variants share, or reads what it
             does not declare.
     """
-    with plugin_errors(*stack.configs), watched_entries(stack.configs, current()):
+    with plugin_errors(*stack.configs), watched_entries(stack.configs):
         return check_as_trained(stack)
 
 

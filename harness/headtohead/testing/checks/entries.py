@@ -54,20 +54,18 @@ def find_entries(
 
 def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
     """Return a recipe as a complete configuration; ``overrides`` are fields, such as ``"data.file=spa.txt"``."""
-    return _config(f"recipe '{name}'", {"recipe": name}, registry, overrides)
+    return _config(f"recipe '{name}'", {"recipe": name}, overrides)
 
 
 def dataset_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> DataConfig:
     """Return the data section of a dataset; ``overrides`` are its fields, such as ``"file=spa.txt"``."""
     fields = [text if re.match(r"\s*data\s*[.=]", text) else f"data.{text}" for text in overrides]
     base = {"data": {"dataset": name}, "train": {"epochs": 1}}
-    return _config(f"dataset '{name}'", base, registry, fields).data
+    return _config(f"dataset '{name}'", base, fields).data
 
 
-def _config(
-    source: str, base: dict[str, Any], registry: Registry, overrides: Sequence[str]
-) -> RunConfig:
-    builder = ConfigBuilder(registry, SourceLocation(Source(source)))
+def _config(source: str, base: dict[str, Any], overrides: Sequence[str]) -> RunConfig:
+    builder = ConfigBuilder(SourceLocation(Source(source)))
     builder.merge(base, builder.root)
     for override in map(read_override, overrides):
         builder.assign(override.path, override.value, override.location)

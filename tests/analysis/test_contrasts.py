@@ -353,6 +353,6 @@ def test_each_data_set_has_its_own_block_model(analysed):
         math.sqrt((prior * common + 5 * own) / (prior + 5) / 6)
     )
     assert average.paired.degrees == pytest.approx(max(5, min(prior + 5, degrees)))
-    for (found, _), data in zip(average.settings, scale, strict=True):
+    for found, data in zip(average.settings, scale, strict=True):
         weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}
-        assert found.error == pytest.approx(expected_test(by_data[data], weights).error)
+        assert found.difference.error == pytest.approx(expected_test(by_data[data], weights).error)

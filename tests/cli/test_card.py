@@ -131,7 +131,7 @@ def assert_texts_are_judged_on_loss(report: Report) -> None:
     reasons = {
         contrast.reason
         for contrast in report.analysis.families.variants.contrasts
-        if contrast.left in texts
+        if contrast.variant in texts
     }
     assert reasons == {"judged on test loss"}
 

@@ -99,7 +99,7 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
 
     analysis = analysed(axes={"positional": [*means]}, score=score, margin=0.0525, late=True)
     none, alibi, rotary = differences(analysis)
-    judged = {contrast.left: contrast.judgement for contrast in analysis.main_contrasts}
+    judged = {contrast.variant: contrast.judgement for contrast in analysis.main_contrasts}
     for row, name, difference, words, levels in (
         (none, "positional none", "−0.3993", ("worse", "beyond"), ("98.33 %", "90 %")),
         (alibi, "alibi", "+0.0207", ("better", "within"), ("97.5 %", "96.67 %")),
@@ -173,7 +173,10 @@ def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(
     (contrast,) = (
         found for found in analysis.families.factors.contrasts if found.axis == "attention"
     )
-    assert [contrast.direction, *(judged.direction for _, judged in contrast.settings)] == [
+    assert [
+        contrast.direction,
+        *(setting.judgement.direction for setting in contrast.settings),
+    ] == [
         "better",
         "better",
         "worse",

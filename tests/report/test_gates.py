@@ -135,14 +135,14 @@ def test_a_noisy_variant_changes_no_other_contrast(
     assert len(tested) == 3 - len(states)
     for found in tested:
         others = (
-            {"sinusoidal", found.left}
-            if found.left == "alibi"
+            {"sinusoidal", found.variant}
+            if found.variant == "alibi"
             else {"sinusoidal", "rotary", "none"}
         )
         scores = {
             slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others
         }
-        expected = expected_test(scores, {found.left: 1, "sinusoidal": -1})
+        expected = expected_test(scores, {found.variant: 1, "sinusoidal": -1})
         assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 

@@ -19,7 +19,7 @@ DATA_HASH = "f" * 64
 GOLDEN = {
     "default": (
         {"train": {"epochs": 1}},
-        "95e63fa000982b5142324e8b4e428579700dd6b572cabaabf0b340b5a5d2448d",
+        "67384d4e7160e3b6732bef4e9f935169d0af0fe51120999e8a86f263e19b14f2",
     ),
     "every family": (
         {
@@ -28,7 +28,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "a1257ae84e9f4e5605a45be45ea9cd393cebc690cacc1c4b08a9ce6518dfce67",
+        "759e87cf28af81f597652cc822bdc23b5df3a6ac09ff30f663a9f8f964ece44d",
     ),
     "sections": (
         {
@@ -37,7 +37,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "5c02d474a23867f6c3dba67a9304ca14f80b1d08694ad1aab8c963141614444e",
+        "bcd2fee8178f041c3b7b0b168694b6818d07e546f8a4e3bd14992e0f59a71cdb",
     ),
 }
 
@@ -88,11 +88,7 @@ def test_run_hashes_do_not_change(name):
             {"masking": "causal"},
             {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"},
         ),
-        ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
-        (
-            {"evaluate": {"decode": "beam"}},
-            {"evaluate": {"decode": "beam", "beam": {"size": 4, "length_penalty": 0.6}}},
-        ),
+        ({}, {"evaluate": {"decode": "greedy"}}),
     ],
 )
 def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, other):
@@ -108,7 +104,7 @@ def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, 
         {"masking.decoder": "causal"},
         {"data": {"size": 500}},
         {"evaluate": {"unpadded": False}},
-        {"evaluate": {"decode": "beam"}},
+        {"evaluate": {"decode": "none"}},
         {"train": {"epochs": 1, "length_buckets": "exact"}},
         {"train": {"epochs": 1, "precision": "float64"}},
         {"seed": 2},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headtohead.schema.experiment_file import Expectation
-from headtohead.statistics.paired_tests import (
+from headtohead_judge.paired_tests import (
     Difference,
     Interval,
     equivalence_p,
@@ -18,7 +18,7 @@ from headtohead.statistics.paired_tests import (
     rounded,
     t_quantile,
 )
-from headtohead.statistics.verdicts import (
+from headtohead_judge.verdicts import (
     BEYOND,
     NO_VERDICT,
     SAME,

@@ -20,9 +20,12 @@ from headtohead.analysis.agreement import (
 from headtohead.analysis.scores import Scores, missing_scores, score_mismatch, scores_of
 from headtohead.config.labels import listed, text
 from headtohead.schema.experiment_file import Expectation
-from headtohead.statistics.contrast import Contrast, Estimate, Setting, estimate_family, with_sign
-from headtohead.statistics.paired_tests import ALPHA, Difference
-from headtohead.statistics.verdicts import (
+from headtohead.storage.contrasts import ContrastRecord
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
+from headtohead_judge.contrast import Contrast, Estimate, Setting, estimate_family, with_sign
+from headtohead_judge.paired_tests import ALPHA, Difference
+from headtohead_judge.verdicts import (
     DETECTED,
     NO_VERDICT,
     SAME,
@@ -35,9 +38,6 @@ from headtohead.statistics.verdicts import (
     Size,
     judge,
 )
-from headtohead.storage.contrasts import ContrastRecord
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 
 NOTES = {
     "single": "one seed: no test",

@@ -20,10 +20,10 @@ from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import score_mismatch
 from headtohead.planning.schedule import decays_to_an_end
 from headtohead.schema.run_config import TrainConfig
-from headtohead.statistics.contrast import Side
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
+from headtohead_judge.contrast import Side
 
 LOSS = "valid/loss"
 LAST_PART = 0.2

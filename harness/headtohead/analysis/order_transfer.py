@@ -18,8 +18,8 @@ from scipy.stats import t
 from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead.statistics.contrast import Side
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Interval, paired
+from headtohead_judge.contrast import Side
+from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000
 

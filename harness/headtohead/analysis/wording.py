@@ -7,8 +7,8 @@ import math
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
-from headtohead.statistics.paired_tests import Interval
 from headtohead.storage.metrics import show
+from headtohead_judge.paired_tests import Interval
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:

@@ -11,7 +11,7 @@ from string import Template
 import click
 
 from headtohead.cli.options import reports_option, runs_option, seeds_option
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 BASELINES = {
     "positional": ("rotary", "alibi", "sinusoidal"),

@@ -26,7 +26,6 @@ from headtohead.schema.run_config import (
     NOTHING_HELD_OUT,
     SECTIONS,
     SHORTHANDS,
-    BeamConfig,
     DataConfig,
     EntryConfig,
     ModelConfig,
@@ -333,9 +332,6 @@ class ConfigBuilder:
             sections["model"] = sections["model"].model_copy(update={"tie_embeddings": tied})
         parsed = self._checked(dataset.Options, options, "data", "options")
         sections["data"] = sections["data"].model_copy(update={"options": parsed})
-        evaluate = sections["evaluate"]
-        if evaluate.decode == "beam" and evaluate.beam is None:
-            sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
         for family in FAMILIES:
             roles = {}
             for role, chosen in self.nested(family).items():
@@ -453,12 +449,6 @@ def find_contradiction(config: RunConfig) -> tuple[FieldPath, str] | None:
     train, data = config.train, config.data
     if train.epochs is train.steps is train.tokens is None:
         return ("train",), "give epochs, steps or tokens; none is set"
-    if config.evaluate.beam is not None and config.evaluate.decode != "beam":
-        reason = (
-            f"beam search requires evaluate.decode: beam, got decode '{config.evaluate.decode}'; "
-            "set that, or leave evaluate.beam out"
-        )
-        return ("evaluate", "beam"), reason
     decoder_only = config.model.architecture == "decoder-only"
     if decoder_only and not data.vocabulary.shared:
         reason = "a decoder-only model has one vocabulary; leave data.vocabulary.shared out"

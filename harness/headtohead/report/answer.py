@@ -14,8 +14,10 @@ from headtohead.analysis.wording import contrast_name, ends, leveled, named_side
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
-from headtohead.statistics.verdicts import (
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
+from headtohead.storage.states import RESULTS
+from headtohead_judge.paired_tests import Interval, Summary, minimum_detectable_effect
+from headtohead_judge.verdicts import (
     BEYOND,
     DETECTED,
     IDENTICAL,
@@ -25,8 +27,6 @@ from headtohead.statistics.verdicts import (
     UNDETECTED,
     WITHIN,
 )
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
-from headtohead.storage.states import RESULTS
 
 MAX_ROWS = 12
 """Maximum number of contrasts with a row; the tables of the contrasts have all."""

@@ -9,8 +9,8 @@ from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, difference, replaced
 from headtohead.report.setup import setup_line
 from headtohead.report.variants import primary_score, reported_summary, variant_note, verdict_cell
-from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage.metrics import higher_is_better, show, show_count, show_p
+from headtohead_judge.paired_tests import ALPHA
 
 
 def score_table(report: Report) -> str:

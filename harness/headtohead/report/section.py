@@ -14,9 +14,9 @@ import pandas as pd
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.wording import ends, leveled
-from headtohead.statistics.paired_tests import Difference, Summary
-from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
+from headtohead_judge.paired_tests import Difference, Summary
+from headtohead_judge.verdicts import BEYOND
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
 

@@ -17,11 +17,11 @@ from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import TrainConfig
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
 from headtohead.storage.experiment import TrialRecord, TuningRecord, examples_of
 from headtohead.storage.metrics import counted, show, show_count
 from headtohead.storage.record import leaves
+from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 
 MAX_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""

@@ -11,9 +11,9 @@ from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
 from headtohead.report.section import Section, contrast_table, difference, replaced, score, table
-from headtohead.statistics.paired_tests import Summary, paired
 from headtohead.storage.experiment import Pitfall
 from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
+from headtohead_judge.paired_tests import Summary, paired
 
 MAX_NAMES = 12
 """Maximum number of variants that a cell names."""

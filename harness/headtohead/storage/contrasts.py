@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from headtohead.schema.experiment_file import Expectation
-from headtohead.statistics.contrast import Contrast, Setting, Side
 from headtohead.storage.record import AxisValue, Count, Number, Record
 from headtohead.storage.results import HeadMetricName, MetricName
+from headtohead_judge.contrast import Contrast, Setting, Side
 
 Family = Literal["variant", "factor", "interaction", "declared", "added", "taken"]
 """Contrasts that are corrected together.

@@ -13,8 +13,8 @@ from headtohead.analysis.convergence import LossTrend
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.planning.schedule import decays_to_an_end, learning_rate
-from headtohead.report.answer import differences
 from headtohead.report.content import Report
+from headtohead.report.differences import differences
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import TrainConfig
 from headtohead.schema.schedules import SCHEDULES, schedules_with

@@ -10,7 +10,8 @@ import pytest
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import ends
-from headtohead.report.answer import MAX_ROWS, answer, differences
+from headtohead.report.answer import answer
+from headtohead.report.differences import MAX_ROWS, differences
 from headtohead.report.section import table, text_lines
 from headtohead.storage.frames import load_frames
 from made import case_table
@@ -315,9 +316,9 @@ def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_
     for variant in record["variants"]:
         variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
     for contrast in record["contrasts"]:
-        for axis in ("axis", "other_axis"):
-            if contrast.get(axis) == "model.heads":
-                contrast[axis] = "model.heads and train.lr"
+        for effect in contrast["effects"]:
+            if effect["axis"] == "model.heads":
+                effect["axis"] = "model.heads and train.lr"
     file.write_text(json.dumps(record))
     effects = "+0.002 with heads 2 · train.lr 0.002, +0.040 with heads 4 · train.lr 0.004"
     assert f"depends on model.heads and train.lr: {effects}" in str(

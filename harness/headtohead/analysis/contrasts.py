@@ -130,9 +130,14 @@ class ContrastResult:
         return list(dict.fromkeys(side.variant for side in self.contrast.sides))
 
     @property
+    def compared(self) -> list[str]:
+        """The slugs of the variants with a positive weight, once for each setting."""
+        return [side.variant for side in self.contrast.sides_with(1.0)]
+
+    @property
     def references(self) -> list[str]:
         """The slugs of the variants with a negative weight, once for each setting."""
-        return [side.variant for side in self.contrast.references]
+        return [side.variant for side in self.contrast.sides_with(-1.0)]
 
     @property
     def axis(self) -> str | None:
@@ -459,7 +464,7 @@ def _with_estimate(scores: Scores, result: ContrastResult, estimate: Estimate) -
         settings = result.contrast.single_settings()
         margins = []
         for setting in settings:
-            references = [side.variant for side in setting.references]
+            references = [side.variant for side in setting.sides_with(-1.0)]
             margins.append(scores.margin(result.metric, references))
         judgements = judge(
             estimate.settings,

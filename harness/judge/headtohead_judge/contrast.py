@@ -59,10 +59,12 @@ class Contrast:
         sides = dict.fromkeys(side for setting in self.settings for side in setting)
         return list(sides)
 
-    @property
-    def references(self) -> list[Side]:
-        """The sides with a negative weight, once for each setting."""
-        return [side for setting in self.settings for side in with_sign(setting, -1.0)]
+    def sides_with(self, sign: float) -> list[Side]:
+        """Return the sides whose weight has this sign, once for each setting."""
+        sides = []
+        for setting in self.settings:
+            sides += with_sign(setting, sign)
+        return sides
 
     @property
     def metrics(self) -> list[str]:

@@ -334,7 +334,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
             for slug, axes in slugs.items()
         }
         declared = interaction_contrasts(
-            [Factorial(tuple((axis,) for axis in study.axes), cells)], slugs, baseline, slugs
+            [Factorial(tuple((axis,) for axis in study.axes), cells, slugs, baseline)], slugs
         )
         found += [contrast.to_json() for contrast in declared]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headtohead.config.labels import Scalar, axis_value, text
@@ -30,96 +31,172 @@ Cell = tuple[int, ...]
 """The index of the value of each axis of a block."""
 
 
+Weights = Mapping[str | None, float]
+"""The weights of a setting by slug; None is a combination that the design does not have."""
+
+
 @dataclass(frozen=True)
 class Factorial:
-    """A product block: its axes, and the slug of each combination by the indices of its values."""
+    """A product block.
+
+    Attributes:
+        axes: The axes of the block.
+        cells: The slug of each combination by the indices of its values.
+        labels: The axis values of every combination of the design by slug, including excluded ones.
+        baseline: The slug of the baseline.
+    """
 
     axes: tuple[Axis, ...]
     cells: Mapping[Cell, str]
+    labels: Labels
+    baseline: str
+
+    def value(self, position: int, slug: str) -> Scalar:
+        """Return the value of an axis in a combination."""
+        return axis_value(self.axes[position], self.labels[slug])
 
     def is_compared(self, position: int) -> bool:
         """Return whether scores are compared between the values of an axis, unlike those of ``data`` and ``size``."""
         return not {DATA_AXIS, SIZE_AXIS}.intersection(self.axes[position])
 
-    def index_of(self, position: int, labels: Labels, slug: str) -> int | None:
-        """Return the index of a variant's value of an axis; None if the block does not have this value."""
-        values = {path: labels[slug][path] for path in self.axes[position]}
-        for cell, other in self.cells.items():
-            if values.items() <= labels[other].items():
-                return cell[position]
-        return None
+    def effect(self, position: int, value: Scalar) -> AxisEffect:
+        """Return the effect of a value of an axis against the baseline's value."""
+        axis = " and ".join(self.axes[position])
+        return AxisEffect(axis=axis, value=value, against=self.value(position, self.baseline))
 
-    def changed(self, cell: Cell, indices: Mapping[int, int]) -> str:
-        """Return the slug of the combination that has other values at some positions."""
-        changed = list(cell)
-        for position, index in indices.items():
-            changed[position] = index
-        return self.cells[tuple(changed)]
+    def name(self, position: int, value: Scalar) -> str:
+        """Return an axis with a value and the baseline's; the values of a ``zip`` contain the names of their fields."""
+        values = f"{text(value)} − {text(self.value(position, self.baseline))}"
+        axis = self.axes[position]
+        return f"{axis[0]}: {values}" if len(axis) == 1 else values
+
+    def fixed_axes(self, position: int) -> dict[str, Scalar]:
+        """Return the axes beside this one that are constant in the block at a value other than the baseline's."""
+        any_slug = next(iter(self.cells.values()))
+        fixed: dict[str, Scalar] = {}
+        for other, axis in enumerate(self.axes):
+            indices = {cell[other] for cell in self.cells}
+            value = self.value(other, any_slug)
+            is_fixed = len(indices) == 1 and value != self.value(other, self.baseline)
+            if other != position and is_fixed:
+                fixed[" and ".join(axis)] = value
+        return fixed
+
+    def factor_weights(self, position: int) -> dict[Scalar, list[Weights]]:
+        """Return the settings of the effect of each value of an axis, one for each combination of the other axes.
+
+        If the block lacks the baseline's value, each combination is compared with that of another block.
+        """
+        weights_of: dict[Scalar, list[Weights]] = {}
+        for cell, slug in self.cells.items():
+            against = self._at_baseline(cell, [position])
+            weights: Weights = {slug: 1, against: -1}
+            settings = weights_of.setdefault(self.value(position, slug), [])
+            if against != slug and weights not in settings:
+                settings.append(weights)
+        return weights_of
+
+    def interaction_weights(
+        self, first: int, second: int
+    ) -> dict[tuple[Scalar, Scalar], list[Weights]]:
+        """Return the settings of the interaction of every two values of two axes, none of them the baseline's.
+
+        There is one for each combination of the remaining axes. A block without the baseline's value of one of the two
+        axes has none.
+        """
+        weights_of: dict[tuple[Scalar, Scalar], list[Weights]] = {}
+        if self._baseline_indices[first] is None or self._baseline_indices[second] is None:
+            return weights_of
+        for cell, both in self.cells.items():
+            only_first = self._at_baseline(cell, [second])
+            only_second = self._at_baseline(cell, [first])
+            neither = self._at_baseline(cell, [first, second])
+            # (both − only_second) is the effect of the first value with the second value.
+            weights: Weights = {both: 1, only_second: -1, only_first: -1, neither: 1}
+            if len(weights) == 4:  # neither value is the baseline's
+                values = self.value(first, both), self.value(second, both)
+                weights_of.setdefault(values, []).append(weights)
+        return weights_of
+
+    def _at_baseline(self, cell: Cell, positions: Sequence[int]) -> str | None:
+        """Return the combination with the baseline's values of some axes, if need be of another block; None without."""
+        indices = list(cell)
+        values = dict(self.labels[self.cells[cell]])
+        is_in_block = True
+        for position in positions:
+            index = self._baseline_indices[position]
+            if index is None:
+                is_in_block = False
+            else:
+                indices[position] = index
+            for path in self.axes[position]:
+                values[path] = self.labels[self.baseline][path]
+        if is_in_block:
+            return self.cells[tuple(indices)]
+        return self._slug_of_labels.get(tuple(values.items()))
+
+    @cached_property
+    def _baseline_indices(self) -> list[int | None]:
+        """The index of the baseline's value of each axis; None if the block does not have it."""
+        indices: list[int | None] = []
+        for position, axis in enumerate(self.axes):
+            values = {path: self.labels[self.baseline][path] for path in axis}
+            index = None
+            for cell, slug in self.cells.items():
+                if values.items() <= self.labels[slug].items():
+                    index = cell[position]
+                    break
+            indices.append(index)
+        return indices
+
+    @cached_property
+    def _slug_of_labels(self) -> dict[tuple[tuple[str, Scalar], ...], str]:
+        return {tuple(values.items()): slug for slug, values in self.labels.items()}
 
 
 def factor_contrasts(
-    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
+    factorials: Iterable[Factorial], trainable: Container[str]
 ) -> list[ContrastRecord]:
     """Return the contrasts of a value of an axis with the baseline's value, averaged over the other axes of a block.
 
     The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
-    If a block lacks the baseline's value, each combination is compared with that of another block. The labels include
-    those of excluded combinations. Of contrasts of the same difference, the first is returned.
+    Settings with a variant that is not trainable are left out. Of contrasts of the same difference, the first is
+    returned.
     """
     contrasts: list[ContrastRecord] = []
-    by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
-        for position, axis in enumerate(factorial.axes):
+        for position in range(len(factorial.axes)):
             if not factorial.is_compared(position):
                 continue
-            baseline_values = {path: labels[baseline][path] for path in axis}
-            baseline_index = factorial.index_of(position, labels, baseline)
-            pairs_of: dict[Scalar, dict[tuple[str, str | None], None]] = {}
-            for cell, slug in factorial.cells.items():
-                against: str | None
-                if baseline_index is None:
-                    values = {**labels[slug], **baseline_values}
-                    against = by_labels.get(tuple(values.items()))
-                else:
-                    against = factorial.changed(cell, {position: baseline_index})
-                if against != slug:
-                    value = axis_value(axis, labels[slug])
-                    pairs_of.setdefault(value, {})[slug, against] = None
-            given = _fixed_axes(factorial, axis, labels, baseline)
-            for value, pairs in pairs_of.items():
-                settings = []
-                for slug, against in pairs:
-                    if against is not None and slug in trainable and against in trainable:
-                        settings.append(_weighted({slug: 1, against: -1}))
+            given = factorial.fixed_axes(position)
+            condition = ", ".join(f"{axis} {text(value)}" for axis, value in given.items())
+            for value, weights in factorial.factor_weights(position).items():
+                settings = _complete(weights, trainable)
                 # A single pair is a contrast of two variants, not an average.
-                if not settings or len(pairs) == 1:
+                if not settings or len(weights) == 1:
                     continue
-                effect = _effect(axis, value, axis_value(axis, baseline_values))
-                name = _named(axis, effect)
-                if given:
-                    condition = ", ".join(f"{path} {text(fixed)}" for path, fixed in given.items())
-                    name = f"{name} ({condition})"
+                name = factorial.name(position, value)
                 contrasts.append(
                     ContrastRecord(
-                        name=name,
+                        name=f"{name} ({condition})" if condition else name,
                         family="factor",
-                        settings=tuple(settings),
-                        effects=(effect,),
+                        settings=settings,
+                        effects=(factorial.effect(position, value),),
                         given=given,
-                        missing=len(pairs) - len(settings),
+                        missing=len(weights) - len(settings),
                     )
                 )
     return _without_repeats(contrasts)
 
 
 def interaction_contrasts(
-    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
+    factorials: Iterable[Factorial], trainable: Container[str]
 ) -> list[ContrastRecord]:
     """Return whether the effect of an axis depends on another axis, for every two axes of a product.
 
     An interaction is the effect of a value of the first axis, with a value of the second axis minus with the baseline's
-    value of it; all effects are against the baseline's values. It is averaged over the remaining axes. A block without
-    the baseline's value of an axis has no interactions of that axis. Takes the arguments of `factor_contrasts`.
+    value of it; all effects are against the baseline's values. It is averaged over the remaining axes. Takes the
+    arguments of `factor_contrasts`.
     """
     contrasts: list[ContrastRecord] = []
     for factorial in factorials:
@@ -128,59 +205,41 @@ def interaction_contrasts(
             range(len(factorial.axes)), key=lambda position: not factorial.is_compared(position)
         )
         for first, second in itertools.combinations(positions, 2):
-            first_index = factorial.index_of(first, labels, baseline)
-            second_index = factorial.index_of(second, labels, baseline)
-            if first_index is None or second_index is None:
-                continue
-            axis, other_axis = factorial.axes[first], factorial.axes[second]
-            against = axis_value(axis, labels[baseline])
-            other_against = axis_value(other_axis, labels[baseline])
-            settings_of: dict[tuple[Scalar, Scalar], list[tuple[WeightedSide, ...]]] = {}
-            for cell, both in factorial.cells.items():
-                value = axis_value(axis, labels[both])
-                other_value = axis_value(other_axis, labels[both])
-                if value == against or other_value == other_against:
+            given = factorial.fixed_axes(first)
+            conditions = "".join(f", {axis} {text(value)}" for axis, value in given.items())
+            for (value, other_value), weights in factorial.interaction_weights(
+                first, second
+            ).items():
+                settings = _complete(weights, trainable)
+                if not settings:
                     continue
-                only_first = factorial.changed(cell, {second: second_index})
-                only_second = factorial.changed(cell, {first: first_index})
-                neither = factorial.changed(cell, {first: first_index, second: second_index})
-                # (both − only_second) is the effect of the first value with the second value.
-                weights = {both: 1, only_second: -1, only_first: -1, neither: 1}
-                is_complete = all(slug in trainable for slug in weights)
-                if is_complete and len(weights) == 4:  # no two of the combinations are equal
-                    setting = _weighted(weights)
-                    settings_of.setdefault((value, other_value), []).append(setting)
-            given = _fixed_axes(factorial, axis, labels, baseline)
-            conditions = "".join(f", {name} {text(fixed)}" for name, fixed in given.items())
-            for (value, other_value), settings in settings_of.items():
-                effect = _effect(axis, value, against)
-                other_effect = _effect(other_axis, other_value, other_against)
+                name = factorial.name(first, value)
+                other_name = factorial.name(second, other_value)
+                effects = factorial.effect(first, value), factorial.effect(second, other_value)
                 contrasts.append(
                     ContrastRecord(
-                        name=f"{_named(axis, effect)}, by {_named(other_axis, other_effect)}{conditions}",
+                        name=f"{name}, by {other_name}{conditions}",
                         family="interaction",
-                        settings=tuple(settings),
-                        effects=(effect, other_effect),
+                        settings=settings,
+                        effects=effects,
                     )
                 )
     return _without_repeats(contrasts)
 
 
-def _weighted(weights: Mapping[str, float]) -> tuple[WeightedSide, ...]:
-    """Return a setting of a record from the weight of each variant."""
-    return tuple(
-        WeightedSide(variant=variant, weight=weight) for variant, weight in weights.items()
-    )
-
-
-def _effect(axis: Axis, value: Scalar, against: Scalar) -> AxisEffect:
-    return AxisEffect(axis=" and ".join(axis), value=value, against=against)
-
-
-def _named(axis: Axis, effect: AxisEffect) -> str:
-    """Return the axis and the values of an effect; the values of a ``zip`` contain the names of their fields."""
-    values = f"{text(effect.value)} − {text(effect.against)}"
-    return f"{axis[0]}: {values}" if len(axis) == 1 else values
+def _complete(
+    settings: Iterable[Weights], trainable: Container[str]
+) -> tuple[tuple[WeightedSide, ...], ...]:
+    """Return the settings in which all variants are trainable."""
+    complete = []
+    for weights in settings:
+        sides = []
+        for slug, weight in weights.items():
+            if slug is not None and slug in trainable:
+                sides.append(WeightedSide(variant=slug, weight=weight))
+        if len(sides) == len(weights):
+            complete.append(tuple(sides))
+    return tuple(complete)
 
 
 def _without_repeats(contrasts: Iterable[ContrastRecord]) -> list[ContrastRecord]:
@@ -190,21 +249,6 @@ def _without_repeats(contrasts: Iterable[ContrastRecord]) -> list[ContrastRecord
         # The metric is the same for all contrasts of a design.
         first.setdefault(contrast.contrast("").key, contrast)
     return list(first.values())
-
-
-def _fixed_axes(
-    factorial: Factorial, axis: Axis, labels: Labels, baseline: str
-) -> dict[str, Scalar]:
-    """Return the other axes that are constant in the block at a value that differs from the baseline's."""
-    any_slug = next(iter(factorial.cells.values()))
-    fixed: dict[str, Scalar] = {}
-    for position, other_axis in enumerate(factorial.axes):
-        indices = {cell[position] for cell in factorial.cells}
-        value = axis_value(other_axis, labels[any_slug])
-        is_other_value = value != axis_value(other_axis, labels[baseline])
-        if other_axis != axis and len(indices) == 1 and is_other_value:
-            fixed[" and ".join(other_axis)] = value
-    return fixed
 
 
 def declared_contrasts(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from headtohead.storage.metrics import counted, show
 from headtohead_judge.block_model import expected_degrees
-from headtohead_judge.contrast import Contrast, SideScores
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import ALPHA, MAX_SEEDS, POWER, minimum_detectable_effect
 
@@ -126,67 +124,3 @@ class Power:
             if self._effect(seeds) <= effect:
                 return f"{seeds} seeds"
         return "more than 1,000 seeds"
-
-
-def family_powers(
-    contrasts: Sequence[Contrast],
-    scores: SideScores,
-    *,
-    seeds: int,
-    variants: int,
-    primary: str,
-    margins: Mapping[str, float | None],
-    looks: Looks | None = None,
-) -> tuple[Power, ...]:
-    """Return the power of each family of contrasts, for each metric of the family.
-
-    Contrasts that are always 0 are not tested, and contrasts of the same difference are counted once.
-
-    Args:
-        contrasts: The contrasts of the trained variants.
-        scores: The scores of the finished runs.
-        seeds: Number of seeds, with looks that of the last one.
-        variants: Number of trained variants with the same data and size.
-        primary: The primary metric.
-        margins: The margin of each metric that has one.
-        looks: The planned looks of sequential seeds.
-    """
-    families: dict[str, dict[object, Contrast]] = {}
-    for contrast in contrasts:
-        if contrast.weights:
-            families.setdefault(contrast.family, {}).setdefault(contrast.key, contrast)
-    powers = []
-    for family, tested in families.items():
-        by_metric: dict[str, list[Contrast]] = {}
-        for contrast in tested.values():
-            by_metric.setdefault(contrast.metrics[0], []).append(contrast)
-        for metric, members in by_metric.items():
-            powers.append(
-                Power(
-                    family,
-                    tuple(contrast.name for contrast in members),
-                    seeds,
-                    variants,
-                    metric,
-                    primary=primary,
-                    tested=len(tested),
-                    weight=max(contrast.squared_weight for contrast in members),
-                    margin=margins.get(metric),
-                    sd=_median_sd(members, scores),
-                    looks=looks,
-                )
-            )
-    return tuple(powers)
-
-
-def _median_sd(contrasts: Sequence[Contrast], scores: SideScores) -> float | None:
-    """Return the median standard deviation of contrasts over seeds; None without two seeds of one that varies."""
-    sds = []
-    for contrast in contrasts:
-        _, by_setting = contrast.values(scores)
-        by_seed = by_setting.mean(axis=0)
-        if len(by_seed) > 1:
-            sds.append(float(by_seed.std(ddof=1)))
-    if not sds:
-        return None
-    return statistics.median(sds) or None

@@ -14,8 +14,8 @@ from headtohead_judge.contrast import Side
 from headtohead_judge.verdicts import BETTER
 
 STILL_OPEN = (
-    "{open} of {others} can still be the best: neither equivalent to the best mean nor significantly worse than another "
-    "variant"
+    "{open} of {others} can still be the best: neither equivalent to the best mean nor significantly worse than "
+    "another variant"
 )
 
 

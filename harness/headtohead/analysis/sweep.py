@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
 from headtohead.analysis.scores import Scores
-from headtohead.config.labels import Scalar, listed, text, title_part
+from headtohead.config.labels import listed, text, title_part
 from headtohead.planning.variants import SIZE_AXIS
 from headtohead.storage.experiment import TuningRecord, VariantRecord
 from headtohead.storage.metrics import higher_is_better
@@ -50,7 +51,7 @@ def sweep(scores: Scores) -> Sweep | None:
     return _swept(LEARNING_RATE, scores.metric, _axis_rows(scores))
 
 
-_Row = tuple[str, str, Scalar, float, float]
+_Row = tuple[str, str, Any, float, float]
 """The variant, its size, the value, and the mean and standard deviation of the score."""
 
 

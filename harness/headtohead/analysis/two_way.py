@@ -113,8 +113,10 @@ def two_way(scores: Scores) -> TwoWayResult | None:
 def _varied_values(record: ExperimentRecord) -> dict[str, list[str]]:
     """Return the labels of the values of each axis that varies, also in excluded combinations."""
     values: dict[str, dict[str, None]] = {}
-    for variant in (*record.variants, *record.excluded):
-        for axis, value in variant.axes.items():
+    combinations = [variant.axes for variant in record.variants]
+    combinations += [excluded.axes for excluded in record.excluded]
+    for axes in combinations:
+        for axis, value in axes.items():
             values.setdefault(axis, {})[text(value)] = None
     return {axis: list(labels) for axis, labels in values.items() if len(labels) > 1}
 

@@ -13,7 +13,7 @@ from headtohead_judge.best import BestComparison, compare_with_best
 from headtohead_judge.contrast import Side
 from headtohead_judge.verdicts import BETTER
 
-STILL_OPEN = (
+NOT_DECIDED = (
     "{open} of {others} can still be the best: neither equivalent to the best mean nor significantly worse than "
     "another variant"
 )
@@ -53,7 +53,7 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
             num_open += 1
     if num_open:
         others = counted(len(ranked) - 1, "other variant")
-        return BestVariants(reason=STILL_OPEN.format(open=num_open, others=others))
+        return BestVariants(reason=NOT_DECIDED.format(open=num_open, others=others))
     if frames.baseline not in best:
         directions = {contrast.variant: contrast.direction for contrast in family.contrasts}
         if any(directions.get(slug) != BETTER for slug in best):

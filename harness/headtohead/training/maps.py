@@ -66,16 +66,21 @@ def probe_maps(
         target_from = "translation"
         inputs = own_translations(model, data, source_ids, source_lengths, max_length)
     else:
-        inputs = [decoder_input(model, data, data.tokenise(target, "target"))] * model.members
-    found: dict[int, SentenceMaps] = {}
-    for ids in map(list, dict.fromkeys(map(tuple, inputs))):
+        ids = decoder_input(model, data, data.tokenise(target, "target"))
+        inputs = [ids] * model.members
+    members_of: dict[tuple[int, ...], list[int]] = {}
+    for member, ids in enumerate(inputs):
+        members_of.setdefault(tuple(ids), []).append(member)
+    maps: dict[int, SentenceMaps] = {}
+    for input_ids, members in members_of.items():
+        ids = list(input_ids)
         weights = _weights(model, source_ids, source_lengths, ids)
-        for member in (member for member, own in enumerate(inputs) if own == ids):
-            own_weights = {role: maps[:, member] for role, maps in weights.items()}
-            record = _record(model, data, source_ids[0, 0].tolist(), ids, own_weights)
+        for member in members:
+            member_weights = {role: weights[role][:, member] for role in weights}
+            record = _record(model, data, source_ids[0, 0].tolist(), ids, member_weights)
             record |= {"source": source, "target": target, "target_from": target_from}
-            found[member] = SentenceMaps(record, own_weights)
-    return [found[member] for member in range(model.members)]
+            maps[member] = SentenceMaps(record, member_weights)
+    return [maps[member] for member in range(model.members)]
 
 
 def decoder_input(model: Transformer, data: PreparedData, ids: list[int]) -> list[int]:
@@ -103,7 +108,10 @@ def _weights(
 
     batch = model.batch_of(source_ids, source_lengths, decoder_input_ids, read_lengths)
     model.hidden(batch, observe)
-    return {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
+    weights = {}
+    for role, layers in recorded.items():
+        weights[role] = torch.stack(layers).float().cpu().numpy()
+    return weights
 
 
 def _record(
@@ -117,25 +125,24 @@ def _record(
     styles: dict[str, list[Attention]] = {}
     for attention in model.attentions:
         styles.setdefault(attention.context.role, []).append(attention.style)
-    kinds = {
-        role: max((style.weights for style in own), key=WEIGHTS.index)
-        for role, own in styles.items()
-    }
+    kinds = {}
+    notes = {}
+    for role, layers in styles.items():
+        kinds[role] = max((style.weights for style in layers), key=WEIGHTS.index)
+        texts = dict.fromkeys(style.map_note for style in layers if style.map_note)
+        if texts:
+            notes[role] = "; ".join(texts)
+    target_ids = ids
+    if not model.encoder:  # a decoder-only model reads the source, too
+        target_ids = source_ids + ids
     record: dict[str, Any] = {
-        "source_tokens": [data.source_vocabulary.label(i) for i in source_ids],
-        # A decoder-only model reads the source, too.
-        "target_tokens": [
-            data.target_vocabulary.label(i) for i in (ids if model.encoder else source_ids + ids)
-        ],
+        "source_tokens": [data.source_vocabulary.label(index) for index in source_ids],
+        "target_tokens": [data.target_vocabulary.label(index) for index in target_ids],
         "heads": {role: _statistics(maps) for role, maps in weights.items()},
         "weights": kinds,
         "signed": "signed" in kinds.values(),
     }
-    texts = {
-        role: dict.fromkeys(style.map_note for style in own if style.map_note)
-        for role, own in styles.items()
-    }
-    if notes := {role: "; ".join(own) for role, own in texts.items() if own}:
+    if notes:
         record["map_notes"] = notes
     if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]
@@ -159,19 +166,20 @@ def own_translations(
         )
     with matmul_precision(model):
         ids = greedy(model, source, lengths, max_length, ends)
-    return [
-        [ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()
-    ]
+    inputs = []
+    for translation in ids[:, 0].tolist():
+        words = [token for token in translation if token != ends.fill]
+        inputs.append([ends.sos, *words])
+    return inputs
 
 
 def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
     """Write maps and their labels to a run's ``attention`` folder."""
     folder.mkdir(exist_ok=True)
-    arrays = {
-        f"{index}/{role}": np.ascontiguousarray(weights)
-        for index, probe in enumerate(maps)
-        for role, weights in probe.weights.items()
-    }
+    arrays = {}
+    for index, probe in enumerate(maps):
+        for role, weights in probe.weights.items():
+            arrays[f"{index}/{role}"] = np.ascontiguousarray(weights)
     content = save(arrays)
     files.replace(folder / "maps.safetensors", lambda path: path.write_bytes(content))
     files.write_json(folder / "probes.json", [probe.record for probe in maps])
@@ -180,8 +188,12 @@ def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
 def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
     """Return means over probes, layers and heads."""
     metrics: dict[str, float] = {}
-    for role in maps[0].weights if maps else ():
-        heads = [head for probe in maps for layer in probe.record["heads"][role] for head in layer]
+    roles = list(maps[0].weights) if maps else []
+    for role in roles:
+        heads: list[dict[str, float | None]] = []
+        for probe in maps:
+            for layer in probe.record["heads"][role]:
+                heads.extend(layer)
         for name in ("entropy", "distance"):
             values = [head[name] for head in heads if head[name] is not None]
             if values:
@@ -192,13 +204,15 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
 def _statistics(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
     """Return entropy and mean distance by layer and head; None for a head without weights."""
 
-    def of_head(values: list[float]) -> dict[str, float | None]:
-        return {
-            name: None if math.isnan(x) else x
-            for name, x in zip(("entropy", "distance"), values, strict=True)
-        }
+    def number(value: float) -> float | None:
+        return None if math.isnan(value) else value
 
-    return [
-        list(map(of_head, layer))
-        for layer in np.stack([entropy(maps), mean_distance(maps)], axis=-1).tolist()
-    ]
+    layers = []
+    for entropies, distances in zip(
+        entropy(maps).tolist(), mean_distance(maps).tolist(), strict=True
+    ):
+        heads = []
+        for head_entropy, head_distance in zip(entropies, distances, strict=True):
+            heads.append({"entropy": number(head_entropy), "distance": number(head_distance)})
+        layers.append(heads)
+    return layers

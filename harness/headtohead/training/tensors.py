@@ -70,12 +70,10 @@ class SplitTensors:
         inputs, input_lengths = pairs.decoder_input_ids[0], pairs.target_lengths[0]
         prompt_lengths = source_lengths
         if joined:
-            sequences = [
-                np.concatenate([source_ids[:source_length], input_ids[:input_length]])
-                for source_ids, source_length, input_ids, input_length in zip(
-                    source.numpy(), source_lengths, inputs.numpy(), input_lengths, strict=True
-                )
-            ]
+            sequences = []
+            for row in range(len(source)):
+                prompt = source[row, : source_lengths[row]]
+                sequences.append(torch.cat([prompt, inputs[row, : input_lengths[row]]]).numpy())
             source, source_lengths = _pad(sequences, source_pad or 0, width)
         return cls(
             source.to(device),
@@ -117,11 +115,11 @@ class SplitTensors:
         lengths = self.prompt_lengths
         if by_target:
             lengths = lengths * (int(self.host_target_lengths.max()) + 1) + self.host_target_lengths
-        return [
-            part
-            for value in lengths.unique()
-            for part in torch.nonzero(lengths == value).flatten().split(size)
-        ]
+        batches = []
+        for value in lengths.unique():
+            rows = torch.nonzero(lengths == value).flatten()
+            batches.extend(rows.split(size))
+        return batches
 
     def num_target_tokens(self, rows: Tensor) -> int:
         """Return the largest number of labels of a member in rows ``[member, batch]``, at least 1.

@@ -99,34 +99,33 @@ def layer_modules(
         joint_cross: Whether the second attention of the decoder attends to the decoder itself.
     """
     *inputs, output = projections
-    name, inner, outer = feed_forward
+    encoder_attention, decoder_attention, cross_attention = attentions
     modules: dict[str, str | tuple[str, ...]] = {}
-    for side, at, own in (
-        ("encoder", encoder, attentions[:1]),
-        ("decoder", decoder, attentions[1:]),
-    ):
-        for number, (part, attention) in enumerate(
-            zip(("attention", "cross"), own, strict=False), 1
-        ):
-            ours, theirs = (
-                f"{side}.{{layer}}.{part}",
-                tuple(f"{at}.{attention}.{name}" for name in inputs),
-            )
-            if part == "attention" or joint_cross:
-                modules[f"{ours}.queries_keys_values"] = theirs
-            else:
-                modules |= {f"{ours}.queries": theirs[0], f"{ours}.keys_values": theirs[1:]}
-            modules |= {
-                f"{ours}.output": f"{at}.{attention}.{output}",
-                f"{ours}_branch.norm": f"{at}.norm{number}",
-            }
-        ours, theirs_ff = (
-            f"{side}.{{layer}}.feed_forward",
-            f"{at}.{(side == 'decoder' and decoder_feed_forward) or name}",
-        )
-        modules |= {
-            f"{ours}.inner": f"{theirs_ff}.{inner}",
-            f"{ours}.outer": f"{theirs_ff}.{outer}",
-        }
-        modules[f"{ours}_branch.norm"] = f"{at}.norm{len(own) + 1}"
+
+    def add_attention(ours: str, theirs: str, norm: str, joint: bool = True) -> None:
+        names = tuple(f"{theirs}.{name}" for name in inputs)
+        if joint:
+            modules[f"{ours}.queries_keys_values"] = names
+        else:
+            modules[f"{ours}.queries"] = names[0]
+            modules[f"{ours}.keys_values"] = names[1:]
+        modules[f"{ours}.output"] = f"{theirs}.{output}"
+        modules[f"{ours}_branch.norm"] = norm
+
+    def add_feed_forward(ours: str, theirs: str, norm: str) -> None:
+        _, inner, outer = feed_forward
+        modules[f"{ours}.inner"] = f"{theirs}.{inner}"
+        modules[f"{ours}.outer"] = f"{theirs}.{outer}"
+        modules[f"{ours}_branch.norm"] = norm
+
+    network = feed_forward[0]
+    layer = "encoder.{layer}"
+    add_attention(f"{layer}.attention", f"{encoder}.{encoder_attention}", f"{encoder}.norm1")
+    add_feed_forward(f"{layer}.feed_forward", f"{encoder}.{network}", f"{encoder}.norm2")
+    layer = "decoder.{layer}"
+    network = decoder_feed_forward or network
+    add_attention(f"{layer}.attention", f"{decoder}.{decoder_attention}", f"{decoder}.norm1")
+    cross = f"{decoder}.{cross_attention}"
+    add_attention(f"{layer}.cross", cross, f"{decoder}.norm2", joint_cross)
+    add_feed_forward(f"{layer}.feed_forward", f"{decoder}.{network}", f"{decoder}.norm3")
     return modules

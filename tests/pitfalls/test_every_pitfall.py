@@ -4,6 +4,7 @@ from headtohead.planning.pitfalls import CONSEQUENCES
 from headtohead.plugins.registry import current
 from headtohead_notebooks.page.descriptions import PITFALL_TEXTS
 from headtohead_notebooks.pitfalls import MEASUREMENTS
+from headtohead_notebooks.quirks import NotebookOptions, NotebookQuirks
 
 
 def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
@@ -12,4 +13,7 @@ def test_exactly_the_defined_pitfalls_have_a_measurement_and_a_text() -> None:
         for style in current().entries["attention"]
         for name in current().attention(style).pitfalls
     }
-    assert set(MEASUREMENTS) == of_styles | set(CONSEQUENCES) == set(PITFALL_TEXTS)
+    every = NotebookOptions(shift_targets=False, cross_attention_memory="decoder")
+    of_quirks = {name for name, _ in NotebookQuirks.pitfalls_by_option(every).values()}
+    defined = of_styles | of_quirks | set(CONSEQUENCES)
+    assert set(MEASUREMENTS) == defined == set(PITFALL_TEXTS)

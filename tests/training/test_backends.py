@@ -496,7 +496,7 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
         for name in current().entries[family]:
             if name != "embedding-softmax":  # wants targets of d_model tokens
                 raw = {family: {"encoder": name, "decoder": name}}
-                key = shape(tiny(raw), current())
+                key = shape(tiny(raw))
                 found.setdefault(key, {})[name] = raw
     return {" ".join(raws): list(raws.values()) for raws in found.values()}
 

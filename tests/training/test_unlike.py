@@ -67,7 +67,7 @@ def difference(model, member, single):
 
 def test_these_variants_have_one_shape():
     registry = current()
-    assert len({shape(changes, registry) for changes in UNLIKE}) == 1
+    assert len({shape(changes) for changes in UNLIKE}) == 1
 
 
 @pytest.mark.parametrize("order", [range(9), [8, 0, 3, 6, 1, 4, 7, 2, 5]], ids=["given", "mixed"])
@@ -162,7 +162,7 @@ def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
 )
 def test_runs_that_cannot_be_stacked_have_different_shapes(changed):
     registry = current()
-    assert shape(tiny_config(**changed), registry) != shape(tiny_config(), registry)
+    assert shape(tiny_config(**changed)) != shape(tiny_config())
 
 
 def test_unlike_modules_are_applied_to_their_members_only():

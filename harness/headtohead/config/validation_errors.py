@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.errors import nearest, suggestion
 from headtohead.schema.experiment_file import ExperimentFile
-from headtohead.schema.run_config import SECTIONS, RunConfig
+from headtohead.schema.run_config import SECTIONS, EntryConfig, RunConfig
 from headtohead.synonyms import hint, synonyms
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -78,7 +78,8 @@ def configuration_fields() -> frozenset[str]:
             if name != "options":  # a file writes the options of a dataset beside its name
                 yield f"{above}.{name}"
                 inner = section_of(info.annotation)
-                yield from inside(inner, f"{above}.{name}") if inner else ()
+                if inner is not None and inner is not EntryConfig:
+                    yield from inside(inner, f"{above}.{name}")
 
     return frozenset(
         [

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headtohead.config.builder import (
-    FAMILIES,
     ConfigBuilder,
     assignment_order,
     named_parts,
@@ -43,6 +42,7 @@ from headtohead.planning.variants import (
     comparison_group,
     label_of_parts,
 )
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import ZIP, BetweenDesign
 from headtohead.schema.roles import ROLES
@@ -434,7 +434,7 @@ class Axes:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
-        if written and isinstance(written[0], str) and (axis in FAMILIES or axis == "model.d_ff"):
+        if written and isinstance(written[0], str) and (axis in COMPONENTS or axis == "model.d_ff"):
             return written[0]
         return label_at(cell.config, tuple(axis.split(".")))
 

@@ -35,7 +35,7 @@ from headtohead.planning.lengths import choose_probes, decoding_limit, length_no
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
 from headtohead.planning.plan import Estimate, Plan, PlannedRun, PlannedVariant, Tuning, count_are
 from headtohead.planning.power import Power
-from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.planning.schedule import decays_to_an_end, evaluation_interval, planned_steps
 from headtohead.planning.tuning import (
     MAX_WIDENINGS,
     recorded_trials,
@@ -282,6 +282,7 @@ class _Planner:
             decoding_limit=decoding_limit(config, prepared.longest_target),
             order_invariant=is_order_invariant(config, self.registry),
             padding_hidden=padding_has_no_effect(config, self.registry),
+            rate_decays=decays_to_an_end(train),
             pitfalls=find_pitfalls(config, self.registry, prepared.record["leak"]),
             config=config,
         )

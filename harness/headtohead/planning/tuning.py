@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.config.builder import assignment_order
+from headtohead.config.builder import SECTION_ENTRIES, assignment_order
 from headtohead.config.labels import Scalar, label_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
@@ -54,7 +54,8 @@ def settings_of(
         *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names),
     ]
     for path in tune:
-        if path not in allowed:
+        is_option = tuple(path.split(".")[:2]) in SECTION_ENTRIES
+        if path not in allowed and not is_option:
             field = find_field(path)
             hint = (
                 f"; did you mean '{field}'?"

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from headtohead.config.builder import FAMILIES, named_parts
+from headtohead.config.builder import named_parts
 from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
 from headtohead.errors import nearest
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
@@ -54,7 +55,7 @@ class Variant:
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     section, _, field = axis.partition(".")
-    fields = [*FAMILIES, *SECTIONS]
+    fields = [*COMPONENTS, *SECTIONS]
     if axis not in (MATCH_AXIS, RECIPE_AXIS) and section not in fields:
         raise location.error(
             f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}"

@@ -11,6 +11,7 @@ from typing import Any
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
+from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import MAX_ROWS, Report
 from headtohead.report.data import READING, corpus_text, layers_text
 from headtohead.report.figures.lines import MAX_LINES
@@ -91,7 +92,7 @@ def setup_line(analysis: Analysis) -> str:
         f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {layers}, "
         f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
         f"{steps} steps of {tokens}",
-        f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule']}",
+        f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule.name']}",
         counted(len(analysis.frames.seeds), "seed"),
     ]
     return f"Set-up: {'; '.join(parts)}."
@@ -297,7 +298,7 @@ def _values(analysis: Analysis) -> dict[str, str]:
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
         config, absent = variant.config, {*ROLES} - {*variant.config.roles}
         omitted = {
-            name: getattr(config, name).model_dump() for name in ("feed_forward", "norm")
+            name: getattr(config, name).model_dump() for name in COMPONENTS
         }  # at their default
         unused = {"train.batch_tokens"} if config.train.batch_size else set()
         architecture = {"model.architecture": config.model.architecture}

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
-from headtohead.schema.schedules import SCHEDULES, schedules_with
 from headtohead.schema.sections import (
     ConfigSection,
     FilePath,
@@ -51,6 +50,11 @@ def _part(value: float) -> float:
     if value >= 1 and value != int(value):
         raise ValueError(f"expected a fraction below 1 or a whole number of pairs, got {value}")
     return value
+
+
+def _named(value: object) -> object:
+    """Turn the name of an entry into a mapping with this name."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 def _mask_value(value: object) -> object:
@@ -342,9 +346,14 @@ class PerRole(PerSide):
     cross: EntryConfig = Field(description="target queries over source keys")
 
 
-def _both(name: str) -> PerSide:
-    entry = EntryConfig(name=name, options=Options())
-    return PerSide(encoder=entry, decoder=entry)
+def entry(name: str) -> EntryConfig:
+    """Return an entry without options."""
+    return EntryConfig(name=name, options=Options())
+
+
+def both_sides(name: str) -> PerSide:
+    """Return the same entry, without options, for encoder and decoder."""
+    return PerSide(encoder=entry(name), decoder=entry(name))
 
 
 class EarlyStopping(ConfigSection):
@@ -356,13 +365,6 @@ class EarlyStopping(ConfigSection):
     patience: int = Field(
         3, ge=1, le=10**6, description="evaluations without improvement before training stops"
     )
-
-
-if TYPE_CHECKING:
-    ScheduleName = str
-else:
-    ScheduleName = Literal[tuple(SCHEDULES)]
-"""A value of ``train.schedule``."""
 
 
 class TrainConfig(OmittingSection):
@@ -416,23 +418,10 @@ class TrainConfig(OmittingSection):
         description="parameters with weight decay; all: except those that a component excludes, as gated-delta its "
         "decay rates; matrices: also without biases, gains of norms and other vectors, as in nanoGPT",
     )
-    schedule: Annotated[ScheduleName, VariesInStack()] = Field(
-        "cosine",
-        description="learning rate after warm-up; cosine: to `final_lr` at the last step; wsd: constant, then linear "
-        "to `final_lr` over the last `decay_fraction` of the steps",
-    )
-    decay_fraction: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.2,
-        gt=0,
-        le=1,
-        description=f"with schedule: {' or '.join(schedules_with('decay_fraction'))}, the part of the steps in which "
-        "the learning rate decays",
-    )
-    final_lr: Annotated[float, VariesInStack(), OmittedAtDefault()] = Field(
-        0.0,
-        ge=0,
-        le=10**6,
-        description=f"learning rate of the last step with schedule {' or '.join(schedules_with('final_lr'))}",
+    schedule: Annotated[EntryConfig, BeforeValidator(_named), VariesInStack()] = Field(
+        EntryConfig(name="cosine"),
+        description="learning rate after warm-up: the name of a registered schedule, or a mapping with name and "
+        "options, such as {name: cosine, final_lr: 1.0e-4}",
     )
     warmup_steps: Annotated[int | None, VariesInStack()] = Field(
         None,
@@ -599,11 +588,17 @@ class RunConfig(OmittingSection):
     """A complete configuration without its seed: a variant."""
 
     data: DataConfig
-    positional: PerRole
-    attention: PerRole
-    masking: PerRole
-    feed_forward: Annotated[PerSide, OmittedAtDefault()] = _both("relu")
-    norm: Annotated[PerSide, OmittedAtDefault()] = _both("layernorm")
+    positional: PerRole = PerRole(
+        encoder=entry("sinusoidal"), decoder=entry("sinusoidal"), cross=entry("none")
+    )
+    attention: PerRole = PerRole(
+        encoder=entry("split-heads"), decoder=entry("split-heads"), cross=entry("split-heads")
+    )
+    masking: PerRole = PerRole(
+        encoder=entry("padding"), decoder=entry("padding-causal"), cross=entry("padding")
+    )
+    feed_forward: Annotated[PerSide, OmittedAtDefault()] = both_sides("relu")
+    norm: Annotated[PerSide, OmittedAtDefault()] = both_sides("layernorm")
     model: ModelConfig
     train: TrainConfig = TrainConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headtohead.config.builder import FAMILIES
 from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.planning.variants import is_runtime
+from headtohead.plugins.families import COMPONENTS
 from headtohead.storage import states
 from headtohead.storage.experiment import DataRecord, ResolvedVariant
 from headtohead.storage.record import leaves
@@ -51,7 +51,7 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     costs = {"parameters": counts.total, "flops_per_token": counts.flops_per_token}
     params: dict[str, Any] = {**resolved.axes, **identity, **costs}
     config = resolved.config.model_dump(mode="json")
-    for family in FAMILIES:
+    for family in COMPONENTS:
         config.pop(family, None)  # omitted at its default
         roles = getattr(resolved.config, family).model_dump(mode="json")
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}

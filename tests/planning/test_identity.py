@@ -20,7 +20,7 @@ DATA_HASH = "f" * 64
 GOLDEN = {
     "default": (
         {"train": {"epochs": 1}},
-        "95e63fa000982b5142324e8b4e428579700dd6b572cabaabf0b340b5a5d2448d",
+        "9ca2a7ad3afde44b84ddd133c970ecae5ad18cb030d968d0bc227d9ad0c930bc",
     ),
     "every family": (
         {
@@ -29,7 +29,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "a1257ae84e9f4e5605a45be45ea9cd393cebc690cacc1c4b08a9ce6518dfce67",
+        "afb4ef20b4f03c7d8c793fbbf2ffd9d97fe4ad9053f870a2c045372351d4f0a5",
     ),
     "sections": (
         {
@@ -38,7 +38,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "5c02d474a23867f6c3dba67a9304ca14f80b1d08694ad1aab8c963141614444e",
+        "776065f49ae690d5e666e82494ce17951cba45774a92bdd6ec4941d42634fe7e",
     ),
 }
 

@@ -6,11 +6,11 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 
 HASHES = {
-    "scratch-en-fr": "8fd52cd9a58d0a0523565d72adfc30db2cef4e8ac91ff640b5af94c49b9d01ef",
-    "architecture-en-de": "f940edfcd86b401c9d9480c5526f5dff362464bf2d95b981fcdb0d0355b1e865",
-    "tatoeba-en-es": "0e0038a664035ecd9757b2ae7da59e5dbdd42ec240df509b8653c9eeac3aaae3",
-    "slides-en-fr": "fd14a4746435a652c378c6674016e55d65c53a8efcf453f6cbe710342837d11a",
-    "by-hand-en-fr": "0f432ec79cf4a13f1910dba1aace15c62ebb1438c0153c6ab19c61b94caf443c",
+    "scratch-en-fr": "b98c284534d6672fd7fcf2ce5adc3fce26f4827eb0f11d6c198d61bda730916c",
+    "architecture-en-de": "887d98733f02b6c99c115131a3632260819dfd882f5f931006940bc412cbdc0a",
+    "tatoeba-en-es": "547441422fa2831e2145932dd12257f0f4ec86e2f69d3812904b3dd9c9c1f9b5",
+    "slides-en-fr": "40196764c29de8aece7f7003770eb8e3feba2eedb9f4e2641f140c89079f3631",
+    "by-hand-en-fr": "7e8674217d21ee442b8482374754224042629ee2016c3ef2ae68db35aefd0a1a",
 }
 
 

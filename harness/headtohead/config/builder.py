@@ -427,6 +427,9 @@ class ConfigBuilder:
         raw = {}
         for name in SECTIONS:
             raw[name] = {**dataset.defaults.get(name, {}), **self.nested(name)}
+        for (head, field), family in SECTION_ENTRIES.items():
+            if isinstance(raw[head].get(field), Mapping):
+                raw[head][field].setdefault("name", family.default)  # options alone
         written = self.nested("data")
         raw["data"] |= {"split": dataset.splits[0], "normalise": dataset.normalise} | written
         model, vocabulary = raw["model"], written.get("vocabulary", {})

@@ -202,6 +202,11 @@ def family_numbers(
     return results
 
 
+def equal_slug(note: Mapping[str, Any]) -> str:
+    """Return the variant of a remark on equality by construction; answers of format 2 have it in ``variant``."""
+    return str(note["variants"][0] if "variants" in note else note["variant"])
+
+
 def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     """Yield a name, the printed and the recomputed value of every number of a report; a name alone is skipped."""
     answer = json.loads((folder / "answer.json").read_text(encoding="utf-8"))
@@ -210,7 +215,7 @@ def compared(folder: Path) -> Iterator[tuple[str, Any, Any]]:
     # Of variants that are the same by construction, one was trained; a remark names both.
     slug_of = dict(zip(runs["title"], runs["variant"], strict=True))
     trained = {
-        note["variant"]: slug
+        equal_slug(note): slug
         for note in answer["remarks"]
         for title, slug in slug_of.items()
         if f" and {title} are the same by construction" in note["text"]

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from recompute import moderated_test, paired_test, table_of, weights_of
+from recompute import equal_slug, moderated_test, paired_test, table_of, weights_of
 from scipy import optimize, special, stats
 
 NUMBER = re.compile(r"([+−-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)( [kMGT]\b)?")
@@ -107,8 +107,8 @@ class Page:
                     f" and {title} are the same by construction"
                 )
                 if found:
-                    self.equal[remark["variant"]] = trained
-                    self.all_titles[remark["variant"]] = left
+                    self.equal[equal_slug(remark)] = trained
+                    self.all_titles[equal_slug(remark)] = left
         self.baseline = str(self.runs["variant"].iloc[0])
         verdicts = self.runs[self.runs["verdict"] == "baseline"]
         if len(verdicts):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from recompute_text import Page, agrees, baseline_spread, unescaped
 
+from headtohead.analysis.findings.scores import pooled_text, spread_text
 from headtohead.escaping import json_text
 from headtohead.report.folder import CHECKSUMS
-from headtohead.report.remarks import pooled_text, spread_text
 from headtohead.report.writing import checksums
 
 SPREAD = re.compile(

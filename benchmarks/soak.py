@@ -42,9 +42,9 @@ from stacks import machine
 
 from headtohead import files
 from headtohead.storage.run_directory import RunDirectory
-from headtohead.tracking.run_page import RUN_HASH_TAG
-from headtohead.tracking.serving import server
-from headtohead.tracking.store import load_mlflow, open_store
+from headtohead_mlflow.run_page import RUN_HASH_TAG
+from headtohead_mlflow.serving import server
+from headtohead_mlflow.store import load_mlflow, open_store
 
 EXPERIMENT = """\
 question: Does the study survive?

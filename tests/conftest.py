@@ -166,7 +166,7 @@ def store_template(once: Callable[..., Path]) -> Path:
     """One empty store, created the slow way once and copied for every test that needs one."""
 
     def create(folder: Path) -> None:
-        from headtohead.tracking.store import open_store
+        from headtohead_mlflow.store import open_store
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # MLflow's own use of its libraries

@@ -170,7 +170,6 @@ TABLES: dict[str, type[BaseModel]] = {
     "train": run_config.TrainConfig,
     "train.early_stopping": run_config.EarlyStopping,
     "evaluate": run_config.EvaluateConfig,
-    "evaluate.beam": run_config.BeamConfig,
     "quirks": run_config.QuirksConfig,
 }
 

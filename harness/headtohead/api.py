@@ -32,13 +32,14 @@ from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
 from headtohead.tracking import shipper
-from headtohead.tracking.shipping import MLFLOW, require
+from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
 from headtohead.training.reference_points import save_reference_points
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.analysis.results import RunsTable
+    from headtohead.plugins.logger import Answer
     from headtohead.plugins.registry import Registry
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
@@ -191,13 +192,16 @@ def run(
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
     registry = loaded.load_plugins()
-    if MLFLOW in loggers and not tracking:
-        raise HeadToHeadError(
-            "--no-tracking and --logger mlflow (tracking and loggers in Python) exclude each other"
-        )
-    loggers = list(dict.fromkeys((*([MLFLOW] if tracking else []), *loggers)))
     for logger in loggers:
-        require(logger)
+        if logger in DEFAULT_LOGGERS and not tracking:
+            raise HeadToHeadError(
+                f"--no-tracking and --logger {logger} (tracking and loggers in Python) exclude each other"
+            )
+    if tracking:
+        loggers = (*DEFAULT_LOGGERS, *loggers)
+    loggers = list(dict.fromkeys(loggers))
+    for logger in loggers:
+        logger_entry(logger).require()
     seconds_to_ship = shipper.shipping_seconds()
     chosen_launcher = make_launcher(launcher, launcher_options or {})
     kind = find_device(device, chosen_launcher)
@@ -278,12 +282,13 @@ def run(
             outcome = execute(planned, machine, cache_root(), command or "")
         if report and (outcome.complete or allow_partial):
             _save_reference_points(planned, registry, log)
-            from headtohead.report import writing
+            from headtohead.report.trackers import tracked_answer
+            from headtohead.report.writing import read_report, write_files
 
             file = planned.loaded.path  # which may have changed since it was read
-            written = writing.write_report(
-                planned.directory, session.reports, allow_partial=allow_partial, file=file
-            )
+            answered = read_report(planned.directory, allow_partial=allow_partial, file=file)
+            written = write_files(answered, session.reports)
+            session.answer = tracked_answer(answered, session.reports)
             for line in written.lines:
                 log(line)
             log(f"report: {written.html}")
@@ -348,14 +353,14 @@ class _Session:
     seconds_to_ship: float
     same_command: str
     log: Callable[[str], object]
+    answer: Answer | None = None
+    """The answer for the loggers, once the report is written."""
     shippers: list[tuple[str, shipper.ShipperProcess]] = field(default_factory=list)
 
     @contextmanager
     def shipped(self, plan: Plan) -> Iterator[None]:
         """Log the runs of an experiment to the loggers while they train."""
-        started = (
-            shipper.start_shipper(plan.directory, name, self.reports) for name in self.loggers
-        )
+        started = (shipper.start_shipper(plan.directory, name) for name in self.loggers)
         processes = [process for process in started if process is not None]
         self.shippers = [(plan.name, process) for process in processes] + self.shippers
         try:
@@ -365,7 +370,7 @@ class _Session:
             raise Interrupted from None
         finally:
             for process in processes:
-                process.close()
+                process.close(self.answer)
 
     def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Print why runs of a plan have no result, and how to continue."""
@@ -386,26 +391,19 @@ class _Session:
         """Wait a limited time for the shippers, and print where the runs are or how to log the rest."""
         until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
         for shipped_name, process in self.shippers:
-            sync = next_command(
-                "sync", self.target if shipped_name == name else shipped_name, self.root
-            )
-            if process.logger != MLFLOW:
-                sync += f" --logger {process.logger}"
-            missing = process.finish(sync, until, self.log)
-            charts = f"; {next_command('ui', None, self.root)} opens the charts" * (
-                process.logger == MLFLOW
-            )
-            if missing or shipped_name == name:
-                self.log(
-                    missing or f"{process.logger}: all runs are logged to {process.tracker}{charts}"
-                )
+            target = self.target if shipped_name == name else shipped_name
+            missing = process.finish(process.sync_command(target, self.root), until, self.log)
+            if missing is not None:
+                self.log(missing)
+            elif shipped_name == name:
+                self.log(process.logged_line(self.root))
 
 
 def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:
     """Return the number of seeds of the next look, or None if there is none or runs have no result."""
     if planned.looks is None or not outcome.complete:
         return None
-    from headtohead.report.remarks import looks_line
+    from headtohead.analysis.findings.design import looks_line
     from headtohead.storage.frames import load_frames
 
     status = Analysis(load_frames(planned.directory)).looks

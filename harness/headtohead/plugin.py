@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from headtohead.plugins.hookspecs import hookimpl as hookimpl
     from headtohead.plugins.launcher import Exit as Exit
     from headtohead.plugins.launcher import Job as Job
+    from headtohead.plugins.logger import Answer as Answer
+    from headtohead.plugins.logger import AnsweredContrast as AnsweredContrast
+    from headtohead.plugins.logger import DeniedError as DeniedError
     from headtohead.plugins.logger import LoggedRun as LoggedRun
+    from headtohead.plugins.logger import LoggedStudy as LoggedStudy
+    from headtohead.plugins.logger import StudyLogger as StudyLogger
     from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
     from headtohead.plugins.schedule import Moment as Moment
@@ -61,7 +66,12 @@ _MODULES = {family.base_name: family.base_module for family in FAMILIES.values()
     "hookimpl": "headtohead.plugins.hookspecs",
     "Exit": "headtohead.plugins.launcher",
     "Job": "headtohead.plugins.launcher",
+    "Answer": "headtohead.plugins.logger",
+    "AnsweredContrast": "headtohead.plugins.logger",
+    "DeniedError": "headtohead.plugins.logger",
     "LoggedRun": "headtohead.plugins.logger",
+    "LoggedStudy": "headtohead.plugins.logger",
+    "StudyLogger": "headtohead.plugins.logger",
     "PerMemberRNG": "headtohead.plugins.member_rng",
     "sorted_subset": "headtohead.plugins.member_rng",
     "Moment": "headtohead.plugins.schedule",

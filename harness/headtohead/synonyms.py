@@ -36,7 +36,6 @@ _NAMES_ELSEWHERE = {
     "train.precision": "bf16 dtype torch_dtype",
     "train.backend": "compile torch_compile",
     "evaluate.batch_size": "per_device_eval_batch_size",
-    "evaluate.beam.size": "beam_size num_beams",
     "evaluate.max_length": "max_new_tokens max_output_length",
     # Values, and options of components
     "theta": "base rope_base rope_theta",

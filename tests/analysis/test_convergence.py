@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.convergence import LossTrend
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.config.builder import resolve
 from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.plugins.registry import current
 from headtohead.report.answer import differences
 from headtohead.report.content import Report
-from headtohead.report.remarks import remarks
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import TrainConfig
 from made import case_table
@@ -161,7 +161,7 @@ def test_a_gap_of_the_better_score_with_the_lower_loss_is_given_in_steps_of_the_
     assert ([gap.agrees for gap in found.gaps], found.smallest_gap is not None) == ([named], named)
     assert [gap.steps for gap in found.gaps] == pytest.approx([140])
     (line,) = [
-        remark.text for remark in remarks(analysis) if remark.text.startswith("Still learning")
+        remark.text for remark in rules.find(analysis) if remark.text.startswith("Still learning")
     ]
     assert ("about 140 steps" in line) == named
 
@@ -189,7 +189,7 @@ def test_exactly_the_schedules_with_a_final_rate_reach_it_at_the_last_step() -> 
 def test_a_flat_end_of_a_decaying_schedule_is_no_verdict(schedule: str, plant: Any) -> None:
     analysis = plant(falling(0.0), schedule=schedule)
     assert trend_of(analysis).verdict == "schedule ended"
-    (line,) = [remark.text for remark in remarks(analysis) if "schedule ended" in remark.text]
+    (line,) = [remark.text for remark in rules.find(analysis) if "schedule ended" in remark.text]
     assert f"rate that decays ({schedule}) flattens the validation loss" in line
     assert (
         trend_of(plant(falling(0.0), schedule=schedule, stopped_early=True)).verdict
@@ -231,7 +231,7 @@ def test_the_end_of_a_schedule_is_a_caution_before_a_pass_or_without_a_loss_belo
     tables = {"losses_without_model": {"unigram": 5.0, "bigram": bigram}}
     analysis = plant(falling(0.0), schedule="cosine", passes=passes, data=tables)
     (found,) = [
-        remark for remark in remarks(analysis) if remark.text.startswith("The schedule ended")
+        remark for remark in rules.find(analysis) if remark.text.startswith("The schedule ended")
     ]
     assert found.severity == severity
     assert [text for text in words if text not in found.text] == []
@@ -246,7 +246,12 @@ def test_the_line_is_beside_the_answer_and_in_answer_json(plant: Any, tmp_path: 
     line = next(line for line in paths.lines if line.startswith("Still learning"))
     assert text.index("**" + paths.answer[:20]) < text.index(line[:60]) < text.index("## ")
     record = json.loads(paths.json.read_text(encoding="utf-8"))
-    assert record["remarks"][0] == {"severity": "caution", "text": line, "variant": None}
+    assert record["remarks"][0] == {
+        "rule": "still_learning",
+        "severity": "caution",
+        "variants": ["sinusoidal", "rotary"],
+        "text": line,
+    }
     assert record["training"]["still_learning"]
     assert record["training"]["variants"]["rotary"]["fall"] == pytest.approx(0.1)
     assert record["answer"] == paths.answer

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.leaks import largest_effect
 from headtohead.analysis.study import Analysis
-from headtohead.report.remarks import remarks
 from made import case_table
 
 
@@ -37,7 +37,9 @@ def test_with_the_whole_test_set_in_training_the_bound_is_the_distance_from_the_
 
 
 def leak_remark(analysis: Analysis) -> tuple[str, str]:
-    (found,) = [remark for remark in remarks(analysis) if remark.text.startswith(("LEAKY", "Leak"))]
+    (found,) = [
+        remark for remark in rules.find(analysis) if remark.text.startswith(("LEAKY", "Leak"))
+    ]
     return found.severity, found.text
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis, LooksStatus
-from headtohead.report.remarks import remarks
 from headtohead.statistics.looks import Looks
 from headtohead.statistics.paired_tests import holm
 from headtohead.storage.experiment import LooksRecord
@@ -79,7 +79,7 @@ def test_a_study_stops_at_a_look_without_an_inconclusive_contrast(analysed: Anal
     assert [contrast.verdict for contrast in analysis.families.variants.contrasts] == ["better"]
     assert analysis.looks is not None
     assert (analysis.looks.next, analysis.looks.undecided) == (None, ())
-    assert any("1 of 2 looks taken: stopped" in remark.text for remark in remarks(analysis))
+    assert any("1 of 2 looks taken: stopped" in remark.text for remark in rules.find(analysis))
 
 
 def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(
@@ -92,7 +92,7 @@ def test_a_study_stops_without_a_decision_if_its_contrasts_cannot_be_tested(
     assert (analysis.looks.undecided, len(analysis.looks.untested)) == ((), 1)
     assert any(
         remark.text.endswith("stopped; 1 contrast cannot be tested.")
-        for remark in remarks(analysis)
+        for remark in rules.find(analysis)
     )
 
 
@@ -132,7 +132,9 @@ def test_looks_that_are_changed_after_results_existed_are_labelled(
     quickstart: Path, seeds: tuple[int, ...], taken: tuple[int, ...]
 ) -> None:
     def is_late(**since: str) -> bool:
-        found = remarks(Analysis(with_looks(load_frames(quickstart), *seeds, taken=taken, **since)))
+        found = rules.find(
+            Analysis(with_looks(load_frames(quickstart), *seeds, taken=taken, **since))
+        )
         return any(
             "changed after results existed, on 2090-01-01" in remark.text for remark in found
         )

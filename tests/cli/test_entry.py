@@ -239,7 +239,7 @@ def test_a_closed_pipe_has_the_exit_code_of_shells() -> None:
         ),
         (
             "sync --logger wandb --uri x",
-            "h2h: --uri is the store of MLflow; leave it out, or add --logger mlflow",
+            "h2h: --uri is the address of mlflow; leave it out, or add --logger mlflow",
         ),
         ("status /", "h2h: no runs of '/' in 'runs'; start with h2h run FILE"),
     ],

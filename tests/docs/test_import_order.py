@@ -18,6 +18,7 @@ import headtohead.plugin
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
+MLFLOW = ROOT / "plugins" / "headtohead_mlflow"
 NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
 PAGE = ROOT / "docs" / "internals" / "architecture.md"
 DATASET_IMPORTS = "headtohead.data"
@@ -153,7 +154,9 @@ def circle(folder: Path) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("folder", [HARNESS, PLUGINS, NOTEBOOKS], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", [HARNESS, PLUGINS, MLFLOW, NOTEBOOKS], ids=lambda folder: folder.name
+)
 def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
     assert circle(folder) == []
 
@@ -184,21 +187,21 @@ def test_only_the_public_names_refer_to_headtohead_itself() -> None:
     assert public <= {f"headtohead.{name}" for name in import_order()}
 
 
-def test_only_tracking_imports_mlflow() -> None:
-    users = {package_of(one.file) for one in imports(HARNESS) if one.name.split(".")[0] == "mlflow"}
-    assert users == {"tracking"}
-    assert not any(
-        one.name.split(".")[0] == "mlflow" for one in (*imports(PLUGINS), *imports(NOTEBOOKS))
-    )
+def test_only_its_logger_imports_mlflow() -> None:
+    def imports_mlflow(folder: Path) -> bool:
+        return any(one.name.split(".")[0] == "mlflow" for one in imports(folder))
+
+    assert imports_mlflow(MLFLOW)
+    assert not any(map(imports_mlflow, (HARNESS, PLUGINS, NOTEBOOKS)))
 
 
 def test_headtohead_imports_no_plugin() -> None:
-    assert [
-        one
-        for one in imports(HARNESS)
-        if one.name.startswith(("headtohead_plugins", "headtohead_notebooks"))
-    ] == []
-    assert [one for one in imports(PLUGINS) if one.name.startswith("headtohead_notebooks")] == []
+    packages = (PLUGINS.name, MLFLOW.name, NOTEBOOKS.name)
+    assert [one for one in imports(HARNESS) if one.name.startswith(packages)] == []
+    for folder in (PLUGINS, MLFLOW, NOTEBOOKS):
+        others = tuple(name for name in packages if name != folder.name)
+        found = [one for one in imports(folder) if one.name.startswith(others)]
+        assert folder == NOTEBOOKS or found == []
 
 
 def test_plugins_import_only_public_names() -> None:

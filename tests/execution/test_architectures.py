@@ -198,7 +198,3 @@ def test_a_text_run_continues_a_prompt(study: Study) -> None:
     ]
     assert sampled[0] == sampled[1] != sampled[2]
     assert len(sampled[0]) == 202
-    assert (
-        "--beam is for translations"
-        in study.h2h("generate", path.name, "a", "--beam", "2", code=2).stderr
-    )

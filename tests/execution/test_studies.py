@@ -12,6 +12,7 @@ from mlflow import MlflowClient
 
 from headtohead import api, files
 from headtohead.config.versions import versions
+from headtohead.report import writing
 from headtohead.storage import leases
 from headtohead.storage.run_directory import RunWriter
 from made import plugin_file
@@ -145,13 +146,13 @@ def test_the_summary_run_has_the_answer_of_a_report_that_takes_long(
     study: Study, store_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copyfile(store_template, study.folder / "mlflow.db")
-    write, reports = api.write_report, study.folder / "elsewhere"
+    write, reports = writing.write_files, study.folder / "elsewhere"
 
     def written(*arguments: Any, **options: Any) -> Any:
         time.sleep(4.0)  # longer than the shipper needs to end
         return write(*arguments, **options)
 
-    monkeypatch.setattr(api, "write_report", written)
+    monkeypatch.setattr(writing, "write_files", written)
     study.write(base=SHORT, design=[{"one_at_a_time": {"positional": ["none"]}}])
     study.run("--reports", str(reports), tracking=True)
     answer = json.loads((reports / "tiny" / "answer.json").read_text())["answer"]

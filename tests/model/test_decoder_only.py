@@ -6,10 +6,9 @@ from torch.nn import functional
 
 from headtohead.config.builder import resolve
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import BeamSearch, Ends, translate, translate_each
+from headtohead.model.decoding import Ends, greedy, translate_each
 from headtohead.model.loss import backward_loss
 from headtohead.model.transformer import Transformer
-from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.loop import split_tensors
@@ -64,7 +63,7 @@ def greedy_loop(model, member, prompt, tokens):
 )
 def test_generation_after_prefill_equals_a_loop_of_full_passes(positional, masking):
     subject, source = subject_of(positional=positional, masking=masking), prompts()
-    found = translate(subject.model, source, torch.full(source.shape[:2], source.shape[2]), 8, None)
+    found = greedy(subject.model, source, torch.full(source.shape[:2], source.shape[2]), 8)
     wanted = [
         [greedy_loop(subject.model, member, row, 8) for row in source[member].tolist()]
         for member in (0, 1)
@@ -75,39 +74,14 @@ def test_generation_after_prefill_equals_a_loop_of_full_passes(positional, maski
     assert masking == "none" or len({len(row) for rows in wanted for row in rows}) > 1
 
 
-def test_a_beam_has_the_scores_of_full_passes():
-    subject, source = subject_of(), prompts()
-    search = BeamSearch(
-        subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=4, length_penalty=0.0)
-    )
-    ids, scores = search.run()
-    for member in (0, 1):
-        for prompt, row, score in zip(
-            source[member].tolist(), ids[member].tolist(), scores[member], strict=True
-        ):
-            words = [token for token in row if token != PAD]
-            ended = [*words, EOS] if len(words) < 6 else words
-            total = sum(
-                next_logits(subject.model, member, [*prompt, SOS, *words[:number]]).log_softmax(-1)[
-                    token
-                ]
-                for number, token in enumerate(ended)
-            )
-            torch.testing.assert_close(score, total)
-    plain = translate(
-        subject.model, source, torch.full((2, 4), 3), 6, BeamConfig(size=1, length_penalty=0.0)
-    )
-    assert torch.equal(plain, translate(subject.model, source, torch.full((2, 4), 3), 6, None))
-
-
 def test_sources_of_different_lengths_are_generated_in_separate_batches():
     model = Subject(tiny_config(architecture="decoder-only"), (4,)).model
     sources = [[4, 5], [6], [7, 8, 9], [5, 4]]
-    found = translate_each(model, sources, 6, None, Ends())
+    found = translate_each(model, sources, 6, Ends())
     assert found == [greedy_loop(model, 0, source, 6) for source in sources]
     ragged = torch.tensor([[[4, 5], [6, PAD]]])
     with pytest.raises(ValueError, match="equal length only"):
-        translate(model, ragged, torch.tensor([[2, 1]]), 6, None)
+        greedy(model, ragged, torch.tensor([[2, 1]]), 6)
 
 
 def batch_and_model(**choices):

@@ -1,35 +1,28 @@
-"""Greedy decoding and beam search against loops over single sentences without caches; the batch shrinks."""
-
-import itertools
-from functools import lru_cache
+"""Greedy decoding against loops over single sentences without caches; the batch shrinks."""
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead import HeadToHeadError
-from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model import decoding
 from headtohead.model.cuda import WORDS_PER_CHECK, cuda_layout
 from headtohead.model.decoding import (
-    BeamSearch,
     Ends,
     active_indices,
+    greedy,
     is_causal,
-    length_penalty,
-    translate,
     translate_each,
 )
-from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.invariants.decoding import naive_greedy
-from headtohead.testing.subject import SentenceBatch, Subject, forward
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from made import case_table
 
 WORDS = 6
 BY_ROW = {"name": "sinusoidal-by-row"}
 TO_DECODER = {"quirks": {"cross_attention_memory": "decoder"}}
-BEAM = BeamConfig(size=3)
 
 
 def subject_of(sharp=12.0, ending=4.0, seeds=(1, 2), **choices):
@@ -41,14 +34,9 @@ def subject_of(sharp=12.0, ending=4.0, seeds=(1, 2), **choices):
     return subject
 
 
-def decoded(subject, beam=None, max_length=WORDS):
+def decoded(subject, max_length=WORDS):
     read = subject.sentences
-    return translate(subject.model, read.source, read.source_lengths, max_length, beam)
-
-
-def search(subject, size, alpha, max_length=WORDS):
-    read, beam = subject.sentences, BeamConfig(size=size, length_penalty=alpha)
-    return BeamSearch(subject.model, read.source, read.source_lengths, max_length, beam).run()
+    return greedy(subject.model, read.source, read.source_lengths, max_length)
 
 
 @case_table(
@@ -91,12 +79,11 @@ def test_greedy_decoding_equals_a_loop_without_a_cache(choices, cached):
     assert not (found == EOS).any()
 
 
-@pytest.mark.parametrize("beam", [None, BEAM])
-def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token(beam):
+def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token():
     with pytest.raises(
         HeadToHeadError, match=r"^attention 'embedding-softmax' supports exactly 16 .*\.decode: "
     ):
-        decoded(Subject(tiny_config(attention="embedding-softmax")), beam)
+        decoded(Subject(tiny_config(attention="embedding-softmax")))
 
 
 def test_a_sentence_longer_than_the_learned_table_is_refused_in_one_line():
@@ -113,11 +100,11 @@ def test_a_sentence_longer_than_the_learned_table_is_refused_in_one_line():
 def rows(monkeypatch):
     """Return a function that decodes and returns the number of rows of each decoder step."""
 
-    def decode(subject, beam=None):
+    def decode(subject):
         found, right = [], subject.model.step
         step = lambda token, *rest: found.append(token.shape[1]) or right(token, *rest)  # noqa: E731
         monkeypatch.setattr(subject.model, "step", step)
-        assert not (decoded(subject, beam) == EOS).any()
+        assert not (decoded(subject) == EOS).any()
         return found
 
     return decode
@@ -131,15 +118,10 @@ def test_finished_sentences_are_not_computed(rows):
     found = rows(subject)
     assert found == [count for count in live if count]
     assert found[0] == 3 > found[-1]
-    found = rows(subject_of(), BEAM)
-    assert found[0] == 3
-    assert found[1:] == sorted(found[1:], reverse=True)
-    assert found[-1] < found[1] <= 9
 
 
-@pytest.mark.parametrize("beam", [None, BEAM])
-def test_decoding_stops_when_no_hypothesis_can_become_better(beam, rows):
-    assert rows(subject_of(4.0, 100.0), beam) == [3]
+def test_decoding_stops_when_all_sentences_are_finished(rows):
+    assert rows(subject_of(4.0, 100.0)) == [3]
 
 
 def test_members_continue_with_the_same_number_of_sentences():
@@ -175,155 +157,35 @@ class HostReads(TorchDispatchMode):
 
 @case_table("ending", [-100.0, 0.5, 100.0], default=1)
 @case_table("masking", ["padding-causal", "none"], default=1)
-@pytest.mark.parametrize("beam", [None, BEAM])
-def test_on_cuda_the_host_waits_once_per_eight_words(beam, masking, ending):
+def test_on_cuda_the_host_waits_once_per_eight_words(masking, ending):
     subject, most = (
         subject_of(4.0, ending, masking=masking, positional="rotary"),
         WORDS_PER_CHECK + 3,
     )
     with HostReads() as on_cpu:
-        expected = decoded(subject, beam, most)
+        expected = decoded(subject, most)
     with cuda_layout(), HostReads() as on_cuda:
-        found = decoded(subject, beam, most)
+        found = decoded(subject, most)
     assert torch.equal(found, expected)
     # is_causal reads a mask of the CPU.
     assert on_cuda.count <= 1 + most // WORDS_PER_CHECK
     assert ending == 100.0 or on_cpu.count > 1 + most // WORDS_PER_CHECK
 
 
-# -- beam search -----------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def next_log_probabilities(subject, prefix):
-    """Return log-probabilities of the token after a prefix, computed without caches."""
-    read = subject.sentences
-    target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
-    lengths = torch.full_like(read.source_lengths, len(prefix))
-    with torch.no_grad():
-        logits = forward(
-            subject.model, SentenceBatch(read.source, read.source_lengths, target, lengths)
-        )
-    return torch.log_softmax(logits[..., -1, :], dim=-1).tolist()
-
-
-def plain_beam(subject, member, row, size, alpha):
-    """Return tokens and score of the best translation of a sentence, searched up to the maximum length."""
-    active, finished = [([SOS], 0.0)], []
-    for tokens in range(1, WORDS + 1):
-        ranked = sorted(
-            (
-                (prefix, word, likely + more)
-                for prefix, likely in active
-                for word, more in enumerate(
-                    next_log_probabilities(subject, tuple(prefix))[member][row]
-                )
-            ),
-            key=lambda candidate: -candidate[2],
-        )
-        penalty = ((5 + tokens) / 6) ** alpha
-        finished += [(p[1:], likely / penalty) for p, w, likely in ranked[:size] if w == EOS]
-        active = [([*p, w], likely) for p, w, likely in ranked if w != EOS][:size]
-    finished += [(prefix[1:], likely / penalty) for prefix, likely in active]
-    return max(finished, key=lambda candidate: candidate[1])
-
-
-def assert_translation(found, member, row, tokens, score):
-    """Compare a translation of a search with tokens and score; <pad> follows its end."""
-    ids, scores = (part[member, row] for part in found)
-    assert ids.tolist() == [*tokens, *[PAD] * (len(ids) - len(tokens))]
-    assert float(scores) == pytest.approx(score, abs=1e-10)
-
-
-@case_table(
-    ("choices", "size", "alpha"),
-    [
-        ({}, 2, 0.6),
-        ({"positional": "rotary", "attention": "grouped-query"}, 3, 0.6),
-        ({"positional": "alibi", "attention": "talking-heads"}, 3, 0.6),
-        *(({}, *width) for width in itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])),
-        ({"positional": "t5-relative", "attention": "differential"}, 3, 0.6),
-        ({"positional": "shaw-relative", "attention": "multi-query", "masking": "window"}, 3, 0.6),
-        ({"positional": "fire", "attention": "sigmoid"}, 3, 0.6),
-        ({"positional": "learned", "attention": "linear"}, 3, 0.6),
-        ({"masking": "none"}, 3, 0.6),
-        ({"masking": "causal", "attention": "independent-heads", "norm": "post"}, 3, 0.6),
-        ({"positional": BY_ROW}, 3, 0.6),
-        ({"positional": BY_ROW, "masking": "padding"}, 3, 0.6),
-        (
-            {
-                "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
-                **TO_DECODER,
-            },
-            3,
-            0.6,
-        ),
-    ],
-    ids=str,
-    default=3,
-)
-def test_search_equals_a_search_without_cache_and_batch(choices, size, alpha):
-    subject = subject_of(**choices)
-    found = search(subject, size, alpha)
-    for member, row in itertools.product(range(2), range(3)):
-        assert_translation(found, member, row, *plain_beam(subject, member, row, size, alpha))
-    assert choices or len({tuple(ids) for ids in found[0].flatten(0, 1).tolist()}) > 2
-
-
-@pytest.mark.parametrize(
-    ("masking", "ties"), [("padding-causal", False), ("none", False), ("padding-causal", True)]
-)
-def test_a_beam_of_one_without_length_penalty_is_greedy_decoding(masking, ties):
-    subject = subject_of(masking=masking)
-    if ties:
-        with torch.no_grad():  # the logits of two tokens each are equal
-            for part in (subject.model.lm_head.weight, subject.model.lm_head.bias):
-                odd = part[..., 1::2]
-                odd.copy_(part[..., ::2][..., : odd.shape[-1]])
-    assert torch.equal(search(subject, 1, 0.0)[0], decoded(subject))
-
-
-@case_table("alpha", [0.0, 0.6], default=1)
-def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
-    subject, max_length = subject_of(), 3
-    found = search(subject, 9**max_length, alpha, max_length)
-    plain = [word for word in range(9) if word != EOS]
-    for member, row in ((0, 0), (1, 2)):
-        scores = {}
-        active = {(): 0.0}
-        for tokens in range(1, max_length + 1):
-            following = {}
-            for prefix, likely in active.items():
-                more = next_log_probabilities(subject, (SOS, *prefix))[member][row]
-                scores[prefix] = (likely + more[EOS]) / length_penalty(tokens, alpha)
-                following |= {(*prefix, word): likely + more[word] for word in plain}
-            active = following
-        scores |= {
-            prefix: likely / length_penalty(max_length, alpha) for prefix, likely in active.items()
-        }
-        assert len(scores) == 1 + 8 + 64 + 512
-        best = max(scores, key=scores.get)
-        assert_translation(found, member, row, best, scores[best])
-
-
 # -- sentences grouped by length -------------------------------------------------------------------
 
 
 @case_table(
-    ("choices", "beam"),
+    "choices",
     [
-        ({}, BEAM),
-        *(
-            ({**attention, **more}, beam)
-            for attention in ({}, {"attention": "sigmoid"})
-            for more in ({}, {"masking": "none"}, {"masking": "causal"}, {"positional": BY_ROW})
-            for beam in (None, BEAM)
-        ),
+        {**attention, **more}
+        for attention in ({}, {"attention": "sigmoid"})
+        for more in ({}, {"masking": "none"}, {"masking": "causal"}, {"positional": BY_ROW})
     ],
     ids=str,
     default=1,
 )
-def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam, monkeypatch):
+def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, monkeypatch):
     model = subject_of(4.0, 2.0, (1,), **choices).model
     with torch.no_grad():
         for layer in model.decoder:
@@ -331,8 +193,8 @@ def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam, mo
     generator = torch.Generator().manual_seed(2)
     lengths = (3, 6, 3, 2, 6, 5, 3, 4, 5, 2, 6, 4)
     sources = [torch.randint(4, 12, (length,), generator=generator).tolist() for length in lengths]
-    single = [translate_each(model, [source], 10, beam, Ends())[0] for source in sources]
-    assert translate_each(model, sources, 10, beam, Ends()) == single
+    single = [translate_each(model, [source], 10, Ends())[0] for source in sources]
+    assert translate_each(model, sources, 10, Ends()) == single
     monkeypatch.setattr(decoding, "TOGETHER", 2)
-    assert translate_each(model, sources, 10, beam, Ends()) == single
+    assert translate_each(model, sources, 10, Ends()) == single
     assert len({tuple(tokens) for tokens in single}) > 2

@@ -100,7 +100,7 @@ def test_decoding_caches_keys_in_the_precision_of_the_products() -> None:
         source = torch.tensor([[[4, 5, 6]]])
         with torch.no_grad(), matmul_precision(model):
             state = DecodingState(model, source, torch.tensor([[3]]), 4)
-            state.hidden(torch.ones(1, 1, 1, dtype=torch.long))
+            state.logits(torch.ones(1, 1, 1, dtype=torch.long))
         caches = [cache for layer in state.caches for cache in layer]
         assert {tensor.dtype for cache in caches for tensor in cache.tensors.values()} == {expected}
 

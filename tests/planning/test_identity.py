@@ -20,7 +20,7 @@ DATA_HASH = "f" * 64
 GOLDEN = {
     "default": (
         {"train": {"epochs": 1}},
-        "9ca2a7ad3afde44b84ddd133c970ecae5ad18cb030d968d0bc227d9ad0c930bc",
+        "128ba4b6c169c76f282858c1de2055809690f8e0491a1ddfbbefbe89abf51a1a",
     ),
     "every family": (
         {
@@ -29,7 +29,7 @@ GOLDEN = {
             "attention": {"name": "grouped-query", "kv_heads": 1},
             "masking": "causal",
         },
-        "afb4ef20b4f03c7d8c793fbbf2ffd9d97fe4ad9053f870a2c045372351d4f0a5",
+        "ad3373f3588e3b22a617705ec43804e7dfacd49469352993cc11df0b928e15bb",
     ),
     "sections": (
         {
@@ -38,7 +38,7 @@ GOLDEN = {
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
             "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
-        "776065f49ae690d5e666e82494ce17951cba45774a92bdd6ec4941d42634fe7e",
+        "6e0c4d03a89d8ee462980f96bb297ee4a3d7cb4690134daad70b37cbe02600b1",
     ),
 }
 
@@ -89,11 +89,7 @@ def test_run_hashes_do_not_change(name):
             {"masking": "causal"},
             {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"},
         ),
-        ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
-        (
-            {"evaluate": {"decode": "beam"}},
-            {"evaluate": {"decode": "beam", "beam": {"size": 4, "length_penalty": 0.6}}},
-        ),
+        ({}, {"evaluate": {"decode": "greedy"}}),
     ],
 )
 def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, other):
@@ -109,7 +105,7 @@ def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, 
         {"masking.decoder": "causal"},
         {"data": {"size": 500}},
         {"evaluate": {"unpadded": False}},
-        {"evaluate": {"decode": "beam"}},
+        {"evaluate": {"decode": "none"}},
         {"train": {"epochs": 1, "length_buckets": "exact"}},
         {"train": {"epochs": 1, "precision": "float64"}},
         {"seed": 2},

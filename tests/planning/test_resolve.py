@@ -196,11 +196,6 @@ def test_an_error_in_a_recipe_names_the_recipe():
         ),
         ({"data": {"limt": 3}, "data.dataset": "addition"}, "data.limt:", "unknown field 'limt'"),
         ({"data": {"test": 10.5}}, "data.test:", "expected a fraction below 1"),
-        (
-            {"evaluate": {"beam": {"size": 3}}},
-            "evaluate.beam.size:",
-            "beam search requires evaluate.decode: beam,",
-        ),
     ],
 )
 def test_every_wrong_value_is_one_line_with_its_field(raw, location, word):

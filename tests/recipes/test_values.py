@@ -6,11 +6,11 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 
 HASHES = {
-    "scratch-en-fr": "b98c284534d6672fd7fcf2ce5adc3fce26f4827eb0f11d6c198d61bda730916c",
-    "architecture-en-de": "887d98733f02b6c99c115131a3632260819dfd882f5f931006940bc412cbdc0a",
-    "tatoeba-en-es": "547441422fa2831e2145932dd12257f0f4ec86e2f69d3812904b3dd9c9c1f9b5",
-    "slides-en-fr": "40196764c29de8aece7f7003770eb8e3feba2eedb9f4e2641f140c89079f3631",
-    "by-hand-en-fr": "7e8674217d21ee442b8482374754224042629ee2016c3ef2ae68db35aefd0a1a",
+    "scratch-en-fr": "03a0be28415eb1548d8df9127728a9131241c63b7a78962e15278c083c934065",
+    "architecture-en-de": "73ee6be146a3d151a0ea19e663f2fef62ef34d8420a99c6b1de3febf6d4d4999",
+    "tatoeba-en-es": "e349f2f53fd4fa1cad95b6e53b8f02157226582ea76e0e4be66839d66ee0c570",
+    "slides-en-fr": "28d1296c047a89bb60a3a56510ae0a0cf634f5b2c990f19329814b49a39c5149",
+    "by-hand-en-fr": "e0748e95b51720d8b3750b488ee3a5cae12c0d11cbc213b719a05533c1f222f9",
 }
 
 

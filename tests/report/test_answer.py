@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import ends
 from headtohead.report.answer import MAX_ROWS, answer, differences
-from headtohead.report.remarks import remarks
-from headtohead.report.section import ends, table, text_lines
+from headtohead.report.section import table, text_lines
 from headtohead.storage.frames import load_frames
 from made import case_table
 from made.block_oracle import expected_test, scores_of
@@ -33,7 +34,7 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
     assert notes[3].startswith("+58 % non-embedding parameters")
     sds = [analysis.summaries[slug].sd for slug in analysis.ranked]
     (remark,) = (
-        found.text for found in remarks(analysis) if found.text.startswith("The baseline, ")
+        found.text for found in rules.find(analysis) if found.text.startswith("The baseline, ")
     )
     assert remark.endswith(
         f"pooled over all variants, it is {np.sqrt(np.mean(np.square(sds))):.3f}."
@@ -47,7 +48,7 @@ def test_the_answer_names_the_contrasts_by_verdict_and_has_rows_largest_first(qu
 def test_the_pooled_deviation_of_several_sizes_is_that_of_the_baselines_size(analysed):
     analysis = analysed(axes={"positional": ["sinusoidal", "none"], "size": ["small", "large"]})
     (remark,) = (
-        found.text for found in remarks(analysis) if found.text.startswith("The baseline, ")
+        found.text for found in rules.find(analysis) if found.text.startswith("The baseline, ")
     )
     sds = [analysis.summaries[slug].sd for slug in ("sinusoidal-small", "none-small")]
     pooled = f"{np.sqrt(np.mean(np.square(sds))):.3f}"
@@ -239,7 +240,7 @@ def test_the_worst_score_in_all_runs_and_a_margin_wider_than_every_score_are_war
 ):
     axes = {"positional": ["sinusoidal", "none"]}
     analysis = analysed(margin=margin, score=lambda axes, seed: scores[seed != 1], axes=axes)
-    found = [remark.text for remark in remarks(analysis) if remark.severity == "warning"]
+    found = [remark.text for remark in rules.find(analysis) if remark.severity == "warning"]
     assert [text in warning for warning in found] == [True] * bool(text)
 
 
@@ -280,7 +281,9 @@ def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
     for contrasts, count in (([declared], 1), ([], 0)):
         analysis = analysed(axes=CROSSED, score=depends, interactions=True, declared=contrasts)
         notes = [
-            remark.text for remark in remarks(analysis) if remark.text.startswith("Interaction, ")
+            remark.text
+            for remark in rules.find(analysis)
+            if remark.text.startswith("Interaction, ")
         ]
         expected = expected_test(scores_of(analysis.frames, analysis.metric), weights)
         text = f": {expected.mean:+.3f} (95 %: {ends(*expected.interval(0.95), analysis.metric)}), significant."

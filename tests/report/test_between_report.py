@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import end_of
 from headtohead.report.figures.rows import forest_rows
-from headtohead.report.section import end_of
 from headtohead.report.writing import ReportPaths, write_report
 from headtohead.storage.frames import load_frames
 from made.fake_study import Study, write_study

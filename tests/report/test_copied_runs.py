@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
-from headtohead.report.remarks import remarks
 from made.fake_study import with_losses
 
 STEPS = range(100, 1001, 100)
@@ -30,7 +30,7 @@ def warnings(
 
     axes = {"positional": ["sinusoidal", "rotary"]}
     frames = analysed(axes=axes, score=score, one_at_a_time=True).frames
-    found = remarks(Analysis(with_losses(frames, loss, STEPS)))
+    found = rules.find(Analysis(with_losses(frames, loss, STEPS)))
     return [remark.text for remark in found if remark.severity == "warning"]
 
 

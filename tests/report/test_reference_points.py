@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.data import PreparedData, prepare
-from headtohead.report.remarks import remarks
 from headtohead.report.variants import padding_section
 from headtohead.report.writing import read_report, write_report
 from headtohead.schema.run_config import DataConfig
@@ -57,7 +57,7 @@ def section_of(folder: Path, reports: Path) -> str:
 
 def remark(folder: Path, start: str) -> str | None:
     """Return the remark that begins with a text, or None."""
-    found = remarks(Analysis(load_frames(folder)))
+    found = rules.find(Analysis(load_frames(folder)))
     return next((remark.text for remark in found if remark.text.startswith(start)), None)
 
 

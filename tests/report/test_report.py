@@ -18,13 +18,13 @@ from click.testing import CliRunner
 from markdown_it import MarkdownIt
 from safetensors.numpy import load_file
 
+from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
 from headtohead.ownership import claim
 from headtohead.report.content import Report
 from headtohead.report.data import sample
-from headtohead.report.remarks import remarks
 from headtohead.report.render import environment, fragment, markdown_table
 from headtohead.report.section import Section
 from headtohead.report.sections import report_sections
@@ -303,7 +303,7 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
             "longest": {"source": 0 if axes["data.pair"] == "eng-fra" else 9, "target": 9},
         },
     )
-    (warning,) = [remark for remark in remarks(analysis) if remark.severity == "warning"]
+    (warning,) = [remark for remark in rules.find(analysis) if remark.severity == "warning"]
     assert warning.text.startswith("LEAKY split of eng-fra: 31.7 % of the test text")
 
 
@@ -334,7 +334,7 @@ def test_changed_code_and_versions_are_stated(small):
     content = json.loads(record.read_text())
     plugin = content["plugins"][0] | {"source_sha256": "ef" * 32}
     edit(record, plugins=[plugin], versions=content["versions"] | {"torch": "2.14.0"})
-    found = remarks(Analysis(load_frames(folder)))
+    found = rules.find(Analysis(load_frames(folder)))
     assert found[0].severity == "warning"
     assert found[0].text.startswith("STALE: positional 'none' changed")
     assert "Runs differ in torch: 2.13.0, 2.14.0." in [remark.text for remark in found]

@@ -10,8 +10,8 @@ from PIL import Image
 from headtohead.figures.heat_map import ColourRange, cell_colours
 from headtohead.figures.sheet import CELL, tiles
 from headtohead.figures.style import MUTED
-from headtohead.tracking.artifacts import contact_sheet, write_image
-from headtohead.tracking.store import open_store
+from headtohead_mlflow.artifacts import contact_sheet, write_image
+from headtohead_mlflow.store import open_store
 
 UNIQUE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -62,7 +62,7 @@ def test_sync_names_a_study_that_another_process_logs_and_ships_the_others(
         (["quikstart"], "no runs of 'quikstart'.*did you mean 'quickstart'"),
         (["--uri", "./mlruns"], "file store './mlruns' is not supported"),
         (["--uri", "sqlite:////"], "MLflow store sqlite://// is a folder"),
-        (["--logger", "nope"], "unknown logger 'nope'; known: tensorboard"),
+        (["--logger", "nope"], "unknown logger 'nope'; known: mlflow, tensorboard"),
     ],
 )
 def test_sync_reports_bad_input_in_one_line(

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 KILLED_AT_CALLS = """
 import os, shutil, signal, sys
 from pathlib import Path
-from headtohead.tracking.store import load_mlflow
+from headtohead_mlflow.store import load_mlflow
 load_mlflow()
 import mlflow.store.tracking.sqlalchemy_store
 from mlflow import MlflowClient

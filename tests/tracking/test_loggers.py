@@ -361,7 +361,6 @@ def test_the_shipper_process_logs_with_a_plugin_file_and_ends_with_its_parent(
         "headtohead.tracking.shipper",
         str(folder),
         "lines",
-        str(folder / "reports"),
     ]
     plugins = pickle.dumps(WorkerPlugins(((str(lines), lines.read_bytes()),)))
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:

@@ -22,12 +22,12 @@ from mlflow import MlflowClient
 
 from headtohead.cli import main
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking import serving
-from headtohead.tracking.reading import experiment_table
-from headtohead.tracking.serving import server, study_links
 from headtohead.tracking.shipper import follow
 from headtohead.tracking.shipping import Shipper, ship
-from headtohead.tracking.store import DeniedError, open_store
+from headtohead_mlflow import serving
+from headtohead_mlflow.reading import experiment_table
+from headtohead_mlflow.serving import server, study_links
+from headtohead_mlflow.store import DeniedError, open_store
 from made import free_port
 from made import serving as answering
 

@@ -33,7 +33,7 @@ ENDED.set()
 SHIP_AT_THE_SAME_TIME = """
 import os, sys
 from pathlib import Path
-from headtohead.tracking.store import load_mlflow
+from headtohead_mlflow.store import load_mlflow
 load_mlflow()
 import mlflow.store.tracking.sqlalchemy_store
 from headtohead.tracking.shipping import ship

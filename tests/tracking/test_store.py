@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking.store import open_store
+from headtohead_mlflow.store import open_store
 
 FOUR_AT_ONCE = """
 import os, sys
-from headtohead.tracking.store import load_mlflow
+from headtohead_mlflow.store import load_mlflow
 load_mlflow()
 import mlflow.store.tracking.sqlalchemy_store
-from headtohead.tracking.store import open_store
+from headtohead_mlflow.store import open_store
 children = []
 for number in range(4):
     child = os.fork()

@@ -7,6 +7,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +17,28 @@ import pytest
 from mlflow import MlflowClient
 from safetensors.numpy import load_file, save_file
 
+from headtohead.plugin import Answer, AnsweredContrast
 from headtohead.storage.leases import Lease
 from headtohead.tracking.shipping import Shipper, ship
 from headtohead.tracking.study import TrackedStudy
-from headtohead.tracking.view import TAG
+from headtohead_mlflow.view import TAG
 from made.fake_study import Study, record_checksums, write_study
 
 MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
-INTERVAL = {"level": 0.95, "low": 0.01, "high": 0.05}
-ROTARY = {
-    "label": "rotary against baseline",
-    "main": True,
-    "direction": "better",
-    "difference": 0.03,
-}
-ANSWER = {
-    "answer": "Rotary is better.",
-    "differences": [
-        {"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}
-    ],
-    "setup": "Set-up: width 16.",
-    "remarks": [
-        {"severity": "warning", "text": "A margin of 0."},
-        {"severity": "note", "text": "A note."},
-    ],
-    "scores": {"none": 0.4, "rotary": 0.93333333},
-    "contrasts": [
-        ROTARY | {"interval": INTERVAL, "holm_p": 0.002},
-        ROTARY | {"label": "none against rotary", "main": False, "interval": None, "holm_p": None},
-    ],
-}
+ROTARY = AnsweredContrast(
+    "rotary against baseline", "rotary", "better", 0.03, (0.01, 0.05), holm_p=0.002
+)
+ANSWER = Answer(
+    text="Rotary is better.",
+    rows=[{"contrast": "rotary against baseline", "direction": "better\n95 %: 0.01 to 0.05"}],
+    cautions=[("warning", "A margin of 0.")],
+    setup="Set-up: width 16.",
+    scores={"none": 0.4, "rotary": 0.93333333},
+    contrasts=[ROTARY],
+    verdicts={"none": "worse"},
+    report={},
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +49,13 @@ def study(tmp_path_factory: pytest.TempPathFactory, store_template: Path) -> Mlf
     folder = write_study(
         root / "runs", Study(seeds=(1, 2), axes=AXES, states={("none", 2): "DIVERGED"})
     )
-    report = folder.parent.parent / "reports/quickstart"
-    (report / "figures").mkdir(parents=True)
-    (report / "answer.json").write_text(json.dumps(ANSWER))
-    (report / "index.html").write_text("<p>Rotary is better.</p>")
-    (report / "results.csv").write_text("variant,verdict\nnone,worse\n")
-    (report / "figures/contrasts.svg").write_text("<svg/>")
-    ship(folder, store_uri)
+    (root / "index.html").write_text("<p>Rotary is better.</p>")
+    (root / "contrasts.svg").write_text("<svg/>")
+    report = {
+        "index.html": root / "index.html",
+        "figures/contrasts.svg": root / "contrasts.svg",
+    }
+    ship(folder, store_uri, answer=replace(ANSWER, report=report))
     return MlflowClient(store_uri)
 
 
@@ -109,7 +101,6 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(
         f"[attention of every variant](#/experiments/{index.experiment_id}/runs/{own.info.run_id}/artifacts"
         in note
     )
-    assert "A note." not in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures", "attention"}
 
@@ -195,16 +186,11 @@ def test_the_page_of_a_study_without_an_answer_says_why(
         shipper.ship(is_last=False, is_live=True)
     assert tags()["h2h.answer"] == "No answer yet: 1 of 2 runs have a result"
     shipper.ship()
-    assert tags()["h2h.answer"].endswith(
-        "runs have a result; h2h report quickstart writes the report, and h2h sync quickstart logs it"
-    )
-    report = folder.parent.parent / "reports/quickstart"
-    report.mkdir(parents=True)
-    for content, answer in (("{", "No answer yet"), (json.dumps(ANSWER), "Rotary is better.")):
-        (report / "answer.json").write_text(content)
-        shipper.ship()
-        assert tags()["h2h.answer"].startswith(answer)
-        assert answer in tags()["mlflow.note.content"]
+    assert tags()["h2h.answer"].endswith("runs have a result; h2h sync quickstart logs the answer")
+    shipper.answer = ANSWER
+    shipper.ship()
+    assert tags()["h2h.answer"] == "Rotary is better."
+    assert "Rotary is better." in tags()["mlflow.note.content"]
     shipper.ship(is_last=False, is_live=True)  # before the runs of a larger plan have results
     assert tags()["h2h.answer"].startswith("No answer yet")
 
@@ -327,24 +313,20 @@ def test_an_experiment_that_others_created_is_never_changed(
     assert [run.info.run_id for run in client.search_runs([theirs])] == [run_id]
 
 
-def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
+def test_unusual_answers_and_maps_never_keep_a_study_from_being_logged(
     make_experiment: MakeExperiment, store_uri: str
 ) -> None:
     """MLflow refuses long names of metrics and those that are paths in another form, such as ``diff//data/a``."""
     folder = make_experiment(axes=AXES)
     long = [*("x" * 300 + f" against {side}" for side in "ab"), "a/b", "a-b"]
-    contrasts = [ROTARY | {"label": f"{left} against a.txt"} for left in ("/data/b", "../b")]
-    contrasts += [ROTARY | {"label": label} for label in long]
-    shared = {"interval": INTERVAL, "holm_p": 0.1}
-    report = folder.parent.parent / "reports/quickstart"
-    report.mkdir(parents=True)
-    answer = ANSWER | {"contrasts": [contrast | shared for contrast in contrasts]}
-    (report / "answer.json").write_text(json.dumps(answer))
-    (report / "results.csv").write_text("run,column\n1,2\n")
+    labels = [f"{left} against a.txt" for left in ("/data/b", "../b")] + long
+    contrasts = [
+        replace(ROTARY, label=label, left=label.partition(" against ")[0]) for label in labels
+    ]
     maps = next(folder.glob("none-*/attention/maps.safetensors"))
     save_file({name: values * np.nan for name, values in load_file(maps).items()}, maps)
     record_checksums(maps.parent.parent)
-    found = ship(folder, store_uri)
+    found = ship(folder, store_uri, answer=replace(ANSWER, contrasts=contrasts))
     assert (found.shipped, len(found.failures)) == (1, 1)
     assert "not finite" in found.failures[0]
     client = MlflowClient(store_uri)
@@ -353,8 +335,7 @@ def test_unusual_reports_and_maps_never_keep_a_study_from_being_logged(
     assert {"diff/-data-b", "diff/..-b"} <= own.data.metrics.keys()
     for start in ("diff/xxx", "diff/a-b-"):
         assert sum(name.startswith(start) for name in own.data.metrics) == 2
-    (report / "answer.json").write_text(json.dumps(ANSWER))
     for _ in range(3):
-        ship(folder, store_uri)
+        ship(folder, store_uri, answer=ANSWER)
     history = client.get_metric_history(own.info.run_id, "diff/-data-b")
     assert [math.isnan(point.value) for point in history] == [False, True]

@@ -17,12 +17,12 @@ from headtohead.figures.sheet import grid, tiles
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.contrasts import ChangeContrast
 from headtohead.storage.experiment import ExperimentRecord
-from headtohead.tracking import attention_pages as module
-from headtohead.tracking import view
-from headtohead.tracking.attention_pages import attention_pages
-from headtohead.tracking.mlflow_logger import STATUS
 from headtohead.tracking.study import TrackedStudy
-from headtohead.tracking.view import link, views
+from headtohead_mlflow import attention_pages as module
+from headtohead_mlflow import view
+from headtohead_mlflow.attention_pages import attention_pages
+from headtohead_mlflow.run_logger import STATUS
+from headtohead_mlflow.view import link, views
 
 AXES = ["positional", "attention", "masking"]
 TAG_VALUE_LIMIT = 20_000

@@ -16,7 +16,7 @@ OK, WARN, FAIL = "ok", "warn", "fail"
 Diagnosis = tuple[str, str, str]
 """Level, subject and text of a printed line."""
 
-PACKAGES = ("headtohead", "torch", "numpy", "scipy", "pandas", "pydantic", "matplotlib", "mlflow")
+PACKAGES = ("headtohead", "torch", "numpy", "scipy", "pandas", "pydantic", "matplotlib")
 
 LOW_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
@@ -26,7 +26,7 @@ NO_SPACE = 100 * 1024**2
 @runs_option
 @plugin_option
 def command(runs: Path) -> None:
-    """Check Python, packages, devices, disk, plugins, data cache and MLflow store."""
+    """Check Python, packages, devices, disk, plugins, data cache and trackers."""
     failed = False
     for level, subject, text in _diagnoses(runs):
         failed |= level == FAIL
@@ -83,7 +83,7 @@ def _diagnoses(runs: Path) -> Iterator[Diagnosis]:
         )
     yield _folder("runs folder", runs)
     yield _folder("data cache", cache_root())
-    yield _store(runs)
+    yield from _trackers(runs)
 
 
 def _folder(subject: str, folder: Path) -> Diagnosis:
@@ -102,18 +102,18 @@ def _folder(subject: str, folder: Path) -> Diagnosis:
     return level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free"
 
 
-def _store(runs: Path) -> Diagnosis:
-    """Open the MLflow store if it exists."""
-    from headtohead.config.project import default_uri, readable
+def _trackers(runs: Path) -> Iterator[Diagnosis]:
+    """Check the trackers of the default loggers."""
     from headtohead.errors import HeadToHeadError
-    from headtohead.tracking.store import database_of, open_store
+    from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
 
-    uri = default_uri(runs)
-    database = database_of(uri)
-    if database is not None and not database.exists():
-        return OK, "mlflow", f"'{database}' will be created by the first run"
-    try:
-        open_store(uri, create=False)
-    except HeadToHeadError as error:
-        return FAIL, "mlflow", str(error)
-    return OK, "mlflow", f"{readable(uri)} can be opened"
+    for name in DEFAULT_LOGGERS:
+        try:
+            entry = logger_entry(name)
+            entry.require()
+            state = entry.check_tracker(runs)
+        except HeadToHeadError as error:
+            yield FAIL, name, str(error)
+        else:
+            if state is not None:
+                yield OK, name, state

@@ -23,16 +23,6 @@ from headtohead.cli.output import echo
 @click.argument("text", nargs=-1)
 @click.option("--prompt", multiple=True, help="As TEXT; can be repeated.")
 @click.option(
-    "--beam",
-    type=click.IntRange(1, 1000),
-    help="Beam size; default: the decoding of the run's evaluation.",
-)
-@click.option(
-    "--length-penalty",
-    type=FiniteRange(0, 10),
-    help="Exponent of the beam's length penalty (Wu et al. 2016); 0 is none.  [default: 0.6]",
-)
-@click.option(
     "--tokens", type=click.IntRange(1, 100_000), help="Tokens of a continuation.  [default: 200]"
 )
 @click.option(
@@ -49,8 +39,6 @@ def command(
     run: str,
     text: tuple[str, ...],
     prompt: tuple[str, ...],
-    beam: int | None,
-    length_penalty: float | None,
     tokens: int | None,
     temperature: float | None,
     seed: int | None,
@@ -64,7 +52,6 @@ def command(
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
-    from headtohead.schema.run_config import BeamConfig
     from headtohead.storage.experiment import examples_of
 
     load_plugins()
@@ -81,17 +68,13 @@ def command(
         )
         problem = f"{name} {empty[0]} is empty" if empty else f"no {name} was given"
         raise HeadToHeadError(f"{problem}; run h2h generate {run} {example}")
-    if length_penalty is not None and beam is None:
-        raise HeadToHeadError("--length-penalty requires --beam")
-    penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
-    beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     for sentence in sentences:
         if unknown := loaded.unknown_words(sentence):
             echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
     if examples == "sequences":
-        if any(value is not None for value in (beam, tokens, temperature, seed)):
+        if any(value is not None for value in (tokens, temperature, seed)):
             raise HeadToHeadError(
-                "this run labels words of a sequence; leave out --beam, --tokens, --temperature, --seed"
+                "this run labels words of a sequence; leave out --tokens, --temperature, --seed"
             )
         for sentence in sentences:
             echo(loaded.label(sentence))
@@ -99,13 +82,11 @@ def command(
     sampling = {"temperature": temperature, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in sampling.items() if value is not None}
     if given or tokens is not None or is_text:
-        if beam is not None:
-            raise HeadToHeadError("--beam is for translations; a text is continued by sampling")
         for sentence in sentences:
             for line in loaded.continue_text(sentence, tokens or 200, **given).split("\n"):
                 echo(line)
         return
-    translations = loaded.translate(sentences, beam_config)
+    translations = loaded.translate(sentences)
     if loaded.pitfalls:
         echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
     for translation in translations:

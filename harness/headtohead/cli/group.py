@@ -46,7 +46,6 @@ COMMANDS = {
     "data": "Download datasets and describe them.",
     "export": "Write a run as a model folder with a model card.",
     "clean": "Remove archived, superseded and failed runs, and caches.",
-    "ui": "Open MLflow on the project's store.",
     "skill": "Print instructions for coding agents.",
     "doctor": "Check the installation, the machine and the stores.",
 }

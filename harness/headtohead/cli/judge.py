@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -349,9 +350,10 @@ def _table(source: str, experiment: str | None, metric: str | None) -> pd.DataFr
             f"the URI of an MLflow store and --experiment need each other: {example}; got {source}"
         )
     if experiment is not None:
-        from headtohead.tracking.reading import experiment_table
-
-        return experiment_table(source, experiment, metric)
+        read: Callable[..., pd.DataFrame] = resolve_name(
+            "headtohead_mlflow.reading:experiment_table"
+        )
+        return read(source, experiment, metric)
     from headtohead.analysis.result_folders import read_results
 
     return read_results(Path(source))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from headtohead.cli.options import (
 )
 from headtohead.cli.output import echo
 
+if TYPE_CHECKING:
+    from headtohead.plugins.logger import Answer, Logger
+
 
 @click.command()
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
@@ -26,45 +30,85 @@ from headtohead.cli.output import echo
 )
 @logger_option("Log to this tracker instead of MLflow")
 @plugin_option
+@click.option(
+    "--allow-partial",
+    is_flag=True,
+    help="Rank variants with missing seeds in the logged answer, as h2h report does.",
+)
 def command(
     experiments: tuple[str, ...],
     runs: Path,
     reports: Path | None,
     uri: str | None,
     loggers: tuple[str, ...],
+    allow_partial: bool,
 ) -> None:
     """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
     EXPERIMENT is a file, a name or a folder.
     Runs that the tracker already has are skipped; a retrained run is logged again.
     """
-    from headtohead.config.project import default_uri, next_command, readable
-    from headtohead.errors import HeadToHeadError
-    from headtohead.tracking.shipping import MLFLOW, require, ship
+    from headtohead.config.project import reports_folder
+    from headtohead.tracking.shipping import DEFAULT_LOGGERS, ship
 
-    if loggers:
+    if loggers or click.get_current_context().meta.get("plugin_files"):
         load_plugins()
-    chosen = dict.fromkeys(loggers or (MLFLOW,))
-    for logger in chosen:
-        require(logger)
-    if uri and MLFLOW not in chosen:
-        raise HeadToHeadError("--uri is the store of MLflow; leave it out, or add --logger mlflow")
+    entries = _entries(loggers or DEFAULT_LOGGERS, uri)
+    reports_root = reports_folder(runs, reports)
     is_complete = True
     for folder in _folders(runs, experiments):
-        for logger in chosen:
-            report = ship(folder, uri, logger=logger, reports=reports)
-            echo(report.line() + (f" ({logger})" if logger != MLFLOW else ""))
-            for line in (*report.failures, *report.notes):
-                echo(f"  {line}", err=True)
+        answer = _answer(folder, reports_root, allow_partial=allow_partial)
+        for name in entries:
+            report = ship(folder, uri, logger=name, answer=answer)
+            line = report.line()
+            if name not in DEFAULT_LOGGERS:
+                line += f" ({name})"
+            echo(line)
+            for problem in (*report.failures, *report.notes):
+                echo(f"  {problem}", err=True)
             if report.link is not None:
                 echo(f"  {report.link}")
             is_complete &= report.complete
-    uri = uri or default_uri(runs)
-    if MLFLOW in chosen and not uri.startswith("http"):
-        ui = next_command("ui", None, runs)
-        echo(f"store: {readable(uri)}; the links require a running {ui}")
+    for entry in entries.values():
+        closing_line = entry.closing_line(runs, uri)
+        if closing_line is not None:
+            echo(closing_line)
     if not is_complete:
         raise SystemExit(1)
+
+
+def _entries(names: tuple[str, ...], uri: str | None) -> dict[str, type[Logger]]:
+    """Return the chosen loggers by name.
+
+    Raises:
+        HeadToHeadError: If a logger is unknown or lacks a package, or no logger accepts the address.
+    """
+    from headtohead.errors import HeadToHeadError
+    from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
+
+    entries = {name: logger_entry(name) for name in dict.fromkeys(names)}
+    for entry in entries.values():
+        entry.require()
+    if uri and not any(entry.accepts_uri for entry in entries.values()):
+        default = DEFAULT_LOGGERS[0]
+        raise HeadToHeadError(
+            f"--uri is the address of {default}; leave it out, or add --logger {default}"
+        )
+    return entries
+
+
+def _answer(folder: Path, reports_root: Path, *, allow_partial: bool) -> Answer | None:
+    """Return the answer of an experiment; None and a note if its runs cannot be analysed."""
+    from headtohead.errors import HeadToHeadError
+    from headtohead.report.trackers import tracked_answer
+    from headtohead.report.writing import read_report
+
+    try:
+        report = read_report(folder, allow_partial=allow_partial)
+        return tracked_answer(report, reports_root)
+    except HeadToHeadError as error:
+        echo(f"  no answer: {error}", err=True)
+        return None
 
 
 def _folders(runs: Path, experiments: tuple[str, ...]) -> list[Path]:

@@ -27,7 +27,6 @@ from headtohead.plugins.registry import current
 from headtohead.schema.run_config import (
     SECTIONS,
     SHORTHANDS,
-    BeamConfig,
     DataConfig,
     EntryConfig,
     ModelConfig,
@@ -405,9 +404,6 @@ class ConfigBuilder:
             chosen = getattr(sections[head], field).model_dump()
             entry = self._built(family, chosen, *place)
             sections[head] = sections[head].model_copy(update={field: entry})
-        evaluate = sections["evaluate"]
-        if evaluate.decode == "beam" and evaluate.beam is None:
-            sections["evaluate"] = evaluate.model_copy(update={"beam": BeamConfig()})
         for name, family in COMPONENTS.items():
             sections[name] = self._built_roles(family, sections["model"])
         return RunConfig(**sections)

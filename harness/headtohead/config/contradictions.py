@@ -29,14 +29,6 @@ def _no_length_of_training(config: RunConfig) -> Contradiction | None:
     return None
 
 
-def _beam_without_beam_search(config: RunConfig) -> Contradiction | None:
-    decode = config.evaluate.decode
-    if config.evaluate.beam is None or decode == "beam":
-        return None
-    reason = f"beam search requires evaluate.decode: beam, got decode '{decode}'; set that, or leave evaluate.beam out"
-    return ("evaluate", "beam"), reason
-
-
 def _decoder_only_with_two_vocabularies(config: RunConfig) -> Contradiction | None:
     if config.model.architecture != "decoder-only" or config.data.vocabulary.shared:
         return None
@@ -102,7 +94,6 @@ def _unknown_split(config: RunConfig) -> Contradiction | None:
 
 RULES: tuple[Callable[[RunConfig], Contradiction | None], ...] = (
     _no_length_of_training,
-    _beam_without_beam_search,
     _decoder_only_with_two_vocabularies,
     _encoder_without_layers,
     _all_embeddings_tied_with_two_vocabularies,

@@ -1,4 +1,4 @@
-"""The project folder of an experiment, which holds ``runs/``, ``reports/`` and the MLflow store.
+"""The project folder of an experiment, which holds ``runs/``, ``reports/`` and the stores of loggers.
 
 Commands and the Python interface use the same rules, so that they find the same runs from every
 working directory.
@@ -12,8 +12,6 @@ from pathlib import Path
 
 RUNS = "runs"
 REPORTS = "reports"
-DATABASE = "mlflow.db"
-URI_VARIABLE = "MLFLOW_TRACKING_URI"
 MARKS = ("pyproject.toml", ".git")
 
 
@@ -57,17 +55,6 @@ def cache_root() -> Path:
     """Return the folder of downloads and prepared data: ``H2H_CACHE``, or ``~/.cache/headtohead``."""
     folder = os.environ.get("H2H_CACHE")
     return Path(folder) if folder else Path.home() / ".cache" / "headtohead"
-
-
-def default_uri(runs: Path) -> str:
-    """Return the MLflow store: ``MLFLOW_TRACKING_URI``, else a SQLite file beside the runs."""
-    return os.environ.get(URI_VARIABLE) or f"sqlite:///{runs.resolve().parent / DATABASE}"
-
-
-def readable(uri: str) -> str:
-    """Return the URI of a store without its password."""
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def next_command(command: str, experiment: Path | str | None, runs: Path) -> str:

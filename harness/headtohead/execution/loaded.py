@@ -22,7 +22,7 @@ from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.launcher import machine_memory
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import BeamConfig, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import examples_of
 from headtohead.storage.run import CHECKPOINT, RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory, find_run
@@ -164,12 +164,11 @@ class LoadedRun:
             ]
         return logits
 
-    def translate(self, sentences: Sequence[str], beam: BeamConfig | None = None) -> list[str]:
+    def translate(self, sentences: Sequence[str]) -> list[str]:
         """Return the translation of each sentence, in normalised text.
 
         Args:
             sentences: Raw text. A translation does not depend on the other sentences.
-            beam: Beam search settings; default: the decoding of the run's evaluation.
 
         Raises:
             HeadToHeadError: If the run cannot translate, or its vocabulary refuses a word.
@@ -179,7 +178,7 @@ class LoadedRun:
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
         with matmul_precision(self.model):
-            return [self.data.decode(ids) for ids in self.decode(encoded, beam)]
+            return [self.data.decode(ids) for ids in self.decode(encoded)]
 
     @torch.no_grad()
     def continue_text(
@@ -248,7 +247,7 @@ class LoadedRun:
         labels = logits[len(ids) - len(words) :].argmax(-1)
         return self.data.decode(labels[chosen].tolist(), until_eos=False)
 
-    def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
+    def generate(self, source_ids: Sequence[int]) -> list[int]:
         """Return the generated target ids of a single source.
 
         Stepwise decoding stops before <eos> or after ``decoding_limit`` tokens. Non-autoregressive decoding, whose
@@ -259,7 +258,7 @@ class LoadedRun:
         """
         self._refuse_undefined()
         with matmul_precision(self.model):
-            return self.decode([source_ids], beam)[0]
+            return self.decode([source_ids])[0]
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the attention maps of every layer, head and role for a sentence.
@@ -278,17 +277,11 @@ class LoadedRun:
         return self.data.tokenisers["source"].unknown(sentence)
 
     @torch.no_grad()
-    def decode(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
+    def decode(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the generated ids of each source, independent of the other sources."""
         if self.config.evaluate.decode != "non-autoregressive":
-            beam = beam or self.config.evaluate.beam
-            found = translate_each(self.model, encoded, self.decoding_limit, beam, self.ends)
+            found = translate_each(self.model, encoded, self.decoding_limit, self.ends)
             return [[index for index in ids if index != self.pad] for ids in found]
-        if beam is not None:
-            raise HeadToHeadError(
-                f"run '{self.path.name}' decodes all words in a single pass "
-                "(evaluate.decode: non-autoregressive), which has no beam; remove the beam"
-            )
         decoded = []
         for ids in encoded:
             source = torch.tensor([[list(ids)]])

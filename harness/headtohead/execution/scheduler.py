@@ -24,7 +24,6 @@ from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
-from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, ProbeSentence
 from headtohead.storage.leases import Busy, Lease, LeaseLost, layout_lock, observe, release_dead
@@ -269,7 +268,7 @@ def _with_target(plan: Plan, run: PlannedRun, probe: ProbeSentence) -> ProbeSent
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(source) and list(ids) == source:
                 return probe.model_copy(update={"target": target, "target_from": "reference"})
-    can_translate = config.evaluate.decode in {*STEPWISE, "non-autoregressive"}
+    can_translate = config.evaluate.decode in ("greedy", "non-autoregressive")
     return probe.model_copy(update={"target_from": "translation"}) if can_translate else None
 
 

@@ -34,7 +34,7 @@ CHUNK_LOGITS = 2**20
 """Number of logits of a chunk on a CPU: 4 MiB in float32, which processor caches hold."""
 
 LOGITS_AT_ONCE = 2**26
-"""Maximum number of logits at a time on a GPU, and in a beam search."""
+"""Maximum number of logits at a time on a GPU."""
 
 
 def token_losses(logits: Tensor, labels: Tensor) -> Tensor:

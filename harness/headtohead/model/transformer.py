@@ -233,28 +233,17 @@ class Transformer(nn.Module):
         memory: Tensor | None = None,
         memory_lengths: Tensor | None = None,
         observe: Observe | None = None,
-        beam_size: int = 1,
     ) -> Tensor:
-        """Return the decoder's output, ``[member, batch · beam_size, time, d_model]``.
-
-        The hypotheses of a sentence are adjacent rows of ``target`` and share its memory ``[member, batch, ..]``, which
-        a decoder-only model lacks.
-        """
-        if memory is not None and memory_lengths is not None:
-            beam_size = target.shape[1] // memory.shape[1]
-            if beam_size > 1:
-                memory, memory_lengths = (
-                    x.repeat_interleave(beam_size, dim=1) for x in (memory, memory_lengths)
-                )
+        """Return the decoder's output, ``[member, batch, time, d_model]``; a decoder-only model has no memory."""
         span = (0, target.shape[-1])
-        self._check("decoder", target.shape[1] // beam_size, span[1])
+        self._check("decoder", target.shape[1], span[1])
         sampled = self._sample_positions("decoder", target)
         own = self._attention_context("decoder", span, span, lengths, sampled, target)
         cross = None
         if memory is not None and memory_lengths is not None:
             cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
             memory = memory.flatten(1, 2)
-        x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, beam_size)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled)
         first_values: FirstValues = (None, None)
         for index, layer in enumerate(self.decoder):
             x, first_values = layer(
@@ -291,20 +280,18 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the decoder's output for the next tokens of each row, using cached keys and values.
 
-        The hypotheses of a sentence are adjacent rows and share its memory.
-
         Args:
-            tokens: Ids ``[member, batch · beam_size, time]``; several tokens, such as a prompt, without memory only.
+            tokens: Ids ``[member, batch, time]``; several tokens, such as a prompt, without memory only.
             position: Position of the first token, equal in all rows.
             memory: The encoder's output, ``[member, batch, time, d_model]``; None in a decoder-only model.
             memory_lengths: Source tokens without padding, ``[member, batch]``.
             caches: As ``caches`` returns them.
 
         Returns:
-            ``[member, batch · beam_size, time, d_model]``.
+            ``[member, batch, time, d_model]``.
         """
-        rows = memory_lengths.shape[1]
-        beam_size, length = tokens.shape[1] // rows, position + tokens.shape[-1]
+        rows = tokens.shape[1]
+        length = position + tokens.shape[-1]
         self._check("decoder", rows, length)
         # All rows have the same length, so they share a mask.
         lengths = memory_lengths.new_full((1,), length)
@@ -315,16 +302,14 @@ class Transformer(nn.Module):
         if memory is not None:
             keys = memory.shape[2] if self.attends_to_source else length
             self._check("cross", rows, max(length, keys))
-            of_keys = (beam_size, memory_lengths) if self.attends_to_source else (1, lengths)
-            at = -of_keys[0] if of_keys[0] > 1 else 1
-            cross = self._step_context("cross", position, at, (0, keys), of_keys[1])
+            key_lengths = memory_lengths if self.attends_to_source else lengths
+            cross = self._step_context("cross", position, 1, (0, keys), key_lengths)
             memory = memory.flatten(1, 2)
         x = self._embed(
             tokens,
             self.target_embedding,
             "decoder",
             position,
-            beam_size=beam_size,
             cache=caches[0][0],
         )
         first_values: FirstValues = (None, None)
@@ -347,7 +332,7 @@ class Transformer(nn.Module):
         lengths: Tensor,
         ids: Tensor | None = None,
     ) -> list[AttentionContext]:
-        """Return the contexts of ``count`` tokens, or of ``-count`` at one position; a mask of True becomes None."""
+        """Return the contexts of ``count`` tokens from a position on; a mask of True becomes None."""
         contexts = self._attention_context(role, (position, count), keys, lengths, ids=ids)
         # On CUDA, the test would wait for the device.
         return [
@@ -425,7 +410,6 @@ class Transformer(nn.Module):
         start: int,
         observe: Observe | None = None,
         sampled: Tensor | None = None,
-        beam_size: int = 1,
         cache: Cache | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
@@ -447,7 +431,7 @@ class Transformer(nn.Module):
             if record is not None:
                 record("mixed", x.flatten(1, 2))
         positional, by_row = self.positional(role), role in self._row_indexed
-        span = (0, ids.shape[1] // beam_size) if by_row else (start, ids.shape[-1])
+        span = (0, ids.shape[1]) if by_row else (start, ids.shape[-1])
         consecutive = self._positions(*span, ids.device)
         positions = (
             sampled if sampled is not None else consecutive.column if by_row else consecutive.row
@@ -459,8 +443,6 @@ class Transformer(nn.Module):
             require_shape(
                 positional, "embed", table, member=members, batch=None, time=time, d_model=width
             )
-            if beam_size > 1 and by_row:
-                table = table.repeat_interleave(beam_size, dim=1)
             if sampled is not None:
                 added = table.view(x.shape).to(x)
             elif table.requires_grad or table.dtype == x.dtype:
@@ -496,14 +478,13 @@ class Transformer(nn.Module):
         return None if sampled is None else sampled[:, first : first + rows].flatten(0, 1)
 
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
-        """Return ``count`` positions from ``start``, or ``-count`` times ``start``.
+        """Return ``count`` positions from ``start``.
 
         They are always the same tensor objects, as ``Positional.cached`` requires.
         """
         key = (start, count, device)
         if key not in self._ranges:
-            step = int(count > 0)
-            positions = torch.arange(abs(count), device=device) * step + start
+            positions = torch.arange(count, device=device) + start
             self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
         return self._ranges[key]
 

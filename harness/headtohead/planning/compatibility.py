@@ -12,7 +12,7 @@ from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.plugins.watched_reads import only_declared_reads
-from headtohead.schema.run_config import STEPWISE, RunConfig
+from headtohead.schema.run_config import RunConfig
 
 
 def find_incompatibility(
@@ -97,9 +97,9 @@ def _unusable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
             return f"quirks.shared_modules: one {shared}, but encoder and decoder have different ones; set one entry"
     if config.quirks.trainable == ():
         return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
-    if longest.get("source") == 0 and decode in STEPWISE:
+    if longest.get("source") == 0 and decode == "greedy":
         return f"dataset '{config.data.dataset}' has no sources to translate; leave evaluate.decode out"
-    if decode in STEPWISE and config.data.target_boundaries != "sos-eos":
+    if decode == "greedy" and config.data.target_boundaries != "sos-eos":
         return (
             f"{decode} decoding requires start and end tokens, but data.target_boundaries is "
             f"{config.data.target_boundaries}; "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headtohead.data import PreparedData
 from headtohead.data.byte_alphabet import INCOMPLETE
 from headtohead.schema.experiment_file import Probe
-from headtohead.schema.run_config import STEPWISE, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ProbeSentence
 
 
@@ -30,7 +30,7 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     """
     train, test = data.splits["train"], data.splits["test"]
     notes = []
-    if config.evaluate.decode in STEPWISE:
+    if config.evaluate.decode == "greedy":
         limit = decoding_limit(config, data.longest_target)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
         longer = sum(length >= limit for length in shortest)

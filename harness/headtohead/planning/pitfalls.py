@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headtohead.config.entries import entries_of
 from headtohead.plugins.registry import Registry
-from headtohead.schema.run_config import STEPWISE, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import Pitfall
 
 CONSEQUENCES = {
@@ -82,7 +82,7 @@ def find_pitfalls(
         (
             "no boundary tokens",
             "data.target_boundaries",
-            no_start and decode in {*STEPWISE, "none"},
+            no_start and decode in ("greedy", "none"),
         ),
         ("positions by batch row", f"positional.{', positional.'.join(by_row)}", by_row),
         *((name, f"attention.{role}", True) for role, name, _ in of_styles),

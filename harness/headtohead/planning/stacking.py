@@ -215,8 +215,9 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, device: str, memory: int)
     target_words = vocab_sizes(
         config, len(data.source_vocabulary), len(data.target_vocabulary)
     ).target
-    in_chunks = device == "cpu" and config.evaluate.decode != "beam"
-    chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words) if in_chunks else LOGITS_AT_ONCE
+    chunk = LOGITS_AT_ONCE
+    if device == "cpu":
+        chunk = max(CHUNK_LOGITS, 2 * model.d_model * target_words)
     tokens = max(_rows(config, longest) * length, config.evaluate.batch_size * longest["target"])
     logits = LOGIT_COPIES * min(chunk, wanted * tokens * target_words)
     available = MEMORY_FRACTION * (memory - PROCESS_BYTES - _number_bytes(config) * logits)

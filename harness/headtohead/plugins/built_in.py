@@ -16,10 +16,11 @@ MODULES = (
         f"headtohead_plugins.{file.parent.name}.{file.stem}"
         for file in sorted(FOLDER.glob("*/[!_]*.py"))
     ),
+    "headtohead_mlflow.entry",
     "headtohead_notebooks.embedding_softmax",
     "headtohead_notebooks.imported_runs",
     "headtohead_notebooks.notebook_pairs",
     "headtohead_notebooks.recipes",
     "headtohead_notebooks.sinusoidal_by_row",
 )
-"""Import names of the built-in plugins: those of the folders, and those of the notebooks."""
+"""Import names of the built-in plugins: those of the folders, MLflow, and those of the notebooks."""

@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 
 from headtohead.errors import HeadToHeadError, describe
 
-BUILT_IN = ("headtohead_notebooks.commands",)
+BUILT_IN = ("headtohead_mlflow.commands", "headtohead_notebooks.commands")
 ENTRY_POINT_GROUP = "headtohead.commands"
 
 

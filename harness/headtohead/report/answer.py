@@ -10,10 +10,10 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
+from headtohead.analysis.wording import contrast_name, ends, leveled, named_sides
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.report.section import contrast_name, ends, leveled, named_sides
 from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
 from headtohead.statistics.verdicts import (
     BEYOND,

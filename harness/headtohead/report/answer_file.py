@@ -28,7 +28,7 @@ PARTS = ("against_metric", "lengths", "against_lengths")
 
 def answer_file(report: Report) -> str:
     """Return the text of ``answer.json``."""
-    from headtohead.report.section import contrast_name
+    from headtohead.analysis.wording import contrast_name
     from headtohead.report.setup import setup_line
 
     analysis, record = report.analysis, report.record
@@ -44,7 +44,7 @@ def answer_file(report: Report) -> str:
         else "decided"
     )
     answer = {
-        "format": f"{ANSWER_FORMAT}2",
+        "format": f"{ANSWER_FORMAT}3",
         "experiment": record.name,
         "question": record.question,
         "answer": report.answer,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headtohead.analysis.wording import leveled
 from headtohead.planning.variants import DATA_AXIS
 from headtohead.report.content import Report
 from headtohead.report.render import markdown
-from headtohead.report.section import Section, leveled, score, table
+from headtohead.report.section import Section, score, table
 from headtohead.report.setup import reproduction_section
 from headtohead.report.variants import variant_section
 from headtohead.storage.metrics import counted, readable

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from headtohead.analysis.findings import rules
+from headtohead.analysis.findings.finding import Finding
 from headtohead.analysis.study import Analysis
 from headtohead.figures.style import PALETTE
 from headtohead.report.answer import answer, differences
 from headtohead.report.attention import Gallery, gallery
-from headtohead.report.remarks import Remark, remarks
 from headtohead.report.section import Section, table
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
@@ -58,14 +59,21 @@ class Report:
         )
 
     @cached_property
-    def remarks(self) -> tuple[Remark, ...]:
+    def remarks(self) -> tuple[Finding, ...]:
         """The remarks that qualify the answer, the most severe first."""
-        return remarks(self.analysis)
+        return rules.find(self.analysis)
 
     @property
-    def cautions(self) -> list[Remark]:
+    def cautions(self) -> list[Finding]:
         """The remarks beside the answer: warnings and cautions."""
         return [remark for remark in self.remarks if remark.severity != "note"]
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The verdict on each variant against the baseline by slug; that of the baseline is ``baseline``."""
+        contrasts = self.analysis.families.variants.contrasts
+        verdicts = {contrast.left: contrast.verdict for contrast in contrasts}
+        return verdicts | {self.analysis.frames.baseline: "baseline"}
 
     @property
     def banner(self) -> str | None:

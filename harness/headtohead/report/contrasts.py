@@ -9,17 +9,14 @@ from headtohead.analysis.contrasts import Contrast, sides
 from headtohead.analysis.order_transfer import order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import ContrastUncertainty
+from headtohead.analysis.wording import contrast_name, end_of, ends, leveled
 from headtohead.config.labels import text
 from headtohead.report.answer import verdict_of
 from headtohead.report.content import Report
 from headtohead.report.section import (
     Section,
-    contrast_name,
     contrast_table,
     difference,
-    end_of,
-    ends,
-    leveled,
     replaced,
     score,
     table,

@@ -281,8 +281,6 @@ def _points(report: Report, points: ReferencePoints, slugs: Sequence[str]) -> li
 
 def _decoding(setting: Mapping[str, Any]) -> str:
     text = str(setting["decode"])
-    if "size" in setting:
-        text += f" of {setting['size']}, length penalty {setting['length_penalty']:g}"
     return f"{text}, at most {setting['max_length']} tokens" if "max_length" in setting else text
 
 

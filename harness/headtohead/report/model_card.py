@@ -6,10 +6,11 @@ import math
 
 import yaml
 
+from headtohead.analysis.wording import ends
 from headtohead.escaping import markdown_code, visible, visible_values
 from headtohead.report.data import corpus_text, data_properties, layers_text
 from headtohead.report.render import environment, markdown_table, tidy_markdown
-from headtohead.report.section import ends, table
+from headtohead.report.section import table
 from headtohead.storage.experiment import examples_of, leaked_part
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count

@@ -13,10 +13,8 @@ from typing import Any
 import pandas as pd
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.analysis.study import Analysis
-from headtohead.config.labels import NAMED_AXES
-from headtohead.config.labels import text as value_text
-from headtohead.statistics.paired_tests import Difference, Interval, Summary
+from headtohead.analysis.wording import ends, leveled
+from headtohead.statistics.paired_tests import Difference, Summary
 from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
 
@@ -121,18 +119,6 @@ def with_interval(
     )
 
 
-def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:
-    """Return the ends of an interval."""
-    return " to ".join(show(end, metric, signed=signed, like=like) for end in (low, high))
-
-
-def leveled(interval: Interval | None, contrast: Contrast) -> str:
-    """Return an interval of a contrast with its level: ``98.75 %: −0.010 to 0.023``."""
-    if interval is None or not math.isfinite(interval.low):
-        return "–"
-    return f"{interval.percent}: {ends(interval.low, interval.high, contrast.metric, like=contrast.scale)}"
-
-
 def score(summary: Summary, metric: str) -> str:
     """Return a mean over seeds with its interval."""
     return with_interval(summary.mean, summary.low, summary.high, metric)
@@ -145,42 +131,6 @@ def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str
         if paired
         else "–"
     )
-
-
-def end_of(analysis: Analysis, change: Contrast) -> str:
-    """Return the title of the configuration that the other settings of a single change are from."""
-    return analysis.frames.by_slug[change.right if change.kind == "added" else change.left].title
-
-
-def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
-    """Return a short name of a contrast, such as ``positional none against sinusoidal``."""
-    return " against ".join(filter(None, named_sides(analysis, contrast)))
-
-
-def named_sides(analysis: Analysis, contrast: Contrast) -> tuple[str, str]:
-    """Return the names of both sides of a contrast; for a contrast with a single name, the second is empty."""
-    by_slug, baseline = analysis.frames.by_slug, analysis.frames.baseline
-    if contrast.kind in ("added", "taken"):
-        axis = str(contrast.axis)
-        values = " → ".join(
-            value_text(by_slug[slug].axes[axis]) for slug in (contrast.right, contrast.left)
-        )
-        return f"{axis} {values}, in {end_of(analysis, contrast)}", ""
-    if contrast.kind not in ("factor", "variant"):
-        return contrast.name, ""
-    if contrast.kind == "factor":
-        within = f" ({contrast.within})" if contrast.within else ""
-        axis = str(contrast.axis)
-        is_named = " and " in axis or (
-            axis in NAMED_AXES and "none" not in (contrast.left, contrast.right)
-        )
-        axis = "" if is_named else f"{axis} "
-        return f"{axis}{contrast.left}", f"{contrast.right}{within}"
-    if analysis.families.added.contrasts:
-        return "all changes", ""
-    return by_slug[contrast.left].title, "baseline" if contrast.right == baseline else by_slug[
-        contrast.right
-    ].title
 
 
 def replaced(contrasts: Iterable[Contrast]) -> str:

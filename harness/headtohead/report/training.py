@@ -6,10 +6,11 @@ import math
 from collections import Counter
 
 from headtohead.analysis.convergence import LOSS, NOT_JUDGED
+from headtohead.analysis.findings.training import gap_steps, show_passes
+from headtohead.analysis.wording import contrast_name
 from headtohead.report.content import Report
 from headtohead.report.figures.lines import MAX_LINES
-from headtohead.report.remarks import gap_steps, show_passes
-from headtohead.report.section import Section, contrast_name, table
+from headtohead.report.section import Section, table
 from headtohead.storage.metrics import show
 
 PACE = (

@@ -147,7 +147,7 @@ def write_files(
         for name, figure in figures.items():
             contents[f"{FIGURES_FOLDER}/{name}.{form}"] = style.to_bytes(figure, form, name)
     sections = report_sections(report, svgs)
-    contents[TABLE] = _table(report.analysis).encode()
+    contents[TABLE] = _table(report).encode()
     contents[ANSWER] = answer_file(report).encode()
     contents[MARKDOWN] = markdown(report, sections, svgs).encode()
     contents[PAGE] = page(report, sections, svgs).encode()
@@ -175,16 +175,12 @@ def draw(report: Report) -> dict[str, Figure]:
     return drawn | ({"attention": attention_figure(report.gallery)} if report.gallery else {})
 
 
-def _table(analysis: Analysis) -> str:
+def _table(report: Report) -> str:
     """Return the runs, with the verdict on their variant, as CSV in which no text is a formula of a spreadsheet."""
+    analysis = report.analysis
     table = analysis.frames.runs.reset_index()
-    verdicts: dict[str, str] = {
-        contrast.left: contrast.verdict for contrast in analysis.families.variants.contrasts
-    }
-    verdicts[analysis.frames.baseline] = "baseline"
-    table.insert(
-        list(table).index("title") + 1, "verdict", table["variant"].map(verdicts).fillna("")
-    )
+    verdicts = table["variant"].map(report.verdicts).fillna("")
+    table.insert(list(table).index("title") + 1, "verdict", verdicts)
     keys = [
         (str(variant), int(seed))
         for variant, seed in zip(table["variant"], table["seed"], strict=True)

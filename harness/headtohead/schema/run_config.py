@@ -477,22 +477,6 @@ class TrainConfig(OmittingSection):
     )
 
 
-class BeamConfig(ConfigSection):
-    """Beam search."""
-
-    size: int = Field(4, ge=1, le=1000, description="hypotheses kept per sentence")
-    length_penalty: float = Field(
-        0.6,
-        ge=0,
-        le=10,
-        description="alpha of Wu et al. 2016: log-probabilities are divided by ((5 + length) / 6)^alpha; 0: no penalty",
-    )
-
-
-STEPWISE = ("greedy", "beam")
-"""Values of ``evaluate.decode`` that generate a translation token by token from <sos>."""
-
-
 class EvaluateConfig(ConfigSection):
     """Measurements on validation and test sentences."""
 
@@ -519,14 +503,11 @@ class EvaluateConfig(ConfigSection):
     unpadded: bool = Field(
         True, description="compute the scores a second time without padding (batches of one)"
     )
-    decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(
+    decode: Literal["greedy", "none", "non-autoregressive", "teacher-forced"] = Field(
         "greedy",
-        description="greedy; beam: beam search with the settings of `beam`; none: no translations and "
+        description="greedy: the most likely token at each step, from <sos> on; none: no translations and "
         "no scores of them; non-autoregressive: one pass over a target of zeros as long as the source; "
         "teacher-forced: the most likely tokens of the pass that reads the reference",
-    )
-    beam: BeamConfig | None = Field(
-        None, description="beam size and length penalty, with decode: beam"
     )
 
     @field_validator("buckets")

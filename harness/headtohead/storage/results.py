@@ -62,12 +62,10 @@ Metrics = Annotated[
 
 
 class DecodingRecord(TypedDict):
-    """How translations were generated; ``size`` and ``length_penalty`` belong to beam search."""
+    """How translations were generated; ``max_length`` belongs to greedy decoding."""
 
     decode: str
     max_length: NotRequired[Count]
-    size: NotRequired[Count]
-    length_penalty: NotRequired[NonNegative]
 
 
 class BucketRecord(TypedDict):

@@ -1,4 +1,4 @@
-"""Logging of run directories to MLflow and other loggers. Only this package imports mlflow, and only when it is used.
+"""Logging of run directories to MLflow and other loggers.
 
 The run directories are the source of truth; what a tracker has can be rebuilt from them at any time. A tracker that
 cannot be used raises a HeadToHeadError, and nothing is changed.

@@ -1,9 +1,9 @@
-"""The process that logs a study to MLflow or another logger while others train it.
+"""The process that logs a study to a logger while others train it.
 
 It polls the run directories at low priority. No other process waits for it, so a slow or unreachable tracker does not
-slow down training. Only this process imports mlflow and the packages of loggers. It ends when its standard input is
-closed, by the parent or by the parent's end, after a final pass over all runs. Exit code 3: the tracker is incomplete,
-and ``h2h sync`` logs the rest.
+slow down training. Only this process imports the packages of loggers. Its standard input has the plugins of the parent
+and, before it is closed, the answer of the study. It ends when its standard input is closed, by the parent or by the
+parent's end, after a final pass over all runs. Exit code 3: the tracker is incomplete, and ``h2h sync`` logs the rest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headtohead import children, files
-from headtohead.config.project import default_uri, readable
+from headtohead.config.project import next_command
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import VisibleFormatter
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.plugins.logger import Answer, DeniedError
+from headtohead.plugins.registry import current
 from headtohead.storage.experiment import EXPERIMENT
 from headtohead.storage.objects import load_plugins, worker_plugins
 from headtohead.storage.paths import inside
-from headtohead.tracking.shipping import LOCK_SECONDS, MLFLOW, Shipper
-from headtohead.tracking.store import DeniedError
+from headtohead.tracking.shipping import DEFAULT_LOGGERS, LOCK_SECONDS, Shipper, logger_entry
 from headtohead.tracking.study import InUseError, locked, logger_file
 
 QUIET_SECONDS = 2.0
@@ -51,19 +53,31 @@ class ShipperProcess:
     experiment: Path
     logger: str
     process: subprocess.Popen[bytes]
+    is_closed: bool = False
 
     @property
     def tracker(self) -> str:
-        """The tracker's name in messages: the MLflow store without its password, or the logger."""
-        return (
-            readable(default_uri(self.experiment.parent)) if self.logger == MLFLOW else self.logger
-        )
+        """The tracker's name in messages."""
+        return logger_entry(self.logger).tracker_name(self.experiment.parent)
 
-    def close(self) -> None:
-        """Signal the shipper to end after a final pass, without waiting for it."""
-        if self.process.stdin is not None:
-            with suppress(OSError):
-                self.process.stdin.close()
+    def sync_command(self, target: Path | str, runs: Path) -> str:
+        """Return the command that logs what is missing; ``target`` names the experiment."""
+        command = next_command("sync", target, runs)
+        if self.logger in DEFAULT_LOGGERS:
+            return command
+        return f"{command} --logger {self.logger}"
+
+    def close(self, answer: Answer | None = None) -> None:
+        """Signal the shipper to end after a final pass that logs the answer, without waiting for it."""
+        if not self.is_closed:
+            self.is_closed = True
+            # A pipe holds 64 kB: a longer answer would wait for a shipper that is still being imported.
+            threading.Thread(target=self._send_and_close, args=(answer,), daemon=True).start()
+
+    def _send_and_close(self, answer: Answer | None) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError), self.process.stdin as pipe:
+            pickle.dump(answer, pipe)
 
     def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
         """Wait until everything is logged or ``time.monotonic`` reaches the deadline, then end the shipper.
@@ -74,21 +88,31 @@ class ShipperProcess:
         self.close()
         with suppress(KeyboardInterrupt):
             if not self._ended(min(QUIET_SECONDS, until - time.monotonic())):
-                if (left := until - time.monotonic()) > 0:
+                left = until - time.monotonic()
+                if left > 0:
                     more = f"logging to {self.tracker} for at most {left:.0f} s more"
                     log(f"{self.logger}: {more}; Ctrl-C leaves the rest to {sync}")
-                self._ended(until - time.monotonic())
+                self._ended(left)
         if self.process.poll() == 0:
             return None
         last = files.last_line(log_file(self.experiment, self.logger))
         reason = last.rpartition(" WARNING ")[2].partition("; no run is lost")[0]
         if self.process.poll() is None:
-            reason = reason if " WARNING " in last else "stopped early"
+            if " WARNING " not in last:
+                reason = "stopped early"
             self.process.terminate()
             if not self._ended(STOPPING_SECONDS):
                 self.process.kill()
                 self.process.wait()
         return f"{self.logger}: not everything was logged to {self.tracker} ({reason}); nothing is lost, run {sync}"
+
+    def logged_line(self, runs: Path) -> str:
+        """Return a line that everything is logged, and how to open the charts."""
+        line = f"{self.logger}: all runs are logged to {self.tracker}"
+        charts_command = logger_entry(self.logger).charts_command
+        if not charts_command:
+            return line
+        return f"{line}; {next_command(charts_command, None, runs)} opens the charts"
 
     def _ended(self, seconds: float) -> bool:
         """Return whether the process ends within ``seconds``."""
@@ -100,14 +124,12 @@ class ShipperProcess:
 def log_file(experiment: Path, logger: str) -> Path:
     """Return the log of a shipper: in the experiment's folder, or in the cache if that folder is read-only."""
     name = f"shipper-{logger}.log"
-    return (
-        inside(experiment, name)
-        if os.access(experiment, os.W_OK)
-        else logger_file(experiment, name)
-    )
+    if os.access(experiment, os.W_OK):
+        return inside(experiment, name)
+    return logger_file(experiment, name)
 
 
-def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProcess | None:
+def start_shipper(experiment: Path, logger: str) -> ShipperProcess | None:
     """Start a shipper of an experiment's folder; return None if the folder cannot be written."""
     try:
         experiment.mkdir(parents=True, exist_ok=True)
@@ -121,7 +143,6 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
         "headtohead.tracking.shipper",
         str(experiment),
         logger,
-        str(reports),
     ]
     with file:
         process = children.start_program(
@@ -129,9 +150,16 @@ def start_shipper(experiment: Path, logger: str, reports: Path) -> ShipperProces
         )
     assert process.stdin is not None
     with suppress(OSError):  # a process that has ended is reported by `finish`
-        pickle.dump(None if logger == MLFLOW else worker_plugins(), process.stdin)
+        pickle.dump(_plugins_of(logger), process.stdin)
         process.stdin.flush()
     return ShipperProcess(experiment, logger, process)
+
+
+def _plugins_of(logger: str) -> WorkerPlugins | None:
+    """Return the plugins that a shipper loads; None for a logger that every process has."""
+    if current().find("logger", logger).is_built_in:
+        return None
+    return worker_plugins()
 
 
 def shipping_seconds() -> float:
@@ -163,43 +191,49 @@ def _finish(shipper: Shipper) -> bool:
 
     A read-only disk does not become writable meanwhile.
     """
-    until, pause = time.monotonic() + shipping_seconds(), POLL_SECONDS
+    until = time.monotonic() + shipping_seconds()
+    pause = POLL_SECONDS
     while True:
         try:
             return shipper.finish()
+        except DeniedError:
+            raise
         except HeadToHeadError as error:
-            is_read_only = (
-                isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EROFS
-            )
-            if isinstance(error, DeniedError) or is_read_only or time.monotonic() + pause > until:
+            cause = error.__cause__
+            is_read_only = isinstance(cause, OSError) and cause.errno == errno.EROFS
+            if is_read_only or time.monotonic() + pause > until:
                 raise
             log.warning("%s; next attempt in %.0f s", error, pause)
         time.sleep(pause)
         pause *= 2
 
 
-def main(folder_name: str, logger: str, reports_name: str) -> int:
+def main(folder_name: str, logger: str) -> int:
     """Run the shipper of an experiment's folder; its log is `log_file`."""
-    folder, reports = Path(folder_name), Path(reports_name)
+    folder = Path(folder_name)
     handler = logging.FileHandler(log_file(folder, logger), encoding="utf-8")
     handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
     os.nice(NICENESS)
+    shipper = Shipper(folder, logger)
     ended = threading.Event()
 
-    def set_at_end() -> None:
-        sys.stdin.buffer.read()
+    def wait_for_the_end() -> None:
+        content = sys.stdin.buffer.read()
+        # A killed parent sends no answer, or a part of it.
+        with suppress(EOFError, pickle.UnpicklingError):
+            shipper.answer = pickle.loads(content)
         ended.set()
 
     try:
         plugins = pickle.load(sys.stdin.buffer)  # from the parent, through a pipe
         if plugins is not None:
             load_plugins(plugins)
-        threading.Thread(target=set_at_end, daemon=True).start()
+        threading.Thread(target=wait_for_the_end, daemon=True).start()
         log.info("logging %s to %s", folder, logger)
-        complete = follow(Shipper(folder, logger, reports=reports), ended)
+        complete = follow(shipper, ended)
     except HeadToHeadError as error:
         log.warning(error)
         return INCOMPLETE

@@ -1,4 +1,4 @@
-"""Logging of a study's run directories to MLflow or another logger, by a single mechanism for all of them."""
+"""Logging of a study's run directories to a logger, by a single mechanism for all loggers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headtohead import files
-from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.logger import Logger
-from headtohead.plugins.registry import registered
+from headtohead.plugins.logger import Answer, DeniedError, Logger, StudyLogger
+from headtohead.plugins.registry import current, registered
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.tracking.store import DeniedError
-from headtohead.tracking.study import InUseError, StudyLogger, TrackedRun, TrackedStudy, locked
+from headtohead.storage.run import StatusRecord
+from headtohead.tracking.study import (
+    InUseError,
+    ReceivedRuns,
+    Step,
+    TrackedRun,
+    TrackedStudy,
+    locked,
+    logger_file,
+)
 
-MLFLOW = "mlflow"
-"""Name of the logger that headtohead itself provides and that is used by default."""
+DEFAULT_LOGGERS = ("mlflow",)
+"""Names of the loggers of ``h2h run`` without ``--no-tracking`` and of ``h2h sync`` without ``--logger``."""
 
 LIVE_SECONDS = 5.0
 """Minimum time between passes over active runs."""
 
 # Maximum fraction of a core for passes over active runs, and for polling. With many runs, both are less frequent.
 LIVE_SHARE = 0.02
+MIN_PAUSE_SECONDS = 5.0
 MAX_PAUSE_SECONDS = 60.0
 
 LOCK_SECONDS = 10.0
@@ -58,9 +66,12 @@ class ShipReport:
 
     def line(self) -> str:
         """Return the counts as a line of text."""
-        others = {"not started": self.waiting, "failed": len(self.failures)}
-        more = "".join(f", {count} {what}" for what, count in others.items() if count)
-        return f"{self.experiment}: {self.shipped} logged, {self.unchanged} unchanged{more}"
+        line = f"{self.experiment}: {self.shipped} logged, {self.unchanged} unchanged"
+        if self.waiting:
+            line += f", {self.waiting} not started"
+        if self.failures:
+            line += f", {len(self.failures)} failed"
+        return line
 
 
 @dataclass
@@ -80,10 +91,12 @@ class Shipper:
     """
 
     folder: Path
-    name: str = MLFLOW
+    name: str = DEFAULT_LOGGERS[0]
     uri: str | None = None
-    reports: Path | None = None
-    tracker: StudyLogger | None = None
+    answer: Answer | None = None
+    """The answer of the study, logged in the last pass."""
+    study_logger: StudyLogger | None = None
+    received: ReceivedRuns | None = None
     runs: dict[str, OpenRun] = field(default_factory=dict)
     seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
     pause: float = 0.0
@@ -94,26 +107,36 @@ class Shipper:
         """Log the changes since the last poll; after failures, pause for increasing times."""
         if time.monotonic() < self.next_poll:
             return
-        began, reason, opened = time.process_time(), None, {*self.runs}
         try:
-            study = TrackedStudy.read(self.folder)
-            is_live = time.monotonic() >= self.next_live
-            due = [run for run in study.runs() if self._due(run, is_live)]
-            self.next_poll = time.monotonic() + (time.process_time() - began) / LIVE_SHARE
-            if due:
-                report = self.ship(study, due, is_last=False, is_live=is_live)
-                log.info(report.line())
-                reason = report.failures[-1] if report.failures else None
-                if is_live:
-                    # Imports, and beginning and ending runs, are no cost of later passes.
-                    cost = time.process_time() - began if opened == {*self.runs} else 0.0
-                    self.next_live = time.monotonic() + max(LIVE_SECONDS, cost / LIVE_SHARE)
+            failure = self._log_changes()
         except HeadToHeadError as error:
-            reason = str(error)
-        self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause)) if reason else 0.0
-        if reason:
-            self.next_poll = time.monotonic() + self.pause
-            log.warning("%s; next attempt in %.0f s", reason, self.pause)
+            failure = str(error)
+        if failure is None:
+            self.pause = 0.0
+            return
+        self.pause = min(MAX_PAUSE_SECONDS, max(MIN_PAUSE_SECONDS, 2 * self.pause))
+        self.next_poll = time.monotonic() + self.pause
+        log.warning("%s; next attempt in %.0f s", failure, self.pause)
+
+    def _log_changes(self) -> str | None:
+        """Log the runs that have changed, active runs only if their next pass is due; return the last failure."""
+        began = time.process_time()
+        opened_before = {*self.runs}
+        study = TrackedStudy.read(self.folder)
+        is_live = time.monotonic() >= self.next_live
+        due = [run for run in study.runs() if self._is_due(run, is_live)]
+        self.next_poll = time.monotonic() + (time.process_time() - began) / LIVE_SHARE
+        if not due:
+            return None
+        report = self.ship(study, due, is_last=False, is_live=is_live)
+        log.info(report.line())
+        if is_live:
+            pause = LIVE_SECONDS
+            # Imports, and beginning and ending runs, are no cost of later passes.
+            if opened_before == {*self.runs}:
+                pause = max(pause, (time.process_time() - began) / LIVE_SHARE)
+            self.next_live = time.monotonic() + pause
+        return report.failures[-1] if report.failures else None
 
     def finish(self) -> bool:
         """Log all that is missing; return whether the tracker has every started run."""
@@ -142,34 +165,34 @@ class Shipper:
         study = study or TrackedStudy.read(self.folder)
         report = ShipReport(study.name)
         try:
-            self.tracker = self.tracker or self._tracker(study)
-            self.tracker.study = study
-            with self.tracker.opened():
-                if (
-                    is_last or is_live
-                ):  # before the runs: if time runs out, the answer is not what is missing
-                    self.tracker.describe(is_last=is_last)
-                for run in study.runs() if runs is None else runs:
-                    self._try(self.tracker, run, report, is_last)
+            if self.study_logger is None:
+                self.study_logger = logger_entry(self.name).for_study(study, self.uri)
+            self.study_logger.study = study
+            with self.study_logger.opened():
+                if self.received is None:
+                    self.received = ReceivedRuns(
+                        logger_file(study.path, f"{self.name}.json"), self.study_logger.received()
+                    )
+                # Before the runs: if time runs out, the answer is not what is missing.
                 if is_last:
-                    report.notes += self.tracker.finish()
-                report.link = self.tracker.link
+                    self.study_logger.describe(self.answer, is_last=True)
+                elif is_live:
+                    self.study_logger.describe(None, is_last=False)
+                for run in study.runs() if runs is None else runs:
+                    self._try(run, report, sweep=is_last)
+                if is_last:
+                    report.notes += self.study_logger.finish()
+                report.link = self.study_logger.link
         except BaseException:
             for run_hash in [*self.runs]:
                 self._abort(run_hash)
-            self.tracker = None
+            self.study_logger = None
+            self.received = None
             raise
         return report
 
-    def _tracker(self, study: TrackedStudy) -> StudyLogger:
-        reports = reports_folder(study.path.resolve().parent, self.reports)
-        if self.name != MLFLOW:
-            return StudyLogger(self.name, study, reports)
-        from headtohead.tracking.mlflow_study import MlflowStudy
-
-        return MlflowStudy(self.name, study, reports, uri=self.uri or "")
-
-    def _due(self, run: TrackedRun, is_live: bool) -> bool:
+    def _is_due(self, run: TrackedRun, is_live: bool) -> bool:
+        """Return whether a run has news to log: in a live pass any change, otherwise its end."""
         if not run.begun() or self.seen.get(run.run_hash) == run.modified():
             return False
         try:
@@ -177,90 +200,121 @@ class Shipper:
         except HeadToHeadError:  # a damaged status, reported as a failure
             return True
 
-    def _try(self, tracker: StudyLogger, run: TrackedRun, report: ShipReport, sweep: bool) -> None:
+    def _try(self, run: TrackedRun, report: ShipReport, *, sweep: bool) -> None:
         """Log a run and count the outcome; a failure of this run does not end the pass."""
         if not run.begun():
             report.waiting += 1
             return
         modified = run.modified()
         try:
-            shipped = self._ship(tracker, run, sweep)
+            is_shipped = self._ship_run(run, sweep=sweep)
         except Exception as error:
-            reason = tracker.failure(error)
-            if reason is None:
+            assert self.study_logger is not None
+            if not self.study_logger.concerns_run(error):
                 raise
             self._abort(run.run_hash)
+            is_message = isinstance(error, HeadToHeadError)
+            reason = str(error) if is_message else current().describe(error)
             report.failures.append(f"{run.path.name}: {' '.join(reason.split())}")
             return
         self.seen[run.run_hash] = modified
-        report.shipped += shipped
-        report.unchanged += not shipped
+        if is_shipped:
+            report.shipped += 1
+        else:
+            report.unchanged += 1
 
-    def _ship(self, tracker: StudyLogger, run: TrackedRun, sweep: bool) -> bool:
-        """Return whether anything was logged."""
+    def _ship_run(self, run: TrackedRun, *, sweep: bool) -> bool:
+        """Log the news of a run; return whether there was anything to log.
+
+        With ``sweep``, an active run without a process is logged as ended.
+        """
+        assert self.received is not None
         inside(run.path, tree=True)  # the target of a symbolic link would be uploaded
         status = run.observed(sweep=sweep)
-        state = status.state
-        is_final, content_hash = state not in states.PENDING, run.content_hash()
-        is_received = tracker.received.get(run.run_hash) == content_hash
-        if is_received and tracker.logger(run).exists() if is_final else state != states.RUNNING:
+        content_hash = run.content_hash()
+        if not self._has_news(run, status.state, content_hash):
             return False
-        directory = replace(
-            run, known=status
-        )  # so that each file of results does not read the status again
+        # With its status, so that each file of results does not read the status again.
+        directory = replace(run, known=status)
         steps = directory.steps()
-        opened = self.runs.get(run.run_hash)
-        if opened is not None and opened.attempt != status.attempt:  # which may begin at step 0
-            self._abort(run.run_hash)
-            opened = None
-        if opened is None:
-            tracker.received.pop(run.run_hash, None)
-            logger = tracker.logger(run)
-            opened = self.runs[run.run_hash] = OpenRun(logger, status.attempt, -1)
-            opened.last = logger.begin()
-        newest = steps[-1] if steps else None
-        if (
-            not is_final
-            and newest
-            and (newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS)
-        ):
-            steps.pop()  # further metrics of this step may follow
-        for step, seconds, metrics in steps:
-            if step > opened.last:
-                opened.logger.log(step, seconds, metrics)
-                opened.last = step
+        opened = self._opened(run, status.attempt)
+        is_final = status.state not in states.PENDING
+        if not is_final and _may_grow(steps, status):
+            steps.pop()
+        for step in steps:
+            if step.step > opened.last:
+                opened.logger.log(step.step, step.seconds, step.metrics)
+                opened.last = step.step
         if not is_final:
             opened.logger.flush()
             return True
-        final = directory.final_metrics if state in states.RESULTS else {}
-        finite = {
-            name: float(value)
-            for name, value in final.items()
-            if value is not None and math.isfinite(value)
-        }
-        opened.logger.end(state, finite)
+        opened.logger.end(status.state, _finite_results(directory, status.state))
         del self.runs[run.run_hash]
-        tracker.keep(run, content_hash)
+        self.received.add(run.run_hash, content_hash)
         return True
 
+    def _has_news(self, run: TrackedRun, state: str, content_hash: str) -> bool:
+        """Return whether a run is active, or the tracker lacks this content of an ended run."""
+        assert self.received is not None
+        assert self.study_logger is not None
+        if state in states.PENDING:
+            return state == states.RUNNING
+        if not self.received.has(run.run_hash, content_hash):
+            return True
+        return not self.study_logger.logger(run).exists()
+
+    def _opened(self, run: TrackedRun, attempt: int) -> OpenRun:
+        """Return the open logger of a run; it begins anew for a further attempt, which may start at step 0."""
+        assert self.received is not None
+        assert self.study_logger is not None
+        opened = self.runs.get(run.run_hash)
+        if opened is not None and opened.attempt == attempt:
+            return opened
+        self._abort(run.run_hash)
+        self.received.forget(run.run_hash)
+        opened = OpenRun(self.study_logger.logger(run), attempt, -1)
+        self.runs[run.run_hash] = opened
+        opened.last = opened.logger.begin()
+        return opened
+
     def _abort(self, run_hash: str) -> None:
-        if opened := self.runs.pop(run_hash, None):
+        opened = self.runs.pop(run_hash, None)
+        if opened is not None:
             with suppress(Exception):
                 opened.logger.abort()
 
 
-def require(name: str) -> None:
-    """Raise HeadToHeadError if a logger is unknown or lacks a package."""
-    if name != MLFLOW:
-        registered("logger", name).require()
+def _may_grow(steps: Sequence[Step], status: StatusRecord) -> bool:
+    """Return whether further metrics of the newest step of an active run may follow."""
+    if not steps:
+        return False
+    newest = steps[-1]
+    return newest.step == status.steps or time.time() - newest.seconds < NEWEST_SECONDS
+
+
+def _finite_results(run: TrackedRun, state: str) -> dict[str, float]:
+    """Return the final metrics of a run that has results, without those that are not finite."""
+    if state not in states.RESULTS:
+        return {}
+    return {
+        name: float(value)
+        for name, value in run.final_metrics.items()
+        if value is not None and math.isfinite(value)
+    }
+
+
+def logger_entry(name: str) -> type[Logger]:
+    """Return the class of a registered logger; raise a HeadToHeadError if there is none."""
+    entry: type[Logger] = registered("logger", name)
+    return entry
 
 
 def ship(
     experiment_dir: Path,
     uri: str | None = None,
     *,
-    logger: str = MLFLOW,
-    reports: Path | None = None,
+    logger: str = DEFAULT_LOGGERS[0],
+    answer: Answer | None = None,
 ) -> ShipReport:
     """Log all runs of an experiment that a logger lacks or has in an earlier state.
 
@@ -270,18 +324,18 @@ def ship(
 
     Args:
         experiment_dir: The experiment's folder.
-        uri: The MLflow store; default: ``MLFLOW_TRACKING_URI``, else a database beside the runs folder.
+        uri: The address of the tracker, for a logger that accepts one; default: that of the logger.
         logger: Name of the logger.
-        reports: The folder of all reports; default: beside the runs folder.
+        answer: The answer of the study, such as that of ``headtohead.report.trackers.tracked_answer``.
 
     Raises:
         HeadToHeadError: If the logger lacks a package, or its tracker cannot be used.
     """
-    require(logger)
+    logger_entry(logger).require()
     TrackedStudy.read(experiment_dir)
     files.remove_leftovers(experiment_dir)
     try:
         with locked(experiment_dir, logger, LOCK_SECONDS):
-            return Shipper(experiment_dir, logger, uri, reports).ship()
+            return Shipper(experiment_dir, logger, uri, answer).ship()
     except (InUseError, DeniedError) as error:
         return ShipReport(experiment_dir.name, failures=[str(error)])

@@ -1,24 +1,21 @@
-"""A study for tracking: its runs with metrics by step and a hash of their content, and its state at a tracker."""
+"""A study for tracking: its runs with metrics by step and a hash of their content, and what a tracker has of it."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headtohead import files
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.logger import LoggedRun, Logger
-from headtohead.plugins.registry import current, registered
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.leases import observe
@@ -58,7 +55,12 @@ class TrackedStudy(ExperimentDirectory):
         variants = self.record.by_slug
         return [
             TrackedRun(
-                run.path(self.path), run.run_hash, run.seed, variants[run.variant], run.reused_from
+                run.path(self.path),
+                self,
+                run.run_hash,
+                run.seed,
+                variants[run.variant],
+                run.reused_from,
             )
             for run in self.record.runs
         ]
@@ -66,12 +68,49 @@ class TrackedStudy(ExperimentDirectory):
 
 @dataclass(frozen=True)
 class TrackedRun(RunDirectory):
-    """A run directory, and the fields of the plan that tracking needs."""
+    """A run directory, and the fields of the plan that tracking needs; loggers get it as a `LoggedRun`."""
 
+    study: TrackedStudy = field(repr=False)
     run_hash: str
     seed: int
     variant: VariantRecord
     reused_from: str | None
+
+    @property
+    def experiment(self) -> str:
+        """Name of the experiment."""
+        return self.study.name
+
+    @property
+    def name(self) -> str:
+        """Name of the run directory."""
+        return self.path.name
+
+    @property
+    def title(self) -> str:
+        """Title of the variant."""
+        return self.variant.title
+
+    @property
+    def axes(self) -> Mapping[str, Any]:
+        """Values of the experiment's axes."""
+        return self.variant.axes
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The complete configuration as JSON data."""
+        return self.record.config.model_dump(mode="json")
+
+    @property
+    def root(self) -> Path:
+        """Folder of the ``runs`` folder of the experiment."""
+        return self.study.path.resolve().parent.parent
+
+    @cached_property
+    def training(self) -> str:
+        """Hash of this training; a run that starts again from step 0 has another one."""
+        earlier = sorted(path.name for path in self.path.glob(f"attempts/*.{METRICS}"))
+        return hashlib.sha256(f"{self.record.created} {earlier}".encode()).hexdigest()[:8]
 
     def begun(self) -> bool:
         """Return whether the run has a record and a status, so that it can be logged."""
@@ -97,11 +136,6 @@ class TrackedRun(RunDirectory):
             return status
         reason = status.reason or f"process {status.pid} on {status.host} is gone"
         return status.model_copy(update={"state": states.KILLED, "reason": reason})
-
-    def training(self) -> str:
-        """Return a hash of this training; a run that starts again from step 0 has another one."""
-        earlier = sorted(path.name for path in self.path.glob(f"attempts/*.{METRICS}"))
-        return hashlib.sha256(f"{self.record.created} {earlier}".encode()).hexdigest()[:8]
 
     def content_hash(self) -> str:
         """Return a hash of the content to log."""
@@ -136,82 +170,36 @@ def milliseconds(moment: str | None) -> int | None:
     return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-@dataclass
-class StudyLogger:
-    """Logs a study to a registered logger.
+class ReceivedRuns:
+    """The content hash of each run that a tracker has as a whole, by run hash.
 
-    ``received`` has the content hash of each run that the tracker has as a whole, in ``.loggers/<name>.json``. A run
-    without an entry begins again, so that a killed process repeats no step: see `Logger`.
+    A run without an entry begins again, so that a killed process repeats no step: see `Logger`.
+
+    Args:
+        file: The file of the list. A damaged file counts as missing, so that all runs begin again.
+        hashes: The list of a tracker that stores content hashes itself; then no file is written.
     """
 
-    name: str
-    study: TrackedStudy
-    reports: Path
-    received: dict[str, str] = field(default_factory=dict)
+    def __init__(self, file: Path, hashes: dict[str, str] | None) -> None:
+        self.file = file if hashes is None else None
+        self.hashes = {} if hashes is None else hashes
+        if self.file is not None:
+            with suppress(HeadToHeadError):
+                self.hashes = read_record(dict[str, str], self.file) or {}
 
-    def __post_init__(self) -> None:
-        with suppress(HeadToHeadError):  # a damaged file counts as missing, so all runs begin again
-            self.received = read_record(dict[str, str], self._file(".json")) or {}
+    def has(self, run_hash: str, content_hash: str) -> bool:
+        """Return whether the tracker has this content of a run."""
+        return self.hashes.get(run_hash) == content_hash
 
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Hold what a pass over the runs needs, such as a connection; its errors end the pass."""
-        yield
+    def forget(self, run_hash: str) -> None:
+        """Treat a run as incomplete from now on."""
+        self.hashes.pop(run_hash, None)
 
-    def logger(self, run: TrackedRun) -> Logger:
-        """Return a new logger of a run."""
-        logger: type[Logger] = registered("logger", self.name)
-        return logger(self.logged_run(run))
-
-    def logged_run(self, run: TrackedRun) -> LoggedRun:
-        """Return a run as loggers get it."""
-        return LoggedRun(
-            experiment=self.study.name,
-            name=run.path.name,
-            run_hash=run.run_hash,
-            training=run.training(),
-            variant=run.variant.title,
-            seed=run.seed,
-            axes=run.variant.axes,
-            config=run.record.config.model_dump(mode="json"),
-            root=self.study.path.resolve().parent.parent,
-            directory=run.path,
-        )
-
-    def keep(self, run: TrackedRun, content_hash: str) -> None:
+    def add(self, run_hash: str, content_hash: str) -> None:
         """Record that the tracker has the whole run."""
-        self.received[run.run_hash] = content_hash
-        files.write_json(self._file(".json"), self.received)
-
-    def failure(self, error: Exception) -> str | None:
-        """Return the reason if an error concerns a single run, None if it concerns the tracker as a whole."""
-        return str(error) if isinstance(error, HeadToHeadError) else current().describe(error)
-
-    def describe(self, *, is_last: bool) -> None:
-        """Log what belongs to the study as a whole; with ``is_last``, its answer too."""
-
-    def finish(self) -> list[str]:
-        """Complete the study after its last run; return notes for the user."""
-        return []
-
-    @property
-    def link(self) -> str | None:
-        """The address of the study's page."""
-        return None
-
-    @contextmanager
-    def scratch(self) -> Iterator[Path]:
-        """Have an empty folder in the block, which requires `locked`; a killed process leaves it to the next one."""
-        folder = self._file("-files")
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder)
-
-    def _file(self, ending: str) -> Path:
-        return logger_file(self.study.path, self.name + ending)
+        self.hashes[run_hash] = content_hash
+        if self.file is not None:
+            files.write_json(self.file, self.hashes)
 
 
 class InUseError(HeadToHeadError):

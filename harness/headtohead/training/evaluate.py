@@ -16,7 +16,7 @@ from headtohead.data.splits import shuffled
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.model.batch import IGNORE_INDEX, Batch
 from headtohead.model.cuda import kernel_dtype, on_cuda
-from headtohead.model.decoding import Ends, translate
+from headtohead.model.decoding import Ends, greedy
 from headtohead.model.loss import CHUNK_LOGITS, LOGITS_AT_ONCE, label_positions, token_losses
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
@@ -116,7 +116,7 @@ def translator(
     """Return the translator of a configuration, or None without decoding.
 
     Args:
-        evaluate: Decoding and beam search.
+        evaluate: The decoding.
         vocabulary: Target vocabulary.
         max_length: Maximum length of a translation in stepwise decoding, <eos> not counted.
 
@@ -138,7 +138,7 @@ def translator(
         )
 
     def translate_step_by_step(model: Transformer, batch: Batch) -> Tensor:
-        ids = translate(model, *model.prompts(batch), max_length, evaluate.beam, ends)
+        ids = greedy(model, *model.prompts(batch), max_length, ends)
         return ids.masked_fill(ids == ends.fill, IGNORE_INDEX)
 
     return translate_step_by_step

@@ -16,11 +16,10 @@ from torch import Tensor
 from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
-from headtohead.model.decoding import Ends, translate
+from headtohead.model.decoding import Ends, greedy
 from headtohead.model.precision import matmul_precision
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
-from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.attention_maps import entropy, mean_distance
 
 WEIGHTS = ("distribution", "positive", "signed")
@@ -152,12 +151,12 @@ def own_translations(
     if model.config.evaluate.decode == "non-autoregressive":
         return [[0] * source.shape[-1]] * model.members
     ends, evaluate = Ends.of(data.target_vocabulary), model.config.evaluate
-    if evaluate.decode not in STEPWISE or ends is None:
+    if evaluate.decode != "greedy" or ends is None:
         raise HeadToHeadError(
             f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target"
         )
     with matmul_precision(model):
-        ids = translate(model, source, lengths, max_length, evaluate.beam, ends)
+        ids = greedy(model, source, lengths, max_length, ends)
     return [
         [ends.sos, *(token for token in own if token != ends.fill)] for own in ids[:, 0].tolist()
     ]

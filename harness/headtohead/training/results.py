@@ -19,8 +19,7 @@ from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
 from headtohead.plugins.registry import current
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
-from headtohead.schema.run_config import STEPWISE
-from headtohead.storage.results import BackendRecord, BucketRecord, ResultsRecord
+from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
 from headtohead.training.evaluate import (
     TeacherForced,
@@ -56,9 +55,11 @@ def score_test_split(
         for metric in task
         if metric.per_target
     }
-    limit = {"max_length": decoding_limit} if config.decode in STEPWISE else {}
-    beam = {} if config.beam is None else config.beam.model_dump(mode="json")
-    decoding = None if config.decode == "none" else {"decode": config.decode} | limit | beam
+    decoding: DecodingRecord | None = None
+    if config.decode != "none":
+        decoding = {"decode": config.decode}
+    if config.decode == "greedy":
+        decoding = {"decode": "greedy", "max_length": decoding_limit}
 
     def results(member: int) -> Member:
         metrics: dict[str, float | None] = {

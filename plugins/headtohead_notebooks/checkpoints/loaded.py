@@ -14,7 +14,7 @@ from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun
 from headtohead.plugins.masking import Masking
-from headtohead.schema.run_config import BeamConfig, RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.results import VocabularyRecord
 from headtohead.storage.run import VOCABULARY, RunRecord
 from headtohead.storage.run_directory import RunDirectory
@@ -59,16 +59,11 @@ class ImportedRun(LoadedRun):
         with self._masked(source_ids, target_ids):
             return super().logits(source_ids, target_ids)
 
-    def decode(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
+    def decode(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
         for ids in encoded:
             self._refuse_long(len(ids))
-        if (
-            beam
-            or self.config.evaluate.beam
-            or self.config.evaluate.decode == "non-autoregressive"
-            or self.pad is None
-        ):
-            return super().decode(encoded, beam)
+        if self.config.evaluate.decode == "non-autoregressive" or self.pad is None:
+            return super().decode(encoded)
         # The decoding cache does not support padding inside a sentence.
         return [self._greedy_by_id(torch.tensor([list(ids)])) for ids in encoded]
 

@@ -34,7 +34,7 @@ class TrackioLogger(Logger):
                 trackio.init,
                 project=run.experiment,
                 name=run.name,
-                group=run.variant,
+                group=run.title,
                 config={**run.config, "seed": run.seed, "axes": dict(run.axes)},
                 embed=False,
                 auto_log_gpu=False,

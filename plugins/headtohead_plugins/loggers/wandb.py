@@ -33,7 +33,7 @@ class WandbLogger(Logger):
         self.tracked = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "headtohead"),
             group=run.experiment,
-            name=f"{run.variant}, seed {run.seed}",
+            name=f"{run.title}, seed {run.seed}",
             id=f"{run_id}-{run.training}",
             config={**run.config, "seed": run.seed, "axes": dict(run.axes)},
             dir=run.root,

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import contrast_name
 from headtohead.figures import style
 from headtohead.figures.rows import Row, difference_figure, row_figure
-from headtohead.report.section import contrast_name
 from headtohead.storage.metrics import readable, show, stored, with_unit
 from headtohead.storage.palette import Palette
 

@@ -32,8 +32,8 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     time = sentences.target.shape[-1]
     state = DecodingState(model, sentences.source, sentences.source_lengths, time)
     state.caches = model.caches()  # also under a mask for which decoding uses none
-    hidden = [state.hidden(sentences.target[:, :, : position + 1]) for position in range(time)]
-    difference = model.project(torch.stack(hidden, dim=2)) - subject.logits(sentences)
+    steps = [state.logits(sentences.target[:, :, : position + 1]) for position in range(time)]
+    difference = torch.stack(steps, dim=2) - subject.logits(sentences)
     change = logit_changes(difference, sentences.target_nonpad)
     if not subject.is_causal:
         if "encoder" not in subject.roles:  # the visible later tokens may all belong to the source

@@ -10,7 +10,8 @@ import json
 import math
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from headtohead.figures.sheet import CELL, grid, tiles
 from headtohead.storage.attention_maps import load_maps
 from headtohead.storage.run import CHECKPOINT, METRICS, RUN, STATUS
 from headtohead.storage.translations import COLUMNS, joined_references, read_translations
-from headtohead.tracking.study import TrackedRun
+from headtohead.tracking.study import TrackedRun, TrackedStudy, logger_file
 
 RAW = "run"
 TABLE = "translations.json"
@@ -31,6 +32,21 @@ MAX_SIDE = 1024
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
+@contextmanager
+def scratch(study: TrackedStudy) -> Iterator[Path]:
+    """Have an empty folder in the block; a killed process leaves it to the next one.
+
+    Only the process that logs the study to MLflow uses it.
+    """
+    folder = logger_file(study.path, "mlflow-files")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
 def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dict[str, str]]:
     """Write the artifacts of a run below a folder.
 
@@ -38,33 +54,39 @@ def stage(run: TrackedRun, into: Path, moment: int) -> tuple[dict[str, str], dic
 
     ``moment`` is the images' timestamp in milliseconds.
     """
-    omitted = (
-        {CHECKPOINT} if run.reused_from else set()
-    )  # the experiment that trained the run has its weights
-    for name in [RUN, STATUS, METRICS, *sorted({*run.status.files} - omitted)]:
+    for name in _recorded_files(run):
         path = run.verified(name) if run.has(name) else run.path / name
         if path.is_file():
-            (into / RAW / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, into / RAW / name)
-    tags, images = dict[str, str](), dict[str, str]()
+            target = into / RAW / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    tags = {}
+    images: dict[str, str] = {}
     for probe in load_maps(run.path):
         tags["mlflow.loggedImages"] = "True"
         for role, maps in probe.weights.items():
+            key = f"attention/{role}"
             sheet = contact_sheet(maps, *probe.tokens(role))
-            file = write_image(
-                sheet, into / "images", f"attention/{role}", probe.index, moment, run.run_hash
-            )
-            images.setdefault(f"attention/{role}", f"images/{file}")
-    if translations := read_translations(run.path):
-        rows = [
-            [row.source, joined_references(row.references), row.hypothesis, int(row.exact)]
-            for row in translations
-        ]
-        (into / TABLE).write_text(
-            json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False), encoding="utf-8"
-        )
+            file = write_image(sheet, into / "images", key, probe.index, moment, run.run_hash)
+            images.setdefault(key, f"images/{file}")
+    translations = read_translations(run.path)
+    if translations:
+        rows = []
+        for row in translations:
+            references = joined_references(row.references)
+            rows.append([row.source, references, row.hypothesis, int(row.exact)])
+        table = json.dumps({"columns": COLUMNS, "data": rows}, ensure_ascii=False)
+        (into / TABLE).write_text(table, encoding="utf-8")
         tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
     return tags, images
+
+
+def _recorded_files(run: TrackedRun) -> list[str]:
+    """Return the names of the files of a run directory; the experiment that trained a reused run has its weights."""
+    results = {*run.status.files}
+    if run.reused_from:
+        results.discard(CHECKPOINT)
+    return [RUN, STATUS, METRICS, *sorted(results)]
 
 
 def write_image(
@@ -90,13 +112,19 @@ def contact_sheet(
 
     A row has heads of a single layer. Sheets above ``MAX_PIXELS`` have small cells without tokens.
     """
-    (layers, heads, queries, keys), cell = maps.shape, CELL
+    layers, heads, queries, keys = maps.shape
+    cell = CELL
     width, height = tiles(maps[:1, :1], rows, columns)[0].size
     if layers * heads * width * height > MAX_PIXELS:
-        cell = max(1, min(MAX_SIDE // (heads * keys), MAX_SIDE // (layers * queries), CELL - 1))
+        fitting = min(MAX_SIDE // (heads * keys), MAX_SIDE // (layers * queries), CELL - 1)
+        cell = max(1, fitting)
     drawn = tiles(maps, rows, columns, cell=cell)
     width, height = drawn[0].size
+
+    def squareness(heads_per_row: int) -> float:
+        """Return how far the sheet is from a square: 0 for a square."""
+        sheet_rows = layers * heads / heads_per_row
+        return abs(math.log(heads_per_row * width / (sheet_rows * height)))
+
     divisors = [number for number in range(1, heads + 1) if heads % number == 0]
-    return grid(
-        drawn, min(divisors, key=lambda n: abs(math.log(n * width / (layers * heads / n * height))))
-    )
+    return grid(drawn, min(divisors, key=squareness))

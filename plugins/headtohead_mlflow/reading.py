@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headtohead.config.project import readable
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.tracking.store import open_store, store_errors
+from headtohead_mlflow.address import without_password
+from headtohead_mlflow.store import open_store, store_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
         if found is None:
             names = [known.name for known in store.client.search_experiments()]
             raise HeadToHeadError(
-                f"no experiment '{experiment}' in {readable(uri)}{nearest(experiment, names)}"
+                f"no experiment '{experiment}' in {without_password(uri)}{nearest(experiment, names)}"
             )
         for run in store.runs(found.experiment_id, newest_first=True):
             fields: dict[str, Any] = {
@@ -37,5 +37,5 @@ def experiment_table(uri: str, experiment: str, metric: str | None) -> pd.DataFr
             values = {point.step: point.value for point in history}
             rows += [{**fields, "step": step, metric: value} for step, value in values.items()]
     if not rows:
-        raise HeadToHeadError(f"experiment '{experiment}' in {readable(uri)} has no runs")
+        raise HeadToHeadError(f"experiment '{experiment}' in {without_password(uri)} has no runs")
     return pd.DataFrame(rows)

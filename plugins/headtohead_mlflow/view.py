@@ -16,9 +16,9 @@ from typing import Any
 
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
-from headtohead.tracking.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
-from headtohead.tracking.run_page import GROUP_TAG, text
 from headtohead.tracking.study import milliseconds
+from headtohead_mlflow.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
+from headtohead_mlflow.run_page import GROUP_TAG, text
 
 NAMED = ("3.17",)
 """Tested versions that name views; the others show only the first."""

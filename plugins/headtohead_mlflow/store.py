@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headtohead import files
-from headtohead.config.project import URI_VARIABLE, readable
 from headtohead.errors import HeadToHeadError
+from headtohead.plugin import DeniedError
+from headtohead_mlflow.address import URI_VARIABLE, without_password
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -52,13 +53,10 @@ LOCK_SECONDS = 300.0
 
 DAMAGE = ("database disk image is malformed", "file is not a database", "malformed database schema")
 DENIED = ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED")
+REFUSED = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 MOVE_AWAY = "move it away and run h2h sync, which logs every run to a new store"
 PAGE = 250
 """Number of runs per search request."""
-
-
-class DeniedError(HeadToHeadError):
-    """A server refuses the user, or the experiment belongs to others, so that a further attempt is useless."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +87,11 @@ class Store:
         if found != owner and self.database != database:
             raise self._denied(name, "has the runs of another project")
         if experiment.lifecycle_stage != "active":
+            uri = without_password(self.uri)
+            restore = f"mlflow experiments restore -x {experiment.experiment_id}"
             raise HeadToHeadError(
-                f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; restore it with: "
-                f"{URI_VARIABLE}='{readable(self.uri)}' mlflow experiments restore -x {experiment.experiment_id}"
+                f"MLflow experiment '{name}' is deleted in {uri}; restore it with: "
+                f"{URI_VARIABLE}='{uri}' {restore}"
             )
         if found != owner:
             self.client.set_experiment_tag(experiment.experiment_id, ID_TAG, owner)
@@ -118,8 +118,9 @@ class Store:
 
     def _denied(self, name: str, reason: str) -> DeniedError:
         return DeniedError(
-            f"MLflow experiment '{name}' in {readable(self.uri)} {reason}; set H2H_MLFLOW_FOLDER to a name for this "
-            f"project, which is put before the names of experiments, or {URI_VARIABLE} to another store"
+            f"MLflow experiment '{name}' in {without_password(self.uri)} {reason}; "
+            "set H2H_MLFLOW_FOLDER to a name for this project, which is put before the names of experiments, "
+            f"or {URI_VARIABLE} to another store"
         )
 
     def runs(
@@ -179,7 +180,7 @@ def database_of(uri: str) -> Path | None:
     path = Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
     if path.is_dir():
         raise HeadToHeadError(
-            f"MLflow store {readable(uri)} is a folder; append the name of a file, such as mlflow.db"
+            f"MLflow store {without_password(uri)} is a folder; append the name of a file, such as mlflow.db"
         )
     return path
 
@@ -196,14 +197,27 @@ def store_errors(uri: str) -> Iterator[None]:
         reason = " ".join(str(error).split()) or type(error).__name__
         if damage := next((text for text in DAMAGE if text in reason), None):
             raise HeadToHeadError(
-                f"MLflow store {readable(uri)} is damaged ({damage}); {MOVE_AWAY}"
+                f"MLflow store {without_password(uri)} is damaged ({damage}); {MOVE_AWAY}"
             ) from error
         known = re.split(r" \[SQL: | \(Background on ", reason.rpartition("(Caused by ")[2])[0]
         code = getattr(error, "error_code", None)
         raise (DeniedError if code in DENIED else HeadToHeadError)(
-            f"cannot use the MLflow store {readable(uri)}: {known[:200]}; "
+            f"cannot use the MLflow store {without_password(uri)}: {known[:200]}; "
             "no run is lost, run h2h sync when the store is available"
         ) from error
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Convert the refusal of values of a run into a HeadToHeadError, which concerns that run alone."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code not in REFUSED:
+            raise
+        raise HeadToHeadError(str(error.message)) from error
 
 
 def open_store(uri: str, *, create: bool) -> Store:
@@ -234,9 +248,7 @@ def locked(uri: str) -> Iterator[None]:
     if database is None:
         yield
         return
-    problem = (
-        f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s"
-    )
+    problem = f"another process has locked the MLflow store {without_password(uri)} for {LOCK_SECONDS:.0f} s"
     error = HeadToHeadError(f"{problem}; run h2h sync when it has ended")
     with files.locked(database.with_name(f"{database.name}.lock"), LOCK_SECONDS, error):
         yield

@@ -18,8 +18,7 @@ import psutil
 
 from headtohead import children
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking.mlflow_study import INDEX, STUDY_TAG
-from headtohead.tracking.store import (
+from headtohead_mlflow.store import (
     ARTIFACTS,
     SETTINGS,
     database_of,
@@ -27,7 +26,8 @@ from headtohead.tracking.store import (
     open_store,
     store_errors,
 )
-from headtohead.tracking.view import HOST, PORT, link
+from headtohead_mlflow.study_logger import INDEX, STUDY_TAG
+from headtohead_mlflow.view import HOST, PORT, link
 
 START_SECONDS = 180.0
 STOP_SECONDS = 10.0

@@ -30,20 +30,19 @@ def command(runs: Path, port: int, no_browser: bool) -> None:
     The server is reachable from this machine only. The command prints a link for every study. If
     MLFLOW_TRACKING_URI is the address of a server, no server is started and the links lead there.
     """
-    from headtohead.config.project import default_uri
-    from headtohead.tracking.serving import server, study_links
+    from headtohead_mlflow.address import default_uri, is_server
+    from headtohead_mlflow.serving import server, study_links
 
     uri = default_uri(runs)
     links = study_links(uri, port) or {"(no study yet)": f"http://127.0.0.1:{port}"}
-    with nullcontext() if uri.startswith("http") else server(uri, port) as process:
+    with nullcontext() if is_server(uri) else server(uri, port) as process:
         for study, link in links.items():
             echo(f"{study}: {link}")
         # Without a desktop, a browser in the terminal would cover the links.
         desktop = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
         if not no_browser and (desktop or sys.platform in {"darwin", "win32"}):
-            webbrowser.open(
-                next(iter(links.values()))
-            )  # in a new session, so that Ctrl-C does not close it
+            newest = next(iter(links.values()))
+            webbrowser.open(newest)  # in a new session, so that Ctrl-C does not close it
         if process is not None:
             echo("Ctrl-C stops the server")
             process.wait()

@@ -1,0 +1,274 @@
+"""Rules on scores: at the end of their scale, of collapsed or copied runs, and below a model that learns nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from statistics import fmean
+
+from headtohead.analysis.convergence import LOSS
+from headtohead.analysis.findings.finding import (
+    MAX_NAMED,
+    Sentence,
+    caution,
+    note,
+    titles,
+    warning,
+)
+from headtohead.analysis.reference_points import ReferenceComparison
+from headtohead.analysis.scores import same_data_set, score_mismatch
+from headtohead.analysis.study import Analysis
+from headtohead.config.labels import listed
+from headtohead.statistics.copies import Curve, Run, copy_warnings
+from headtohead.storage.metrics import higher_is_better, readable, show, span
+
+NO_SCORE = "Every run has the worst possible {metric}, {worst}, so this metric cannot compare the variants. {remedy}"
+TRAIN_LONGER = "Train longer, or set metrics.primary to another metric."
+CHANGE_VOCABULARY = (
+    "The vocabulary upper bound is {worst}, so no model can score: use data.tokens: subword, or another split or "
+    "data.normalise."
+)
+
+
+@warning
+def no_score(analysis: Analysis) -> Iterator[Sentence]:
+    """Warn if every run has the worst possible score."""
+    frames, metric = analysis.frames, analysis.metric
+    worst = worst_score(metric)
+    values = [value for slug in frames.by_slug for value in frames.scores(slug, metric).values()]
+    if values and all(value == worst for value in values):
+        text = NO_SCORE.format(
+            metric=readable(metric), worst=show(worst, metric), remedy=_remedy(analysis)
+        )
+        yield Sentence(text)
+
+
+WIDE_MARGIN = (
+    "The margin, {margin}, is wider than the distance of every score from the worst possible {metric} (best mean "
+    "{best}), so equivalence shows nothing. {remedy}"
+)
+
+
+@warning
+def wide_margin(analysis: Analysis) -> Iterator[Sentence]:
+    """Warn if all means are within the margin of the worst possible score."""
+    metric = analysis.metric
+    worst = worst_score(metric)
+    margin = analysis.frames.record.margins.get(metric)
+    means = [analysis.summaries[slug].mean for slug in analysis.ranked]
+    finite = [mean for mean in means if not math.isnan(mean)]
+    if margin is None or not finite or not math.isfinite(worst):
+        return
+    best = max(finite) if higher_is_better(metric) else min(finite)
+    if abs(best - worst) <= margin.value:
+        text = WIDE_MARGIN.format(
+            margin=show(margin.value, metric, like=margin.value),
+            metric=readable(metric),
+            best=show(best, metric),
+            remedy=_remedy(analysis),
+        )
+        yield Sentence(text)
+
+
+def worst_score(metric: str) -> float:
+    """Return the worst possible value of a metric; infinite without a bound."""
+    least, largest = span(metric)
+    return least if higher_is_better(metric) else largest
+
+
+def _remedy(analysis: Analysis) -> str:
+    """Return what helps against worst scores: longer training cannot if the vocabulary allows no better score."""
+    worst = worst_score(analysis.metric)
+    points = analysis.reference_points.get(analysis.frames.baseline)
+    if points and points.scores["vocabulary_bound"].get(analysis.metric) == worst:
+        return CHANGE_VOCABULARY.format(worst=show(worst, analysis.metric))
+    return TRAIN_LONGER
+
+
+COLLAPSED = (
+    "Collapsed runs, with a final validation loss far above that of all others: {runs}. A contrast leaves out every "
+    "seed in which a run of either side collapsed. A ranking of pairs leaves out the collapsed runs only."
+)
+
+
+@warning
+def collapsed_runs(analysis: Analysis) -> Iterator[Sentence]:
+    """Warn if runs collapsed."""
+    runs = []
+    for slug, seeds in analysis.collapsed.items():
+        runs.append(f"{len(seeds)} of {analysis.frames.by_slug[slug].title}")
+    if runs:
+        yield Sentence(COLLAPSED.format(runs=listed(runs)), tuple(analysis.collapsed))
+
+
+@warning
+def copied_runs(analysis: Analysis) -> Iterator[Sentence]:
+    """Warn of runs that can be copies of each other, or do not depend on their seed."""
+    frames = analysis.frames
+    names = {}
+    scores = {}
+    for slug, variant in frames.by_slug.items():
+        if frames.trained(slug) == slug:
+            names[slug] = variant.title
+            by_seed = frames.scores(slug, analysis.metric)
+            scores[variant.title] = {str(seed): value for seed, value in by_seed.items()}
+    for text in copy_warnings(
+        scores,
+        _loss_curves(analysis, names),
+        baseline=names[frames.trained(frames.baseline)],
+        metric=readable(analysis.metric),
+        is_paired=True,
+    ):
+        yield Sentence(f"{text[0].upper()}{text[1:]}.")
+
+
+def _loss_curves(analysis: Analysis, names: dict[str, str]) -> dict[Run, Curve]:
+    """Return the validation loss by step of each run; ``names`` are the variants' names by slug."""
+    histories = analysis.frames.histories
+    losses = histories[histories["metric"] == LOSS].dropna(subset=["value"])
+    curves: dict[Run, Curve] = {}
+    for name, rows in losses.groupby("run", observed=True):
+        record = analysis.frames.runs.loc[name]
+        run = Run(names[str(record["variant"])], str(record["seed"]))
+        curves[run] = dict(zip(rows["step"].tolist(), rows["value"].tolist(), strict=True))
+    return curves
+
+
+SUSPECT = "Suspect: above the bag-of-words upper bound of {bound:.3f} for order-invariant encoders: {variants}."
+
+
+@warning
+def above_upper_bound(analysis: Analysis) -> Iterator[Sentence]:
+    """Warn of scores that a model that ignores word order cannot reach."""
+    verdicts = analysis.upper_bound_verdicts
+    suspect = tuple(slug for slug, verdict in verdicts.items() if "suspect" in verdict)
+    if suspect:
+        variants = titles(analysis, suspect)
+        yield Sentence(SUSPECT.format(bound=analysis.upper_bound, variants=variants), suspect)
+
+
+BELOW_REFERENCE = (
+    "Not better than {reference} ({score} {metric}): {variants}; the best of them has {best}."
+)
+SHARE = "{below} of {compared} variants"
+
+
+@caution
+def below_nearest_neighbour(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the variants that do not beat the target of the most similar training sentence."""
+    yield from _below(analysis, "nearest_neighbour", "nearest-neighbour retrieval")
+
+
+@caution
+def below_most_frequent_target(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the variants that do not beat the most frequent target of the training data."""
+    yield from _below(analysis, "majority", "the most frequent target")
+
+
+def _below(analysis: Analysis, point: str, name: str) -> Iterator[Sentence]:
+    """Yield the sentence on the variants that do not beat a reference point, if there are any."""
+    compared = analysis.reference_comparisons(point)
+    below = [comparison for comparison in compared if not comparison.beaten]
+    if not below:
+        return
+    slugs = tuple(comparison.slug for comparison in below)
+    best = max(below, key=lambda comparison: comparison.score)
+    variants = titles(analysis, slugs)
+    if len(below) > MAX_NAMED:
+        variants = SHARE.format(below=len(below), compared=len(compared))
+    text = BELOW_REFERENCE.format(
+        reference=name,
+        score=_references(below),
+        metric=readable(best.metric),
+        variants=variants,
+        best=show(best.score, best.metric),
+    )
+    yield Sentence(text, slugs)
+
+
+def _references(compared: list[ReferenceComparison]) -> str:
+    """Return the score of a reference point, or its range: variants with other test sentences have their own."""
+    metric = compared[0].metric
+    references = [comparison.reference for comparison in compared]
+    lowest = show(min(references), metric)
+    highest = show(max(references), metric)
+    return lowest if lowest == highest else f"{lowest} to {highest}"
+
+
+BELOW_BIGRAM = (
+    "Not better than a bigram model, which predicts a token from the preceding one (test loss {bigram:.3f} nats): "
+    "{variants}. Differences may disappear with longer training."
+)
+
+
+@caution
+def below_bigram(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the variants whose test loss is not below that of a bigram model."""
+    frames = analysis.frames
+    losses = frames.record.data.get("losses_without_model", {})
+    if "bigram" not in losses:
+        return
+    slugs = []
+    for slug in analysis.ranked:
+        is_comparable = not score_mismatch(frames, slug, frames.baseline, "test/loss")
+        if is_comparable and frames.summary(slug, "test/loss").mean >= losses["bigram"]:
+            slugs.append(slug)
+    if slugs:
+        variants = titles(analysis, slugs)
+        yield Sentence(
+            BELOW_BIGRAM.format(bigram=losses["bigram"], variants=variants), tuple(slugs)
+        )
+
+
+SPREAD = "{name} has a mean {metric} of {mean}, with a standard deviation of {sd} over seeds"
+POOLED = "pooled over {scope}, it is {sd}"
+
+
+@note
+def spread(analysis: Analysis) -> Iterator[Sentence]:
+    """State mean and standard deviation of the baseline, and the standard deviation pooled over the variants."""
+    frames, metric, sd = analysis.frames, analysis.metric, analysis.baseline_sd
+    if math.isnan(sd):
+        return
+    mean = analysis.healthy_summary(frames.baseline, metric).mean
+    if len(frames.by_slug) == 1:
+        yield Sentence(f"{spread_text('The variant', metric, mean, sd)}.", (frames.baseline,))
+        return
+    alike = [slug for slug in analysis.ranked if same_data_set(frames, slug, frames.baseline)]
+    is_all = len(alike) == len(analysis.ranked)
+    scope = "all variants" if is_all else "all variants of its data and size"
+    sds = [analysis.healthy_summary(slug, metric).sd for slug in alike]
+    pooled = math.sqrt(fmean(value**2 for value in sds if math.isfinite(value)))
+    baseline = f"The baseline, {frames.by_slug[frames.baseline].title},"
+    text = f"{spread_text(baseline, metric, mean, sd)}; {pooled_text(scope, metric, pooled)}."
+    yield Sentence(text, (frames.baseline,))
+
+
+def spread_text(name: str, metric: str, mean: float, sd: float) -> str:
+    """Return mean and standard deviation over seeds of a variant, as a clause."""
+    return SPREAD.format(
+        name=name, metric=readable(metric), mean=show(mean, metric), sd=show(sd, metric)
+    )
+
+
+def pooled_text(scope: str, metric: str, sd: float) -> str:
+    """Return the standard deviation pooled over the variants of ``scope``, as a clause."""
+    return POOLED.format(scope=scope, sd=show(sd, metric))
+
+
+VARIABLE = (
+    "The scores of {variants} vary {ratios} times as much over seeds as those of the others. Contrasts of such a "
+    "variant have paired t-tests of their own; the others share a variance."
+)
+
+
+@note
+def larger_variance(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the variants with a larger variance over seeds, whose contrasts do not share a variance."""
+    slugs = tuple(analysis.variable)
+    if slugs:
+        ratios = [f"{ratio:.1f}" for ratio in analysis.variable.values()]
+        text = VARIABLE.format(
+            variants=titles(analysis, slugs), ratios=listed(ratios, most=MAX_NAMED)
+        )
+        yield Sentence(text, slugs)

@@ -1,0 +1,142 @@
+"""Rules on the length of training: variants that still learn, and schedules that ended early."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from headtohead.analysis.convergence import LOSS, Convergence, StepGap
+from headtohead.analysis.findings.finding import Sentence, caution, note, titles
+from headtohead.analysis.study import Analysis
+from headtohead.analysis.wording import contrast_name
+from headtohead.storage.metrics import show
+
+LEARNING = (
+    "Still learning: the validation loss fell by {percent} % over the last fifth of the steps"
+)
+LEARNING_OF = "Still learning: the validation loss of {variants} fell by {percent} % over the last fifth of the steps"
+DECAY = ", while the learning rate decayed ({schedules})"
+GAP = (
+    " {contrast}: validation loss {difference}; at its pace over the last fifth of the steps, the baseline "
+    "({baseline}) needs {steps} to improve by as much."
+)
+
+
+@caution
+def still_learning(analysis: Analysis) -> Iterator[Sentence]:
+    """Name the variants whose loss still falls, and the smallest difference that more training could explain."""
+    training = analysis.convergence
+    slugs = training.still_learning
+    if not slugs:
+        return
+    template = LEARNING if len(slugs) == len(training.trends) else LEARNING_OF
+    text = template.format(variants=titles(analysis, slugs), percent=_falls(training))
+    if len(training.decaying) == len(training.schedules):
+        text += DECAY.format(schedules=", ".join(training.decaying))
+    text += "."
+    gap = training.smallest_gap
+    if gap:
+        text += GAP.format(
+            contrast=contrast_name(analysis, gap.contrast),
+            difference=show(gap.difference, LOSS, signed=True),
+            baseline=analysis.frames.by_slug[analysis.frames.baseline].title,
+            steps=gap_steps(gap, training),
+        )
+    yield Sentence(text, slugs)
+
+
+def _falls(training: Convergence) -> str:
+    """Return the smallest and the largest fall of the variants that are still learning, in percent."""
+    falls = [100 * training.trends[slug].fraction for slug in training.still_learning]
+    smallest, largest = f"{min(falls):.1f}", f"{max(falls):.1f}"
+    return smallest if smallest == largest else f"{smallest} to {largest}"
+
+
+def gap_steps(gap: StepGap, training: Convergence) -> str:
+    """Return the steps of a gap with two significant digits, at most those of the baseline."""
+    if gap.steps > training.baseline_steps:
+        return f"more than {training.baseline_steps:,} steps"
+    if gap.steps < 0.5:
+        return "less than a step"
+    return f"about {float(f'{gap.steps:.2g}'):,.0f} steps"
+
+
+ENDED = (
+    "The schedule ended after {passes} passes over the training data. A learning rate that decays ({schedules}) "
+    "flattens the validation loss; longer training may lower it further."
+)
+ENDED_OF = (
+    "The schedule ended after {passes} passes over the training data. A learning rate that decays ({schedules}) "
+    "flattens the validation loss of {variants}; longer training may lower it further."
+)
+ABOVE_UNIGRAM = (
+    " The baseline's test loss, {loss}, is not lower than that of a unigram model ({unigram})."
+)
+ABOVE_BIGRAM = (
+    " The baseline's test loss, {loss}, is lower than that of a unigram model ({unigram}), but not lower than that of "
+    "a bigram model ({bigram})."
+)
+BELOW_BIGRAM = " The baseline's test loss, {loss}, is lower than that of a bigram model ({bigram})."
+
+
+@caution
+def schedule_ended_early(analysis: Analysis) -> Iterator[Sentence]:
+    """Caution if a schedule ended before a pass over the data, or with a baseline not better than a bigram model."""
+    if analysis.convergence.ended and _trained_little(analysis):
+        yield _ended(analysis)
+
+
+@note
+def schedule_ended(analysis: Analysis) -> Iterator[Sentence]:
+    """State how far the variants trained whose loss was flat when the schedule ended."""
+    if analysis.convergence.ended and not _trained_little(analysis):
+        yield _ended(analysis)
+
+
+def _trained_little(analysis: Analysis) -> bool:
+    training, frames = analysis.convergence, analysis.frames
+    if any(not training.trends[slug].passes >= 1 for slug in training.ended):
+        return True
+    losses = frames.record.data.get("losses_without_model", {})
+    return frames.summary(frames.baseline, "test/loss").mean >= losses.get("bigram", math.inf)
+
+
+def _ended(analysis: Analysis) -> Sentence:
+    training = analysis.convergence
+    slugs = training.ended
+    passes = [training.trends[slug].passes for slug in slugs]
+    fewest, most = show_passes(min(passes)), show_passes(max(passes))
+    template = ENDED if len(slugs) == len(training.trends) else ENDED_OF
+    text = template.format(
+        passes=fewest if fewest == most else f"{fewest} to {most}",
+        schedules=", ".join(training.decaying),
+        variants=titles(analysis, slugs),
+    )
+    return Sentence(text + _against_tables(analysis), slugs)
+
+
+def _against_tables(analysis: Analysis) -> str:
+    """Return the comparison of the baseline with unigram and bigram models; empty on data without their losses."""
+    frames = analysis.frames
+    tables = frames.record.data.get("losses_without_model")
+    loss = frames.summary(frames.baseline, "test/loss").mean
+    if not tables or math.isnan(loss):
+        return ""
+    if loss >= tables["unigram"]:
+        template = ABOVE_UNIGRAM
+    elif loss >= tables["bigram"]:
+        template = ABOVE_BIGRAM
+    else:
+        template = BELOW_BIGRAM
+    return template.format(
+        loss=show(loss, LOSS),
+        unigram=show(tables["unigram"], LOSS),
+        bigram=show(tables["bigram"], LOSS),
+    )
+
+
+def show_passes(passes: float) -> str:
+    """Return a number of passes over the training data with two significant digits, or as a whole number from 10."""
+    if passes >= 10:
+        return f"{passes:,.0f}"
+    return f"{passes:.2g}"

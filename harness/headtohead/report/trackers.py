@@ -1,0 +1,70 @@
+"""The answer of a report as the object that trackers get."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from headtohead.analysis.contrasts import Contrast
+from headtohead.plugins.logger import Answer, AnsweredContrast
+from headtohead.report.answer import differences
+from headtohead.report.content import Report
+from headtohead.report.folder import ANSWER, FIGURES, MARKDOWN, PAGE, TABLE
+from headtohead.report.section import contrast_name, named_sides
+from headtohead.report.setup import setup_line
+from headtohead.storage.paths import inside
+
+ATTACHED = (PAGE, MARKDOWN, ANSWER, TABLE)
+"""Files of a report that trackers attach, beside its figures."""
+
+
+def tracked_answer(report: Report, reports_root: Path) -> Answer:
+    """Return the answer of a report, with its files if it has been written.
+
+    Args:
+        report: The report.
+        reports_root: The folder of all reports.
+
+    Raises:
+        HeadToHeadError: If the folder of the report is or contains a symbolic link.
+    """
+    analysis = report.analysis
+    means = {slug: analysis.summaries[slug].mean for slug in analysis.ranked}
+    return Answer(
+        text=report.answer,
+        rows=differences(analysis),
+        cautions=[(remark.severity, remark.text) for remark in report.cautions],
+        setup=setup_line(analysis),
+        scores={slug: mean for slug, mean in means.items() if math.isfinite(mean)},
+        contrasts=[_contrast(report, contrast) for contrast in analysis.main_contrasts],
+        verdicts=report.verdicts,
+        report=report_files(reports_root, report.record.name),
+    )
+
+
+def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
+    """Return the files of a written report by their name in its folder."""
+    folder = inside(reports_root, name, tree=True)
+    paths = [folder / attached for attached in ATTACHED]
+    paths += sorted(folder.glob(f"{FIGURES}/*"))
+    return {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
+
+
+def _contrast(report: Report, contrast: Contrast) -> AnsweredContrast:
+    left, _ = named_sides(report.analysis, contrast)
+    interval = contrast.judgement.interval
+    has_interval = interval is not None and math.isfinite(interval.low)
+    return AnsweredContrast(
+        label=contrast_name(report.analysis, contrast),
+        left=left,
+        direction=contrast.direction_name,
+        difference=_finite(contrast.paired.mean if contrast.paired else None),
+        interval=(interval.low, interval.high) if interval and has_interval else None,
+        holm_p=_finite(contrast.judgement.holm_p),
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a number, or None if it is not finite."""
+    return value if value is not None and math.isfinite(value) else None

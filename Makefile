@@ -17,7 +17,7 @@ help:
 	@echo "make test-all run both tiers"
 	@echo "make lint     style, formatting and types"
 	@echo "make format   fix style and formatting where a tool can"
-	@echo "make wheel    build dist/headtohead-*.whl"
+	@echo "make wheel    build dist/headtohead-*.whl and dist/headtohead_judge-*.whl"
 	@echo "make docs     regenerate the generated pages of docs/"
 	@echo "make checked  evaluate all invariants on every entry and write their page (10 minutes)"
 	@echo "make notebooks execute the notebooks of docs/how-to and store their outputs"
@@ -57,7 +57,8 @@ format: .venv/installed-dev
 
 wheel: .venv/installed-dev
 	rm -rf dist
-	$(BIN)/python -m build --wheel --no-isolation
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist harness/judge
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 docs: .venv/installed-dev
 	$(BIN)/python docs/generator/reference.py
@@ -88,9 +89,9 @@ clean:
 
 # Stamps: an installation is repeated only when what it was made from has changed. The build backend
 # comes from the constraints file too, so that nothing is fetched that was not tested.
-.venv/installed: .venv/created constraints.txt pyproject.toml
+.venv/installed: .venv/created constraints.txt pyproject.toml harness/judge/pyproject.toml
 	$(PIP) hatchling editables
-	$(PIP) --no-build-isolation -e .
+	$(PIP) --no-build-isolation -e harness/judge -e .
 	@touch $@
 
 .venv/installed-dev: .venv/installed

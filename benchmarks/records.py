@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headtohead.analysis.judge import judge
-from headtohead.analysis.result_folders import read_results
-from headtohead.statistics import verdicts
-from headtohead.statistics.paired_tests import holm, seeds_needed, t_test_p
+from headtohead_judge import verdicts
+from headtohead_judge.judging import judge
+from headtohead_judge.paired_tests import holm, seeds_needed, t_test_p
+from headtohead_judge.result_folders import read_results
 
 LOSS_PER_STEP = 0.0045 / 100
 """Increase of the loss for each step less, as track 3 of modded-nanogpt states it."""

@@ -2,7 +2,7 @@
 
     python benchmarks/simulation.py [--studies 20000]
 
-The studies are judged by `headtohead.statistics`, like those of a report, and where it applies by paired t-tests with
+The studies are judged by `headtohead_judge`, like those of a report, and where it applies by paired t-tests with
 Holm's correction. Unless a row says otherwise, scores are normal with a standard deviation of 1 over seeds, and
 variants are compared with the first one. Studies with sentences draw whether each translation is correct from a probit
 model with normal effects of variants, seeds, sentences and their interaction; a corpus metric is the ratio of two sums.
@@ -19,22 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc, ndtr, polygamma, stdtr, stdtrit
 
-from headtohead.analysis.ledger import LARGER, MAX_PRIOR_DEGREES
-from headtohead.statistics import block_model as blocks
-from headtohead.statistics.best import compare_with_best
-from headtohead.statistics.block_model import larger_deviations, pooled
-from headtohead.statistics.collapse import collapsed
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.online import INITIAL_WEALTH, level
-from headtohead.statistics.paired_tests import (
+from headtohead_judge import block_model as blocks
+from headtohead_judge.best import compare_with_best
+from headtohead_judge.block_model import larger_deviations, pooled
+from headtohead_judge.collapse import collapsed
+from headtohead_judge.ledger import LARGER, MAX_PRIOR_DEGREES
+from headtohead_judge.looks import Looks
+from headtohead_judge.online import INITIAL_WEALTH, level
+from headtohead_judge.paired_tests import (
     ALPHA,
     Difference,
     interval,
     paired,
     paired_differences,
 )
-from headtohead.statistics.variance import jackknife, with_sentences
-from headtohead.statistics.verdicts import BETTER, WORSE, Judgement, judge
+from headtohead_judge.variance import jackknife, with_sentences
+from headtohead_judge.verdicts import BETTER, WORSE, Judgement, judge
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int, int], Floats]

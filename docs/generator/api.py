@@ -39,8 +39,8 @@ SECTIONS = {
     },
     "Scores of other code": {
         "headtohead": "judge",
-        "headtohead.analysis.judge": "Judged",
-        "headtohead.statistics.looks": "Looks",
+        "headtohead_judge.judging": "Judged",
+        "headtohead_judge.looks": "Looks",
     },
     "Configuration and errors": {
         "headtohead.plugin": "RunConfig ModelConfig FilePath NotHashed",

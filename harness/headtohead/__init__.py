@@ -22,7 +22,6 @@ TYPE_CHECKING = (
 
 if TYPE_CHECKING:
     from headtohead import plugin as plugin
-    from headtohead.analysis.judge import judge as judge
     from headtohead.api import curves as curves
     from headtohead.api import export as export
     from headtohead.api import load as load
@@ -33,9 +32,10 @@ if TYPE_CHECKING:
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
+    from headtohead_judge.judging import judge as judge
 
 _MODULES = {
-    "judge": "headtohead.analysis.judge",
+    "judge": "headtohead_judge.judging",
     "curves": "headtohead.api",
     "export": "headtohead.api",
     "load": "headtohead.api",

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""Removes the working directory from the search path of Python processes and of their own children."""
+from headtohead_judge.child import SAFE_PATH as SAFE_PATH
+from headtohead_judge.child import run_program as run_program
 
 
 def start_program(
@@ -21,14 +21,6 @@ def start_program(
 ) -> subprocess.Popen[bytes]:
     """Start a program; options as for ``subprocess.Popen``."""
     return subprocess.Popen(command, env={**env, **SAFE_PATH}, **options)
-
-
-def run_program(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a program and return its output as text; options as for ``subprocess.run``."""
-    options = {"check": False} | options
-    return subprocess.run(
-        command, env={**os.environ, **SAFE_PATH}, capture_output=True, text=True, **options
-    )
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""The error for problems that the user can fix, and helpers for its message."""
+"""Errors of headtohead and helpers for their messages; those that the judge needs too come from its package."""
 
 from __future__ import annotations
 
-import difflib
 import errno
 import itertools
 import re
@@ -11,11 +10,14 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from headtohead.synonyms import hint, synonyms
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_UNWRITABLE = frozenset(
-    {errno.EROFS, errno.EACCES, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ETIMEDOUT}
-)
+from headtohead_judge.errors import MAX_NAMES as MAX_NAMES
+from headtohead_judge.errors import DiskError as DiskError
+from headtohead_judge.errors import HeadToHeadError as HeadToHeadError
+from headtohead_judge.errors import closest, listed
+from headtohead_judge.errors import disk_errno as disk_errno
+from headtohead_judge.errors import edit_distance as edit_distance
+from headtohead_judge.errors import is_disk_error as is_disk_error
+from headtohead_judge.errors import similar as similar
 
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED|"
@@ -41,26 +43,8 @@ _LIMITS = {
 The patterns are compiled at import, because without memory they cannot be.
 """
 
-MAX_NAMES = 40
-"""Maximum number of known names that an error lists."""
-
-MAX_CANDIDATES = 50
-"""Maximum number of similar names whose edits are counted for a suggestion."""
-
 MAX_FILES = 10_000
 """Maximum number of files that are compared with a missing file."""
-
-
-class HeadToHeadError(Exception):
-    """A problem that the user can fix: invalid input, a missing file, a full disk.
-
-    The message is a single line: what is wrong with the value, then what to do. The command line prints it without
-    a traceback and exits with code 2.
-    """
-
-
-class DiskError(OSError):
-    """The disk is full or not writable; raised by `files.disk_errors` around writes of headtohead itself."""
 
 
 class UndefinedError(HeadToHeadError):
@@ -78,9 +62,7 @@ class Interrupted(KeyboardInterrupt):
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `suggestion`, or if there is none, a list of the known names; of many names, the first are listed."""
     names = sorted(set(known))
-    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-    listed = f"; known: {', '.join(names[:MAX_NAMES])}{more}" if names else ""
-    return suggestion(name, names) or listed
+    return suggestion(name, names) or listed(names)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
@@ -100,61 +82,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return similar(name, names)
 
 
-def similar(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name that `_closest` returns, else an empty text.
-
-    It is for names that users choose, such as those of experiments and runs.
-    """
-    close = _closest(name, known)
-    return f"; did you mean '{close}'?" if close else ""
-
-
-def _closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar, or an empty text if none is similar.
-
-    Names with a single typing error come first, then those with the most characters in common; a name of equal
-    rank needs fewer edits. Case is ignored.
-    """
-    typed = name.lower()
-    by_lower = {each.lower(): each for each in known}
-    candidates = difflib.get_close_matches(typed, by_lower, n=MAX_CANDIDATES, cutoff=0.6)
-
-    def rank(candidate: str) -> tuple[bool, float, int, str]:
-        edits = edit_distance(typed, candidate)
-        in_common = difflib.SequenceMatcher(None, candidate, typed).ratio()
-        return edits > 1, -in_common, edits, candidate
-
-    for candidate in sorted(candidates, key=rank):
-        # An equal prefix such as "test/" does not make two names similar.
-        last_part = candidate.rpartition("/")[2]
-        if difflib.get_close_matches(typed.rpartition("/")[2], [last_part], cutoff=0.5):
-            return by_lower[candidate]
-    return ""
-
-
-def edit_distance(first: str, second: str) -> int:
-    """Return the number of edits between two texts.
-
-    An edit inserts, deletes or replaces a character, or swaps two neighbours. No character is edited twice: the optimal
-    string alignment of Damerau 1964, doi:10.1145/363958.363994.
-
-    >>> edit_distance("bsae", "base"), edit_distance("bsae", "same")
-    (1, 2)
-    """
-    before: list[int] = []
-    row = list(range(len(second) + 1))
-    for i, left in enumerate(first, 1):
-        earlier, before = before, row
-        row = [i]
-        for j, right in enumerate(second, 1):
-            replaced = before[j - 1] + (left != right)
-            row.append(min(replaced, before[j] + 1, row[j - 1] + 1))
-            is_swapped = i > 1 and j > 1 and left == second[j - 2] and right == first[i - 2]
-            if is_swapped:
-                row[j] = min(row[j], earlier[j - 2] + 1)
-    return row[-1]
-
-
 def similar_file(path: Path, *endings: str) -> str:
     """Return ``"; did you mean 'x.yaml'?"`` for a missing file, else an empty text.
 
@@ -171,7 +98,7 @@ def similar_file(path: Path, *endings: str) -> str:
     by_stem = {
         file.stem: file for file in nearest_last if file.suffix in (endings or (path.suffix,))
     }
-    close = by_stem.get(_closest(path.stem, by_stem))
+    close = by_stem.get(closest(path.stem, by_stem))
     return f"; did you mean '{close}'?" if close else ""
 
 
@@ -218,36 +145,6 @@ def shown_path(path: Path | str) -> str:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:
         return str(path)
-
-
-def is_disk_error(error: BaseException | None, *, of_plugin: bool = False) -> bool:
-    """Return whether an error or one of its causes is a full or unwritable disk.
-
-    Full: no space left, an exceeded quota, or a file above the size limit. Unwritable: no permission, a timeout, or a
-    folder in the place of a file or a file in the place of a folder. ``of_plugin`` states that the code of a plugin may
-    have raised the error. Unwritable then requires a `DiskError`, since a plugin's timeout or missing permission, such
-    as that of a download, is an error of the plugin.
-    """
-    while error is not None:
-        number = disk_errno(error)
-        if (
-            number in _FULL
-            or isinstance(error, DiskError)
-            or (number is not None and not of_plugin)
-        ):
-            return True
-        error = error.__cause__
-    return False
-
-
-def disk_errno(error: BaseException) -> int | None:
-    """Return the number of an error of a full or unwritable disk, None for other errors."""
-    number = error.errno if isinstance(error, OSError) else None
-    # safetensors reports errors of the operating system as text.
-    match = re.search(r"\(os error (\d+)\)", str(error))
-    if match and type(error).__name__ == "SafetensorError":
-        number = int(match[1])
-    return number if number in _FULL | _UNWRITABLE else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

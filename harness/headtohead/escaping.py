@@ -1,43 +1,25 @@
-"""Escaping of text from files, data and servers, for terminals, pages and spreadsheets.
+"""Escaping of text from files, data and servers, for pages and spreadsheets.
 
-Records keep text exactly; each output escapes it. A character is hidden if it controls a terminal, reorders the text
-around it, or has no width: control characters except tab and newline, bidirectional controls, invisible format and tag
-characters, and lone surrogates. Letters of every script, combining marks, joiners and emoji are unchanged.
+`headtohead_judge.escaping` defines which characters are hidden, and escapes text for terminals and Markdown.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Mapping
 from typing import Any
 
-_HIDDEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0, DEL and C1: the escape sequences of terminals begin with these
-    r"\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    r"\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+from headtohead_judge.escaping import json_text as json_text
+from headtohead_judge.escaping import markdown_escape as markdown_escape
+from headtohead_judge.escaping import single_line as single_line
+from headtohead_judge.escaping import visible as visible
+
 MAX_MARKDOWN = 50_000
 """Maximum number of characters of a text that is rendered as Markdown; the parser reads 25,000 per second."""
 _PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
-
-
-def visible(text: str) -> str:
-    r"""Return text with hidden characters as escapes such as ``\x1b`` and ``\u202e``."""
-    return _HIDDEN.sub(
-        lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n")
-    )
-
-
-def single_line(text: object, breaks: str = "\n") -> str:
-    """Return text as one line without hidden characters; line breaks with the white space around them become spaces."""
-    plain = str(text).replace("\r\n", "\n")
-    if any(character in plain for character in breaks):
-        plain = " ".join(filter(None, (line.strip() for line in re.split(f"[{breaks}]", plain))))
-    return visible(plain)
 
 
 def visible_values(value: Any) -> Any:
@@ -49,25 +31,11 @@ def visible_values(value: Any) -> Any:
     return [visible_values(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return JSON for a terminal: hidden characters are JSON escapes, so a reader of the JSON gets the exact text."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
-    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
-
-
 class VisibleFormatter(logging.Formatter):
     """Formats log records without hidden characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
-
-
-def markdown_escape(text: object) -> str:
-    """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
-    plain = (
-        single_line(text, "\r\n").replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    )
-    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
 
 
 def markdown_code(text: object) -> str:

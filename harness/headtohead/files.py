@@ -1,4 +1,7 @@
-"""Atomic writes, and reading of JSON. After a crash, a file has either its old or its new content."""
+"""Files of the run-directory format: JSON, locks and logs.
+
+`headtohead_judge.files` has atomic writes and limited reading, which the judge needs too.
+"""
 
 from __future__ import annotations
 
@@ -6,112 +9,38 @@ import fcntl
 import hashlib
 import json
 import os
-import stat
-import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 from pydantic_core import to_json
 
-from headtohead.errors import DiskError, HeadToHeadError, disk_errno
-
-TEMPORARY = ".tmp"
-"""Suffix of temporary files."""
-
-MAX_BYTES = 64 * 2**20
-"""Maximum size of a record that is read as a whole."""
+from headtohead.errors import HeadToHeadError
+from headtohead_judge.files import MAX_BYTES as MAX_BYTES
+from headtohead_judge.files import RESTORE as RESTORE
+from headtohead_judge.files import TEMPORARY as TEMPORARY
+from headtohead_judge.files import disk_errors as disk_errors
+from headtohead_judge.files import is_same_file as is_same_file
+from headtohead_judge.files import opened as opened
+from headtohead_judge.files import parse_json as parse_json
+from headtohead_judge.files import read_bytes as read_bytes
+from headtohead_judge.files import read_text as read_text
+from headtohead_judge.files import refuse_foreign as refuse_foreign
+from headtohead_judge.files import replace as replace
+from headtohead_judge.files import unreadable as unreadable
+from headtohead_judge.files import write_text as write_text
+from headtohead_judge.files import writing as writing
 
 LARGE_BYTES = 256 * 2**20
 """Maximum size of ``experiment.json``, ``metrics.jsonl`` and ``translations.tsv``."""
-
-RESTORE = "restore it, or move its folder away"
-"""Advice for a record that cannot be read."""
-
-
-@contextmanager
-def disk_errors() -> Iterator[None]:
-    """Raise a `DiskError` if the disk is full or not writable; the block must not call plugins."""
-    try:
-        yield
-    except Exception as error:
-        number = disk_errno(error)
-        if number is None or isinstance(error, DiskError):
-            raise
-        raise DiskError(number, os.strerror(number), getattr(error, "filename", None)) from error
-
-
-@contextmanager
-def writing(path: Path, advice: str) -> Iterator[None]:
-    """Turn an error of the file system in the block into a `HeadToHeadError` that ends with ``advice``."""
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, OSError) and disk_errno(error) is None:
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise HeadToHeadError(f"cannot write to '{path}' ({reason}); {advice}") from error
-
-
-def refuse_foreign(path: Path, is_own: Callable[[bytes], bool], advice: str) -> None:
-    """Raise a `HeadToHeadError` that ends with ``advice`` if a file exists whose content is not of our files."""
-    with writing(path, advice):
-        if path.is_file() and not is_own(path.read_bytes()):
-            raise HeadToHeadError(f"'{path}' exists and was not written by this command; {advice}")
-
-
-def is_same_file(path: Path, other: Path) -> bool:
-    """Return whether two paths, of files that may not exist yet, name one file, also through links."""
-    if os.path.realpath(path) == os.path.realpath(other):
-        return True
-    with suppress(OSError):
-        return path.samefile(other)
-    return False
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a text file atomically: temporary file, fsync, rename."""
-    replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
     """Replace a JSON file atomically; ``sync`` as in `replace`."""
     content = to_json(value, indent=1, inf_nan_mode="constants") + b"\n"
     replace(path, lambda temporary: temporary.write_bytes(content), sync=sync)
-
-
-def replace(path: Path, write: Any, *, sync: bool = True) -> None:
-    """Call ``write`` with a temporary path beside ``path``, then rename it over ``path``.
-
-    Args:
-        path: The file to replace.
-        write: Receives a path that no other process uses, and writes the new content to it.
-        sync: Whether the content must survive a power failure.
-    """
-    with disk_errors():
-        while True:
-            # The name is unpredictable, so that no symbolic link can exist there in advance.
-            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
-            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-            try:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(
-                        handle, fcntl.LOCK_EX
-                    )  # ends with the process, so leftovers are recognised
-                if temporary.exists():  # not removed as a leftover before it was locked
-                    write(temporary)
-                    if sync:
-                        os.fsync(handle)
-                    os.replace(temporary, path)
-                    return
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            finally:
-                os.close(handle)
 
 
 @contextmanager
@@ -143,81 +72,9 @@ def remove_leftovers(folder: Path) -> None:
                         Path(parent, name).unlink()
 
 
-@contextmanager
-def opened(path: Path, advice: str = RESTORE) -> Iterator[FileIO]:
-    """Open a regular file for reading; errors end with ``advice``.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If the path is a folder, a FIFO or a device, or the file cannot be read.
-    """
-    try:
-        # Without O_NONBLOCK, opening a FIFO waits for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise HeadToHeadError(unreadable(path, "not a regular file", advice))
-        with open(descriptor, "rb", buffering=0) as file:
-            yield file
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise HeadToHeadError(
-            unreadable(path, getattr(error, "strerror", None) or str(error), advice)
-        ) from error
-
-
-def read_bytes(path: Path, max_bytes: int = MAX_BYTES, advice: str = RESTORE) -> bytes:
-    """Return the content of a regular file; errors end with ``advice``.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        HeadToHeadError: If it is not a regular file, is larger than ``max_bytes``, or cannot be read.
-    """
-    with opened(path, advice) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > max_bytes:
-            sizes = (
-                f"{size / 2**20:,.0f} MiB, more than the maximum of {max_bytes / 2**20:,.0f} MiB"
-            )
-            raise HeadToHeadError(unreadable(path, sizes, advice))
-        return file.read()
-
-
-def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
-    """Return the text of a UTF-8 file; raises as `read_bytes`, and if the text is not UTF-8."""
-    return _decoded(read_bytes(path, max_bytes), path)
-
-
-def _decoded(content: bytes, path: Path) -> str:
-    try:
-        return str(content, "utf-8")
-    except UnicodeDecodeError as error:
-        raise HeadToHeadError(unreadable(path, f"not UTF-8 text (byte {error.start})")) from error
-
-
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; raises as `read_text`, and if the text is not JSON."""
     return parse_json(read_bytes(path), path)
-
-
-def parse_json(content: bytes, path: Path) -> Any:
-    """Return the value of JSON text that was read from ``path``; raises as `read_json`."""
-    text = _decoded(content, path)
-    try:
-        value = json.loads(text)
-        if (
-            "\\ud" in text or "\\uD" in text
-        ):  # an escaped half of a surrogate pair, which is no text
-            json.dumps(value, ensure_ascii=False).encode()
-        return value
-    except (ValueError, RecursionError) as error:
-        raise HeadToHeadError(unreadable(path, f"not valid JSON ({error})")) from error
-
-
-def unreadable(path: Path | str, reason: str, advice: str = RESTORE) -> str:
-    """Return the message for a file that cannot be read, by default a record."""
-    return f"cannot read '{path}': {reason}; {advice}"
 
 
 def sha256(path: Path) -> str:

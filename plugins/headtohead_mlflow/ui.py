@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import runs_option
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 
 @click.command()

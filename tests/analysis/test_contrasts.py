@@ -12,9 +12,9 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.content import Report
 from headtohead.report.data import data_section
 from headtohead.schema.run_config import QuirksConfig
-from headtohead.statistics import paired_tests
-from headtohead.statistics.block_model import block_model
 from headtohead.storage.frames import load_frames
+from headtohead_judge import paired_tests
+from headtohead_judge.block_model import block_model
 from made.block_oracle import expected_test, scores_of
 from made.fake_study import CEILING
 

@@ -15,8 +15,8 @@ from headtohead.analysis.study import Analysis
 from headtohead.config.builder import resolve
 from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.plugins.registry import current
-from headtohead.report.answer import differences
 from headtohead.report.content import Report
+from headtohead.report.differences import differences
 from headtohead.report.writing import write_files
 from headtohead.schema.run_config import TrainConfig
 from made import case_table

@@ -12,9 +12,9 @@ from headtohead.analysis.contrasts import Agreement, Contrast, agreement
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.schema.experiment_file import Expectation
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import paired_differences
 from headtohead.storage.frames import Frames, load_frames
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import paired_differences
 from made import case_table
 from made.block_oracle import expected_test, scores_of
 from made.fake_study import record_checksums

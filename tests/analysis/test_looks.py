@@ -10,10 +10,10 @@ import pytest
 
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis, LooksStatus
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import holm
 from headtohead.storage.experiment import LooksRecord
 from headtohead.storage.frames import Frames, load_frames
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import holm
 
 Analysed = Callable[..., Analysis]
 EARLY, LATE = "2020-01-01T00:00:00Z", "2090-01-01T00:00:00Z"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from scipy.special import nctdtrinc, stdtrit
 
-from headtohead.statistics import paired_tests
-from headtohead.statistics.block_model import expected_degrees
+from headtohead_judge import paired_tests
+from headtohead_judge.block_model import expected_degrees
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "concepts" / "statistics.md").read_text(encoding="utf-8")

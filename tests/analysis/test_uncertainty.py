@@ -11,10 +11,10 @@ from headtohead.analysis.uncertainty import sentence_values
 from headtohead.data.metrics import TRANSLATION
 from headtohead.report.content import Report
 from headtohead.report.contrasts import uncertainty_section
-from headtohead.statistics.variance import with_sentences
 from headtohead.storage.frames import load_frames
 from headtohead.storage.translations import Translation, translations_of
 from headtohead.training.evaluate import Translations
+from headtohead_judge.variance import with_sentences
 from made import case_table
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headtohead.analysis.judge import judge
-from headtohead.analysis.ledger import Ledger
+from headtohead_judge.judging import judge
+from headtohead_judge.ledger import Ledger
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ Both are read from every import statement.
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -17,6 +18,7 @@ import headtohead.plugin
 
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
+JUDGE = ROOT / "harness" / "judge" / "headtohead_judge"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
 MLFLOW = ROOT / "plugins" / "headtohead_mlflow"
 NOTEBOOKS = ROOT / "plugins" / "headtohead_notebooks"
@@ -76,7 +78,7 @@ def is_notebook_output(found: Import) -> bool:
 @cache
 def import_order() -> tuple[str, ...]:
     block = re.search(
-        r"```text\nharness/headtohead/\n(.*?)^plugins/",
+        r"^harness/headtohead/\n(.*?)^plugins/",
         PAGE.read_text(encoding="utf-8"),
         re.S | re.M,
     )
@@ -155,7 +157,7 @@ def circle(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "folder", [HARNESS, PLUGINS, MLFLOW, NOTEBOOKS], ids=lambda folder: folder.name
+    "folder", [JUDGE, HARNESS, PLUGINS, MLFLOW, NOTEBOOKS], ids=lambda folder: folder.name
 )
 def test_no_files_import_each_other_in_a_circle(folder: Path) -> None:
     assert circle(folder) == []
@@ -193,6 +195,13 @@ def test_only_its_logger_imports_mlflow() -> None:
 
     assert imports_mlflow(MLFLOW)
     assert not any(map(imports_mlflow, (HARNESS, PLUGINS, NOTEBOOKS)))
+
+
+def test_the_judge_imports_its_dependencies_alone() -> None:
+    """Parquet files need pyarrow, an extra; the other libraries are those of ``harness/judge/pyproject.toml``."""
+    allowed = {"headtohead_judge", "numpy", "scipy", "pandas", "click", "pyarrow"}
+    top_level = {one.name.split(".")[0] for one in imports(JUDGE)}
+    assert top_level - sys.stdlib_module_names == allowed
 
 
 def test_headtohead_imports_no_plugin() -> None:

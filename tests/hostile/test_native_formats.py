@@ -129,7 +129,7 @@ def test_a_normalizer_that_multiplies_a_text_is_refused() -> None:
 def test_a_tokenizer_that_takes_too_long_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headtohead.data.child.SECONDS", 2)
+    monkeypatch.setattr("headtohead_judge.child.SECONDS", 2)
     slow = tokenizers.normalizers.Replace(tokenizers.Regex("a*a*a*b"), "")
     (tmp_path / "tokenizer.json").write_text(tokenizer(slow))
     (tmp_path / "pairs.tsv").write_text(

@@ -1,4 +1,4 @@
-"""The default test of a contrast, as benchmarks/recompute.py computes it, independent of `headtohead.statistics`."""
+"""The default test of a contrast, as benchmarks/recompute.py computes it, independent of `headtohead_judge`."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -16,8 +16,9 @@ if shutil.which("make") is None:
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run make in a folder like a fresh clone, without .venv."""
-    for name in ("Makefile", "constraints.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    (folder / "harness" / "judge").mkdir(parents=True, exist_ok=True)
+    for name in ("Makefile", "constraints.txt", "pyproject.toml", "harness/judge/pyproject.toml"):
+        shutil.copy(ROOT / name, folder / name)
     command = ["make", "--no-print-directory", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -41,6 +42,7 @@ def test_everything_is_installed_from_the_constraints(tmp_path: Path, goal: str)
     ]
     assert len(installs) >= 2
     assert all(" -c constraints.txt " in line for line in installs)
+    assert any(line.endswith(" -e harness/judge -e .") for line in installs)
 
 
 def test_the_demo_writes_only_files_that_git_ignores(tmp_path: Path) -> None:

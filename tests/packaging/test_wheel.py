@@ -1,4 +1,4 @@
-"""The wheel, its files and an installed copy without the repository; the pins of every package of an installation."""
+"""Both wheels, their files and installed copies without the repository; the pins of all packages."""
 
 import re
 import subprocess
@@ -15,6 +15,8 @@ PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.]+)")
 REQUIREMENT = re.compile(r"^([A-Za-z0-9._-]+)")
 VENV_BRINGS = {"pip", "setuptools"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+JUDGE_ROOT = ROOT / "harness" / "judge"
+JUDGE = tomllib.loads((JUDGE_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def call(*command: str, cwd: Path) -> str:
@@ -25,22 +27,44 @@ def call(*command: str, cwd: Path) -> str:
     return done.stdout
 
 
+def built(source: Path, folder: Path) -> Path:
+    """Return the wheel of a source tree, built in a folder."""
+    call("-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), cwd=source)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    call("-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), cwd=ROOT)
-    (path,) = folder.glob("headtohead-*.whl")
-    return path
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def judge_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(JUDGE_ROOT, tmp_path_factory.mktemp("judge"))
+
+
+def packed_files(path: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
+
+
+@pytest.mark.slow
+def test_the_wheel_of_the_judge_has_its_package_alone(judge_wheel: Path) -> None:
+    wanted = {path.relative_to(JUDGE_ROOT).as_posix() for path in JUDGE_ROOT.rglob("*.py")}
+    assert packed_files(judge_wheel) == wanted
+    assert judge_wheel.name == f"headtohead_judge-{JUDGE['version']}-py3-none-any.whl"
 
 
 @pytest.mark.slow
 def test_the_wheel_has_every_file_of_both_source_roots_and_no_other_package(wheel: Path) -> None:
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    packed = packed_files(wheel)
     wanted = {
         path.relative_to(root).as_posix()
         for root in (ROOT / "harness", ROOT / "plugins")
         for path in root.rglob("*")
-        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt", ".md")
+        if path.is_file()
+        and not path.is_relative_to(JUDGE_ROOT)
+        and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt", ".md")
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
@@ -56,26 +80,29 @@ def test_all_files_have_the_same_version() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert metadata.version("headtohead") == version
+    assert JUDGE["version"] == metadata.version("headtohead-judge") == version
+    assert f"headtohead-judge=={version}" in PROJECT["dependencies"]
 
 
 @pytest.mark.slow
 def test_an_installed_copy_has_its_own_plugins_and_the_experiments_of_the_notebooks(
-    wheel: Path, tmp_path: Path
+    wheel: Path, judge_wheel: Path, tmp_path: Path
 ) -> None:
-    zipfile.ZipFile(wheel).extractall(tmp_path)
+    for path in (wheel, judge_wheel):
+        zipfile.ZipFile(path).extractall(tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import headtohead, headtohead_plugins\n"
+        "import headtohead, headtohead_judge, headtohead_plugins\n"
         "from headtohead.plugins.registry import load_registry\n"
         "from headtohead_notebooks.page import EXPERIMENTS, editions\n"
         "from headtohead_notebooks.page.editions import experiment_text\n"
-        "print(headtohead.__file__, headtohead_plugins.__file__, sep='\\n')\n"
+        "print(headtohead.__file__, headtohead_judge.__file__, headtohead_plugins.__file__, sep='\\n')\n"
         "print(*sorted(entry.name for entry in load_registry().all() if entry.family == 'launcher'))\n"
         "assert len(editions(quick=True)) >= 6\n"
         "print(*(edition.name for edition in EXPERIMENTS if experiment_text(edition.name)))\n"
     )
     *files, launchers, names = call("-c", code, str(tmp_path), cwd=tmp_path).splitlines()
-    assert [Path(file).parents[1] for file in files] == [tmp_path, tmp_path]
+    assert [Path(file).parents[1] for file in files] == [tmp_path] * 3
     assert launchers.split() == ["inline", "local", "ray", "slurm"]
     folder = tmp_path / "headtohead_notebooks" / "page" / "experiments"
     for name in names.split():
@@ -98,7 +125,8 @@ def pins() -> dict[str, str]:
 def needed() -> set[str]:
     """Return all installed dependencies of headtohead and of its developers' extra.
 
-    CUDA builds of torch pin triton and the libraries of CUDA themselves.
+    The judge is in the repository, so only its dependencies are pinned. CUDA builds of torch pin triton and the
+    libraries of CUDA themselves.
     """
     found: set[str] = set()
     installed = {normal(package.metadata["Name"]) for package in metadata.distributions()}
@@ -115,7 +143,7 @@ def needed() -> set[str]:
             if wanted and required not in found and required in installed:
                 found.add(required)
                 waiting.append((required, metadata.requires(required) or []))
-    return found
+    return found - {"headtohead-judge"}
 
 
 def test_every_dependency_is_pinned() -> None:

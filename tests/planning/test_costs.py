@@ -7,9 +7,9 @@ import torch
 from headtohead.config.builder import resolve
 from headtohead.model import counting
 from headtohead.planning.power import Power
-from headtohead.statistics.block_model import block_model
-from headtohead.statistics.paired_tests import paired
 from headtohead.training.loop import StackTraining
+from headtohead_judge.block_model import block_model
+from headtohead_judge.paired_tests import paired
 
 SIZES = (10, 12, 5.0, 6.0)
 """Words and mean lengths of source and target."""

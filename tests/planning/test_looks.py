@@ -5,7 +5,7 @@ import pytest
 from headtohead import files
 from headtohead.planning.overview import overview
 from headtohead.schema.experiment_file import SequentialSeeds
-from headtohead.statistics.looks import Looks
+from headtohead_judge.looks import Looks
 
 SEQUENTIAL = "design: [{product: {positional: [sinusoidal, alibi]}}]\nseeds: {until: decided, at_most: 8, looks: 2}\n"
 

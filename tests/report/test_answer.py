@@ -10,7 +10,8 @@ import pytest
 from headtohead.analysis.findings import rules
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import ends
-from headtohead.report.answer import MAX_ROWS, answer, differences
+from headtohead.report.answer import answer
+from headtohead.report.differences import MAX_ROWS, differences
 from headtohead.report.section import table, text_lines
 from headtohead.storage.frames import load_frames
 from made import case_table

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
 from headtohead.analysis.scores import Scores, Side, score_mismatch
-from headtohead.statistics.best import BestComparison, compare_with_best
-from headtohead.statistics.verdicts import BETTER
 from headtohead.storage.metrics import counted, higher_is_better
+from headtohead_judge.best import BestComparison, compare_with_best
+from headtohead_judge.verdicts import BETTER
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,19 @@ import numpy as np
 from headtohead.analysis.scores import Scores, Side, score_mismatch
 from headtohead.config.labels import listed, text
 from headtohead.schema.experiment_file import Expectation
-from headtohead.statistics import paired_tests
-from headtohead.statistics.differences import pair_differences, score_weights
-from headtohead.statistics.paired_tests import ALPHA, Difference, Interval, interval
-from headtohead.statistics.verdicts import (
+from headtohead.storage.contrasts import (
+    ChangeContrast,
+    ContrastRecord,
+    DeclaredContrast,
+    FactorContrast,
+    InteractionContrast,
+)
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
+from headtohead_judge import paired_tests
+from headtohead_judge.differences import pair_differences, score_weights
+from headtohead_judge.paired_tests import ALPHA, Difference, Interval, interval
+from headtohead_judge.verdicts import (
     BEYOND,
     DETECTED,
     NO_VERDICT,
@@ -37,15 +46,6 @@ from headtohead.statistics.verdicts import (
     Size,
     judge,
 )
-from headtohead.storage.contrasts import (
-    ChangeContrast,
-    ContrastRecord,
-    DeclaredContrast,
-    FactorContrast,
-    InteractionContrast,
-)
-from headtohead.storage.frames import Frames
-from headtohead.storage.metrics import counted, decimals_of, higher_is_better, readable, show
 
 NOTES = {
     "single": "one seed: no test",

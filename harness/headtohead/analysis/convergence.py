@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import score_mismatch
 from headtohead.schema.run_config import TrainConfig
-from headtohead.statistics.differences import pair_differences
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
+from headtohead_judge.differences import pair_differences
 
 LOSS = "valid/loss"
 LAST_PART = 0.2

@@ -18,7 +18,7 @@ from scipy.stats import t
 from headtohead.analysis.scores import Scores, Side
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
-from headtohead.statistics.paired_tests import ALPHA, CONFIDENCE, Interval, paired
+from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000
 

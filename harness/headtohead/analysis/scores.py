@@ -15,13 +15,13 @@ from scipy.stats import binomtest, fisher_exact
 
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
-from headtohead.statistics.block_model import BlockModel, combined, pooled
-from headtohead.statistics.collapse import collapsed
-from headtohead.statistics.paired_tests import CONFIDENCE, Interval, Summary, summarise
 from headtohead.storage import states
 from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
+from headtohead_judge.block_model import BlockModel, combined, pooled
+from headtohead_judge.collapse import collapsed
+from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
 OTHER_DATA = "the variants use different data sets"
 

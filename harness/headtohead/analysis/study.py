@@ -22,13 +22,13 @@ from headtohead.analysis.sweep import Sweep, sweep
 from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value, text
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA
-from headtohead.statistics.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 from headtohead.storage import states
 from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import stored
 from headtohead.storage.translations import translations_of
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import ALPHA
+from headtohead_judge.verdicts import IDENTICAL, NO_VERDICT, UNDETECTED, WITHIN
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from headtohead.analysis.best import compare_variants
 from headtohead.analysis.scores import Scores, Side
 from headtohead.config.labels import text
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
-from headtohead.statistics.best import BestComparison
-from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import MarginRecord
 from headtohead.storage.metrics import span
+from headtohead_judge.best import BestComparison
+from headtohead_judge.paired_tests import Summary, summarise
 
 Cell = tuple[str, str]
 """The labels of the row and the column of a combination."""

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import Scores, Side, of_test_sentences, score_mismatch
-from headtohead.statistics.differences import score_weights
-from headtohead.statistics.paired_tests import Interval
-from headtohead.statistics.variance import (
+from headtohead.storage.frames import Frames
+from headtohead.storage.translations import Translation, translations_of
+from headtohead_judge.differences import score_weights
+from headtohead_judge.paired_tests import Interval
+from headtohead_judge.variance import (
     intraclass_correlation,
     jackknife,
     sentence_variance,
     variant_variance,
     with_sentences,
 )
-from headtohead.storage.frames import Frames
-from headtohead.storage.translations import Translation, translations_of
 
 MAX_SENTENCES = 100_000
 """Maximum number of translations over all runs; with more, the sentences are not analysed."""

@@ -8,8 +8,8 @@ from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import NAMED_AXES
 from headtohead.config.labels import text as value_text
-from headtohead.statistics.paired_tests import Interval
 from headtohead.storage.metrics import show
+from headtohead_judge.paired_tests import Interval
 
 
 def ends(low: float, high: float, metric: str, *, signed: bool = False, like: float = 0.0) -> str:

@@ -11,8 +11,8 @@ from string import Template
 import click
 
 from headtohead.cli.options import reports_option, runs_option, seeds_option
-from headtohead.cli.output import echo
 from headtohead.plugins.families import FAMILIES
+from headtohead_judge.output import echo
 
 BASELINES = {family.name: family.rivals for family in FAMILIES.values() if family.rivals}
 """The components that an entry of each family is compared with."""

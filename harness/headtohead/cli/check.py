@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import format_option, load_plugins, plugin_option, set_option
-from headtohead.cli.output import echo, echo_json, echo_text, print_table
+from headtohead_judge.output import echo, echo_json, echo_text, print_table
 
 if TYPE_CHECKING:
     from headtohead.testing.checks.examination import Examination

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import runs_option
-from headtohead.cli.output import echo, print_table
+from headtohead_judge.output import echo, print_table
 
 KINDS = ("archived", "superseded", "failed", "reproduced", "cache")
 

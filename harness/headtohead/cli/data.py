@@ -11,8 +11,8 @@ import click
 
 from headtohead.cli.group import SuggestingGroup
 from headtohead.cli.options import load_plugins, plugin_option, set_option
-from headtohead.cli.output import echo
 from headtohead.escaping import single_line
+from headtohead_judge.output import echo
 
 if TYPE_CHECKING:
     from headtohead.data import PreparedData

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option, runs_option
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 

@@ -15,7 +15,7 @@ from headtohead.cli.options import (
     run_argument,
     runs_option,
 )
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 
 @click.command("generate")

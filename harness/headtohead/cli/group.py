@@ -13,7 +13,6 @@ import click
 
 from headtohead import logs
 from headtohead.cli import interruption
-from headtohead.cli.output import echo
 from headtohead.errors import (
     HeadToHeadError,
     Interrupted,
@@ -25,6 +24,7 @@ from headtohead.errors import (
 from headtohead.escaping import VisibleFormatter, single_line
 from headtohead.plugins.commands import plugin_commands
 from headtohead.synonyms import synonyms
+from headtohead_judge.output import echo
 
 COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from headtohead.cli.options import format_option, runs_option
-from headtohead.cli.output import echo, echo_json, print_table
+from headtohead_judge.output import echo, echo_json, print_table
 
 
 @click.command("list")

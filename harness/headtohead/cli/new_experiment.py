@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option, set_option
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 FILE = Template("""\
 # h2h plan $name.yaml shows the cost, h2h run $name.yaml trains and reports.

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option
-from headtohead.cli.output import echo
 from headtohead.plugins.families import FAMILIES
+from headtohead_judge.output import echo
 
 *_first, _last = (family.name for family in FAMILIES.values() if family.template is not None)
 FAMILY_NAMES = f"{', '.join(_first)} or {_last}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headtohead.cli.options import format_option, load_plugins, plan_options, plugin_option
-from headtohead.cli.output import echo, echo_json, print_table
+from headtohead_judge.output import echo, echo_json, print_table
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan

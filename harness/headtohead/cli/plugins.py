@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import load_plugins, plugin_option
-from headtohead.cli.output import echo, print_table
+from headtohead_judge.output import echo, print_table
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered

@@ -11,8 +11,8 @@ import threading
 
 from headtohead import children, logs
 from headtohead.cli.group import main
-from headtohead.cli.output import echo
 from headtohead.errors import describe
+from headtohead_judge.output import echo
 
 INTERNAL_ERROR = 70
 """Exit code of an unexpected error (EX_SOFTWARE of sysexits.h); no command returns it otherwise."""

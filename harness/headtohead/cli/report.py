@@ -14,7 +14,7 @@ from headtohead.cli.options import (
     reports_option,
     runs_option,
 )
-from headtohead.cli.output import echo, echo_text
+from headtohead_judge.output import echo, echo_text
 
 
 @click.command()

@@ -18,7 +18,7 @@ from headtohead.cli.options import (
     plugin_option,
     reports_option,
 )
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 
 def _launcher_options(

@@ -13,7 +13,7 @@ from headtohead.cli.options import (
     run_argument,
     runs_option,
 )
-from headtohead.cli.output import echo, echo_json, echo_text
+from headtohead_judge.output import echo, echo_json, echo_text
 
 
 @click.command("show")

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import click
 
-from headtohead.cli.output import echo_text
+from headtohead_judge.output import echo_text
 
 
 @click.command()

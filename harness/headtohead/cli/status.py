@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, format_option, runs_option
-from headtohead.cli.output import echo, echo_json, print_table
 from headtohead.storage import states
+from headtohead_judge.output import echo, echo_json, print_table
 
 if TYPE_CHECKING:
     from headtohead.storage.progress import ExperimentProgress, RunProgress

@@ -14,7 +14,7 @@ from headtohead.cli.options import (
     reports_option,
     runs_option,
 )
-from headtohead.cli.output import echo
+from headtohead_judge.output import echo
 
 if TYPE_CHECKING:
     from headtohead.plugins.logger import Answer, Logger

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headtohead.config.project import cache_root
 from headtohead.data.byte_alphabet import BYTES, NUMBER, text_tokens, tokenizers_package, written
-from headtohead.data.child import call_in_child
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.generated import (
     ComputedDataset,
@@ -25,6 +24,7 @@ from headtohead.data.tokeniser import Side
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from headtohead.plugins.dataset import hash_pairs
 from headtohead.schema.metric import Metric
+from headtohead_judge.child import call_in_child
 
 __all__ = [
     "BLEU",

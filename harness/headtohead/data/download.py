@@ -15,9 +15,10 @@ from typing import Any
 from filelock import FileLock
 
 from headtohead import files
-from headtohead.data.reading import RAISE_LIMIT, file_sha256, max_data_bytes, unpack
+from headtohead.data.reading import RAISE_LIMIT, file_sha256, unpack
 from headtohead.data.store import SET_CACHE
 from headtohead.errors import HeadToHeadError
+from headtohead_judge.child import max_data_bytes
 
 TIMEOUT_SECONDS = 30.0
 """Maximum duration of a silence."""

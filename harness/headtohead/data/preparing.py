@@ -15,7 +15,6 @@ import numpy as np
 
 from headtohead.config.validation_errors import parse_options
 from headtohead.data import subwords
-from headtohead.data.child import call_in_child
 from headtohead.data.normalise import NORMALISERS, removes
 from headtohead.data.prepared import PreparedData, Split, data_hash
 from headtohead.data.reference_points import (
@@ -44,6 +43,7 @@ from headtohead.plugins.reads import declared_reads
 from headtohead.plugins.registry import Registry, current
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
+from headtohead_judge.child import call_in_child
 
 log = logging.getLogger(__name__)
 

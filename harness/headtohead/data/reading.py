@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from headtohead.errors import HeadToHeadError, similar_file
+from headtohead_judge.child import MAX_DATA_BYTES, max_data_bytes
 
-MAX_DATA_BYTES = "H2H_MAX_DATA_BYTES"
-"""Environment variable: the maximum size of a data file, downloaded or unpacked."""
-DEFAULT_MAX_BYTES = 500_000_000
 MAGIC = {
     "gz": b"\x1f\x8b",
     "bz2": b"BZh",
@@ -214,20 +212,6 @@ def file_sha256(path: Path, expected: str | None = None) -> str:
             "if it is a download, delete it and run the command again"
         )
     return found
-
-
-def max_data_bytes() -> int:
-    """Return the maximum size of a data file in bytes: ``H2H_MAX_DATA_BYTES``, else 500 MB.
-
-    Raises:
-        HeadToHeadError: If the variable is not a positive whole number.
-    """
-    text = os.environ.get(MAX_DATA_BYTES, str(DEFAULT_MAX_BYTES))
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text)):
-        raise HeadToHeadError(
-            f"{MAX_DATA_BYTES} is '{text[:40]}'; expected a number of bytes such as 2000000000"
-        )
-    return int(text)
 
 
 def packing(start: bytes | bytearray) -> str | None:

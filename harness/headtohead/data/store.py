@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from headtohead import files, ownership
 from headtohead.config.identity import identity_fields
 from headtohead.data.prepared import PreparedData, Split
-from headtohead.data.reading import max_data_bytes, open_file
+from headtohead.data.reading import open_file
 from headtohead.data.splits import PARTS
 from headtohead.data.tokeniser import SIDES, Tokeniser, Unit
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
+from headtohead_judge.child import max_data_bytes
 
 FORMAT = 16
 """Increase it whenever preparing the same corpus gives another result or another file."""

@@ -12,11 +12,11 @@ from headtohead.planning.plan import Plan, PlannedVariant, Tuning
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.schema.run_config import NOTHING_HELD_OUT
-from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage import states
 from headtohead.storage.experiment import Pitfall, examples_of, leaked_part, leaked_validation
 from headtohead.storage.metrics import counted
 from headtohead.storage.progress import duration
+from headtohead_judge.paired_tests import ALPHA
 
 _COUNTS = ("parameters", "non-embedding", "attention", "FLOPs/token", "d_ff", "attention width")
 COLUMNS = ("variant", "runs", *_COUNTS, "path")

@@ -27,7 +27,6 @@ from headtohead.planning.power import Power
 from headtohead.plugins.registry import Registered, Registry, current
 from headtohead.plugins.sources import name_in_project, source_name
 from headtohead.schema.run_config import ModelConfig, RunConfig, TrainConfig, changed
-from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.existing import run_directories
@@ -47,6 +46,7 @@ from headtohead.storage.experiment import (
 from headtohead.storage.record import read_record
 from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
 from headtohead.storage.run_directory import now
+from headtohead_judge.looks import Looks
 
 MISSING = "MISSING"
 """State of a planned run without a directory."""

@@ -48,8 +48,6 @@ from headtohead.planning.variants import Variant, comparison_group
 from headtohead.plugins.launcher import cpu_cores
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import RunConfig
-from headtohead.statistics.differences import pair_differences, score_weights
-from headtohead.statistics.looks import Looks
 from headtohead.storage import states
 from headtohead.storage.contrasts import DeclaredContrast, FactorContrast
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
@@ -57,6 +55,8 @@ from headtohead.storage.experiment import ExperimentDirectory, VariantRecord
 from headtohead.storage.record import leaves
 from headtohead.storage.run import ExecutionRecord
 from headtohead.storage.run_directory import RunDirectory
+from headtohead_judge.differences import pair_differences, score_weights
+from headtohead_judge.looks import Looks
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from headtohead.statistics.block_model import expected_degrees
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import ALPHA, MAX_SEEDS, POWER, minimum_detectable_effect
 from headtohead.storage.metrics import counted, show
+from headtohead_judge.block_model import expected_degrees
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import ALPHA, MAX_SEEDS, POWER, minimum_detectable_effect
 
 MAX_NAMES = 6
 """Maximum number of contrasts of a family that are named."""

@@ -1,39 +1,67 @@
-"""The answer of a report: a sentence per verdict, and a row for each main contrast with its deciding intervals."""
+"""The answer of a report: a sentence per verdict, the best of all pairs of two axes, or why there is no answer."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
-from headtohead.analysis.wording import contrast_name, ends, leveled, named_sides
+from headtohead.analysis.wording import ends, named_sides
 from headtohead.config.labels import listed
 from headtohead.config.labels import text as value_text
 from headtohead.planning.variants import DATA_AXIS
-from headtohead.statistics.paired_tests import Interval, Summary, minimum_detectable_effect
-from headtohead.statistics.verdicts import (
+from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
+from headtohead.storage.states import RESULTS
+from headtohead_judge.paired_tests import Summary, minimum_detectable_effect
+from headtohead_judge.verdicts import (
+    BETTER,
     BEYOND,
     DETECTED,
     IDENTICAL,
+    LARGER,
     NO_VERDICT,
     SAME,
+    SMALLER,
     UNCLEAR,
     UNDETECTED,
     WITHIN,
+    WORSE,
 )
-from headtohead.storage.metrics import counted, higher_is_better, readable, show, span, with_unit
-from headtohead.storage.states import RESULTS
-
-MAX_ROWS = 12
-"""Maximum number of contrasts with a row; the tables of the contrasts have all."""
 
 MAX_NAMED = 6
 """Maximum number of contrasts or variants that a sentence names."""
 
+MAX_VALUES = 4
+"""Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
+
+EQUIVALENT = "equivalent"
+EQUIVALENT_ON_AVERAGE = "equivalent on average"
+UNDETECTED_ON_AVERAGE = "undetected on average"
+
+SENTENCES = {
+    BETTER: "Better{metric}{size}{expected}: {contrasts}.",
+    WORSE: "Worse{metric}{size}{expected}: {contrasts}.",
+    LARGER: "Larger{metric}{size}{expected}: {contrasts}.",
+    SMALLER: "Smaller{metric}{size}{expected}: {contrasts}.",
+    SAME: "Same by construction{metric}{size}{expected}: {contrasts}.",
+    IDENTICAL: "Identical{metric}{size}{expected}: {contrasts}.",
+    NO_VERDICT: "No verdict{metric}{size}{expected}: {contrasts}.",
+    EQUIVALENT: "Equivalent{metric}{size}{expected}: {contrasts}.",
+    EQUIVALENT_ON_AVERAGE: "Equivalent on average{metric}{size}{expected}: {contrasts}.",
+    UNDETECTED: "No difference detected{metric}{size}{expected}: {contrasts}.",
+    UNDETECTED_ON_AVERAGE: "No difference detected on average{metric}{size}{expected}: {contrasts}.",
+}
+"""The sentence on all contrasts with a verdict. ``size`` and ``expected`` are empty without a margin or a claim."""
+
+IN_METRIC = " in {metric}"
+"""The slot ``metric`` of the first sentence, if all contrasts have one metric."""
+
+OF_SIZE = ", {size}"
 EXPECTED = {
     "agrees": ", as expected",
     "disagrees": ", unlike the expected result",
@@ -41,8 +69,18 @@ EXPECTED = {
 }
 """What the sentence of a contrast says of its expected result."""
 
-MAX_VALUES = 4
-"""Maximum number of values of another axis with an effect of their own; with more, the smallest and the largest."""
+BASELINE = "the baseline ({title})"
+PARTIAL = "On the finished seeds: {answer}"
+DETECTABLE = "With {seeds}, a difference of {difference} or more would be detected with 80 % power."
+TOO_FEW_SEEDS = "{seeds} are too few: even the largest possible difference may stay undetected."
+
+
+class Verdict(NamedTuple):
+    """What the contrasts of a sentence have in common: its key in `SENTENCES`, and its slots size and expected."""
+
+    key: str
+    size: str
+    expected: str
 
 
 def answer(analysis: Analysis) -> str:
@@ -53,131 +91,129 @@ def answer(analysis: Analysis) -> str:
     contrasts = analysis.main_contrasts
     if all(contrast.paired is None for contrast in contrasts):
         return _no_answer(analysis, contrasts)
-    opening = "On the finished seeds: " if analysis.allow_partial and analysis.missing_seeds else ""
-    if _ranks_pairs(analysis) and analysis.two_way:
-        return opening + two_way_answer(analysis, analysis.two_way)
-    metrics, groups = (
-        {contrast.metric for contrast in contrasts},
-        dict[tuple[str, str], list[tuple[str, str]]](),
-    )
-    baseline, first = analysis.frames.by_slug[analysis.frames.baseline], list[tuple[str, str]]()
+    if ranks_pairs(analysis) and analysis.two_way:
+        text = two_way_answer(analysis, analysis.two_way)
+    else:
+        text = " ".join([*_verdict_sentences(analysis), *_power_sentence(analysis)])
+    if analysis.allow_partial and analysis.missing_seeds:
+        return PARTIAL.format(answer=text)
+    return text
+
+
+def _verdict_sentences(analysis: Analysis) -> list[str]:
+    """Return a sentence for each verdict, detected differences first."""
+    metrics = {contrast.metric for contrast in analysis.main_contrasts}
+    in_metric = ""
+    if len(metrics) == 1:
+        in_metric = IN_METRIC.format(metric=with_unit(analysis.main_contrasts[0].metric))
+    sentences = []
+    baseline = BASELINE.format(title=analysis.frames.by_slug[analysis.frames.baseline].title)
+    for verdict, contrasts in _by_verdict(analysis).items():
+        sides = []
+        for contrast in contrasts:
+            left, right = named_sides(analysis, contrast)
+            if right and _is_against_baseline(analysis, contrast):
+                right = baseline
+            note = _note(analysis, contrast, names_metric=len(metrics) > 1)
+            sides.append((left, right + note) if right else (left + note, ""))
+        if any(_is_against_baseline(analysis, contrast) for contrast in contrasts):
+            baseline = "baseline"  # its title is in the first sentence that names it
+        sentence = SENTENCES[verdict.key].format(
+            metric=in_metric,
+            size=verdict.size,
+            expected=verdict.expected,
+            contrasts=_names(sides),
+        )
+        sentences.append(sentence)
+        in_metric = ""
+    return sentences
+
+
+def _by_verdict(analysis: Analysis) -> dict[Verdict, list[Contrast]]:
+    """Return the main contrasts by verdict, detected ones first, in a verdict the largest first."""
     order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
-    for contrast in sorted(
-        _largest_first(contrasts),
-        key=lambda found: (order.index(found.direction), found.size != WITHIN),
-    ):
-        size = f", {contrast.size_text}" if contrast.size in (WITHIN, BEYOND) else ""
-        expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
-        word, dependence = str(contrast.direction), _settings(analysis, contrast)
-        if (
-            contrast.direction == UNDETECTED
-        ):  # with different effects in its settings, an average shows no equality
-            word = "equivalent" if contrast.size == WITHIN else "no difference detected"
-            word += " on average" * bool(dependence)
-        else:
-            dependence = dependence.partition(":")[0]
-        left, right = named_sides(analysis, contrast)
-        note = f" ({dependence})" * bool(dependence)
-        if len(metrics) > 1 and not (contrast.declared and contrast.declared.against_metric):
-            note += f" ({readable(contrast.metric)})"
-        group = groups.setdefault((word.capitalize(), size + expected), [])
-        if (
-            contrast.kind == "variant"
-            and right
-            and contrast.right == baseline.slug
-            and (first or group) is group
-        ):
-            first, right = group, f"the baseline ({baseline.title})"
-        group.append((left, right + note) if right else (left + note, ""))
-    unit = f" in {with_unit(contrasts[0].metric)}" * (len(metrics) == 1)
-    sentences = [
-        f"{word}{unit * (number == 0)}{notes}: {_names(group)}."
-        for number, ((word, notes), group) in enumerate(groups.items())
-    ]
+
+    def rank(contrast: Contrast) -> tuple[int, bool]:
+        return order.index(contrast.direction), contrast.size != WITHIN
+
+    groups: dict[Verdict, list[Contrast]] = {}
+    for contrast in sorted(largest_first(analysis.main_contrasts), key=rank):
+        groups.setdefault(_verdict(analysis, contrast), []).append(contrast)
+    return groups
+
+
+def _verdict(analysis: Analysis, contrast: Contrast) -> Verdict:
+    size = ""
+    if contrast.size in (WITHIN, BEYOND):
+        size = OF_SIZE.format(size=contrast.size_text)
+    expected = EXPECTED[contrast.agreement.verdict] if contrast.agreement else ""
+    key = str(contrast.direction)
+    if contrast.direction == UNDETECTED:
+        # With different effects in its settings, an average shows no equality.
+        is_average = bool(settings_text(analysis, contrast))
+        if contrast.size == WITHIN:
+            key = EQUIVALENT_ON_AVERAGE if is_average else EQUIVALENT
+        elif is_average:
+            key = UNDETECTED_ON_AVERAGE
+    return Verdict(key, size, expected)
+
+
+def _is_against_baseline(analysis: Analysis, contrast: Contrast) -> bool:
+    return contrast.kind == "variant" and contrast.right == analysis.frames.baseline
+
+
+def _note(analysis: Analysis, contrast: Contrast, *, names_metric: bool) -> str:
+    """Return what follows the name of a contrast: how it differs between settings, and its metric."""
+    note = ""
+    is_undetected = contrast.direction == UNDETECTED
+    dependence = settings_text(analysis, contrast, with_effects=is_undetected)
+    if dependence:
+        note += f" ({dependence})"
+    has_two_metrics = contrast.declared is not None and contrast.declared.against_metric
+    if names_metric and not has_two_metrics:
+        note += f" ({readable(contrast.metric)})"
+    return note
+
+
+def _names(sides: Sequence[tuple[str, str]]) -> str:
+    """Return the names of contrasts from their sides; left sides with an equal right side are listed before it.
+
+    A contrast without a right side has a single name.
+    """
+    lefts_of: dict[str, list[str]] = {}
+    for left, right in sides:
+        lefts_of.setdefault(right, []).append(left)
+    texts = lefts_of.pop("", [])
+    for right, lefts in lefts_of.items():
+        texts.append(f"{listed(lefts, most=MAX_NAMED)} against {right}")
+    if len(texts) > MAX_NAMED + 1:
+        texts = [*texts[:MAX_NAMED], f"{len(texts) - MAX_NAMED} more"]
+    return "; ".join(texts)
+
+
+def _power_sentence(analysis: Analysis) -> list[str]:
+    """Return a sentence on the difference that the study detects; none without an open contrast that was tested."""
+    contrasts = analysis.main_contrasts
+    metric = contrasts[0].metric
+    if any(contrast.metric != metric for contrast in contrasts):
+        return []
     undecided = [
         contrast
         for contrast in contrasts
         if contrast.direction == UNDETECTED and contrast.size != WITHIN
     ]
-    undecided = undecided or [contrast for contrast in contrasts if contrast.size == UNCLEAR]
-    found = {
-        effect: contrast for contrast in undecided if math.isfinite(effect := _detectable(contrast))
-    }
-    if found and len(metrics) == 1:
-        seeds, (metric,) = counted(len(found[max(found)].seeds), "seed"), metrics
-        low, high = span(metric)
-        sentences.append(
-            f"With {seeds}, a difference of {show(max(found), metric)} or more would be detected with 80 % power."
-            if max(found) < high - low
-            else f"{seeds.capitalize()} are too few: even the largest possible difference may stay undetected."
-        )
-    return opening + " ".join(sentences)
-
-
-def differences(analysis: Analysis) -> list[dict[str, str]]:
-    """Return the main contrasts as rows of texts: name, difference, direction and size with an interval each.
-
-    The largest differences come first. There are no rows if the answer is about pairs of two axes or if there is none.
-    """
-    contrasts = analysis.main_contrasts
-    if _ranks_pairs(analysis) or all(contrast.paired is None for contrast in contrasts):
+    if not undecided:
+        undecided = [contrast for contrast in contrasts if contrast.size == UNCLEAR]
+    seeds_by_effect = {_detectable(contrast): len(contrast.seeds) for contrast in undecided}
+    effects = [effect for effect in seeds_by_effect if math.isfinite(effect)]
+    if not effects:
         return []
-    sized = [contrast for contrast in contrasts if contrast.size]
-    margins = {
-        show(test.margin, own.metric, like=test.margin)
-        for own in sized
-        if (test := own.judgement.size_test)
-    }
-    size_column = f"size (margin {margins.pop()})" if len(margins) == 1 else "size"
-    rows = []
-    for contrast in _largest_first(contrasts)[:MAX_ROWS]:
-        name, test = contrast_name(analysis, contrast), contrast.judgement.size_test
-        unit = f" ({readable(contrast.metric)})" * (contrast.metric != analysis.metric)
-        texts = [describe(analysis, contrast) for describe in (_parameters, _settings, _agreement)]
-        notes = [*filter(None, [*texts, contrast.reason])]
-        notes += ["margin set after results existed"] * bool(contrast.size and contrast.late_margin)
-        row = {
-            "contrast": "\n".join([name + unit, *notes]),
-            "difference": contrast.difference_text,
-            "direction": _verdict(contrast.direction_name, contrast.judgement.interval, contrast),
-        }
-        if sized:
-            row[size_column] = (
-                _verdict(contrast.size, test.interval, contrast) if test and contrast.size else "–"
-            )
-        rows.append(row)
-    if omitted := len(contrasts) - len(rows):
-        rows.append({**dict.fromkeys(rows[0], ""), "contrast": f"{omitted} more in the tables"})
-    return rows
-
-
-def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
-    has_interval = interval and math.isfinite(interval.low) and contrast.direction != IDENTICAL
-    return f"{word}\n{leveled(interval, contrast)}" if has_interval else word
-
-
-def _ranks_pairs(analysis: Analysis) -> bool:
-    kinds = {contrast.kind for contrast in analysis.main_contrasts}
-    return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
-
-
-def _largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
-    return sorted(
-        contrasts, key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0
-    )
-
-
-def _names(sides: Sequence[tuple[str, str]]) -> str:
-    """Return the names of contrasts; left sides with an equal right side are listed before it."""
-    lefts: dict[tuple[str, str], list[str]] = {}
-    for left, right in sides:
-        lefts.setdefault((right, left * (not right)), []).append(left)
-    texts = [
-        listed(own, most=MAX_NAMED) + f" against {right}" * bool(right)
-        for (right, _), own in lefts.items()
-    ]
-    more = len(texts) - MAX_NAMED
-    return "; ".join(texts if more < 2 else [*texts[:MAX_NAMED], f"{more} more"])
+    largest = max(effects)
+    seeds = counted(seeds_by_effect[largest], "seed")
+    low, high = span(metric)
+    if largest < high - low:
+        return [DETECTABLE.format(seeds=seeds, difference=show(largest, metric))]
+    return [TOO_FEW_SEEDS.format(seeds=seeds)]
 
 
 def _detectable(contrast: Contrast) -> float:
@@ -189,140 +225,193 @@ def _detectable(contrast: Contrast) -> float:
     return minimum_detectable_effect(sd, paired.n, level=1 - interval.level, degrees=paired.degrees)
 
 
-def _parameters(analysis: Analysis, contrast: Contrast) -> str:
-    """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
-    counts = [
-        [analysis.frames.by_slug[pair[side]].counts.non_embedding for pair in contrast.pairs]
-        for side in (0, 1)
-    ]
-    left, right = map(sum, counts)
-    percent = 100 * (left / right - 1) if right else 0.0
-    change = f"{percent:+.0f} %".replace("-", "−")
-    return f"{change} non-embedding parameters" if abs(percent) >= 2 else ""
+def ranks_pairs(analysis: Analysis) -> bool:
+    """Return whether the answer is the ranking of all pairs of two axes."""
+    kinds = {contrast.kind for contrast in analysis.main_contrasts}
+    return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
-def _agreement(analysis: Analysis, contrast: Contrast) -> str:
-    if contrast.agreement is None:
-        return ""
-    verb = (
-        "does not decide on"
-        if contrast.agreement.verdict == "undecided"
-        else f"{contrast.agreement.verdict} with"
-    )
-    return f"{verb} the expected result{analysis.after_steps(contrast)}"
+def largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """Return contrasts by the absolute size of their differences; those without a test have size 0."""
+
+    def size(contrast: Contrast) -> float:
+        return abs(contrast.paired.mean) if contrast.paired else 0.0
+
+    return sorted(contrasts, key=size, reverse=True)
 
 
-def _settings(analysis: Analysis, contrast: Contrast) -> str:
-    """Return how an average differs between its settings: by value of another axis, or its range; else empty."""
+DEPENDS = "depends on {axis}"
+EFFECTS = "depends on {axis}: {effects}"
+EFFECT = "{effect} with {value}"
+RANGE = "single settings range from {range}"
+OTHER_SIGN = "the other sign with {settings}"
+SIZE_NOT_SHOWN = "size not shown separately for {settings}"
+NOT_SHOWN = "not shown separately for {settings}"
+
+
+def settings_text(analysis: Analysis, contrast: Contrast, *, with_effects: bool = True) -> str:
+    """Return how an average differs between its settings; empty without settings or if they agree.
+
+    If the effect depends on another axis, that is its effect for each value of the axis; without ``with_effects``, the
+    axis alone.
+    """
     metric = contrast.metric
-    if separate := analysis.separate_effects(contrast):
-        other_axis, by_value = separate
-        effects = sorted(by_value.items(), key=lambda effect: effect[1])
-        chosen = effects if len(effects) <= MAX_VALUES else [effects[0], effects[-1]]
-        texts = (
-            f"{show(effect, metric, signed=True, like=contrast.scale)} with {value}"
-            for value, effect in chosen
-        )
-        return f"depends on {other_axis}: {', '.join(texts)}"
+    separate = analysis.separate_effects(contrast)
+    if separate:
+        axis, by_value = separate
+        if not with_effects:
+            return DEPENDS.format(axis=axis)
+        effects = _shown_effects(contrast, by_value)
+        return EFFECTS.format(axis=axis, effects=", ".join(effects))
     if contrast.spread is None or contrast.paired is None:
         return ""
     if analysis.settings_contradict(contrast):
-        return f"single settings range from {ends(*contrast.spread, metric, signed=True, like=contrast.scale)}"
-    fixed, names = str(contrast.axis).split(" and "), dict[str, list[str]]()
-    for (slug, _), (found, judged) in zip(contrast.pairs, contrast.settings, strict=True):
-        axes = analysis.frames.by_slug[slug].axes.items()
-        name = " · ".join(value_text(value) for axis, value in axes if axis not in fixed)
-        if contrast.detected and found.mean * contrast.paired.mean < 0:
-            names.setdefault("the other sign with", []).append(name)
+        return RANGE.format(range=ends(*contrast.spread, metric, signed=True, like=contrast.scale))
+    return _deviating_settings(analysis, contrast, contrast.paired.mean)
+
+
+def _shown_effects(contrast: Contrast, by_value: Mapping[str, float]) -> list[str]:
+    """Return the effect for each value of another axis, smallest first; of many values, the smallest and largest."""
+    values = sorted(by_value, key=lambda value: by_value[value])
+    if len(values) > MAX_VALUES:
+        values = [values[0], values[-1]]
+    texts = []
+    for value in values:
+        effect = show(by_value[value], contrast.metric, signed=True, like=contrast.scale)
+        texts.append(EFFECT.format(effect=effect, value=value))
+    return texts
+
+
+def _deviating_settings(analysis: Analysis, contrast: Contrast, mean: float) -> str:
+    """Return the settings of an average of ``mean`` with the other sign, and those that are not within the margin."""
+    averaged = str(contrast.axis).split(" and ")
+    other_sign, not_shown = list[str](), list[str]()
+    for (slug, _), (difference, judged) in zip(contrast.pairs, contrast.settings, strict=True):
+        axes = analysis.frames.by_slug[slug].axes
+        values = [value_text(value) for axis, value in axes.items() if axis not in averaged]
+        name = " · ".join(values)
+        if contrast.detected and difference.mean * mean < 0:
+            other_sign.append(name)
         if contrast.size == WITHIN and judged.size != WITHIN and judged.direction != IDENTICAL:
-            names.setdefault(f"{'size ' * contrast.detected}not shown separately for", []).append(
-                name
-            )
-    return "; ".join(f"{text} {listed(own, most=MAX_NAMED)}" for text, own in names.items())
+            not_shown.append(name)
+    texts = []
+    if other_sign:
+        texts.append(OTHER_SIGN.format(settings=listed(other_sign, most=MAX_NAMED)))
+    if not_shown:
+        template = SIZE_NOT_SHOWN if contrast.detected else NOT_SHOWN
+        texts.append(template.format(settings=listed(not_shown, most=MAX_NAMED)))
+    return "; ".join(texts)
+
+
+ONE_BEST = "Of {number} ranked combinations of {axes}, {best} has the {level} {metric}, {score}."
+SEVERAL_BEST = (
+    "Of {number} ranked combinations of {axes}, {best} share the {level} {metric}, {score}."
+)
+OTHERS = "Of the other {number}: {worse} worse than another combination, {undecided} undecided."
+OTHERS_WITH_MARGIN = (
+    "Of the other {number}: {equivalent} equivalent to the best within {margin}, {worse} worse than another "
+    "combination, {undecided} undecided."
+)
+OTHERS_WITH_LATE_MARGIN = (
+    "Of the other {number}: {equivalent} equivalent to the best within {margin} (margin set after results existed), "
+    "{worse} worse than another combination, {undecided} undecided."
+)
 
 
 def two_way_answer(analysis: Analysis, result: TwoWayResult) -> str:
     """Return the best of all pairs of two crossed axes and the verdicts on the others."""
-    metric, best, others = (
-        analysis.metric,
-        result.ranking[0],
-        [own for own in result.ranking if not own.is_best],
+    metric = analysis.metric
+    leader = result.ranking[0]
+    best = [combination.name for combination in result.ranking if combination.is_best]
+    others = [combination for combination in result.ranking if not combination.is_best]
+    template = ONE_BEST if len(best) == 1 else SEVERAL_BEST
+    first = template.format(
+        number=len(result.ranking),
+        axes=" and ".join(result.axes),
+        best=listed(best, most=MAX_NAMED),
+        level="highest" if higher_is_better(metric) else "lowest",
+        metric=readable(metric),
+        score=with_ends(leader.summary, metric),
     )
-    leaders = [own.name for own in result.ranking if own.is_best]
-    verb, level = (
-        "share" if leaders[1:] else "has",
-        "highest" if higher_is_better(metric) else "lowest",
-    )
-    first = (
-        f"Of {len(result.ranking)} ranked combinations of {' and '.join(result.axes)}, "
-        f"{listed(leaders, most=MAX_NAMED)} {verb} the {level} {readable(metric)}, {with_ends(best.summary, metric)}."
-    )
-    if best.comparison is None or not others:
+    if leader.comparison is None or not others:
         return first
     counts = Counter(map(verdict_of, others))
-    parts = [
-        f"{counts['worse']} worse than another combination",
-        f"{counts['undecided']} undecided",
-    ]
-    if margin := result.margin:
-        late = " (margin set after results existed)" * margin.late
+    margin = result.margin
+    if margin is None:
+        second = OTHERS.format(number=len(others), **_counts(counts))
+    else:
+        template = OTHERS_WITH_LATE_MARGIN if margin.late else OTHERS_WITH_MARGIN
         value = show(margin.value, metric, like=margin.value)
-        parts.insert(0, f"{counts['equivalent']} equivalent to the best within {value}{late}")
-    return f"{first} Of the other {len(others)}: {', '.join(parts)}."
+        second = template.format(number=len(others), margin=value, **_counts(counts))
+    return f"{first} {second}"
+
+
+def _counts(counts: Counter[str]) -> dict[str, int]:
+    return {verdict: counts[verdict] for verdict in ("equivalent", "worse", "undecided")}
 
 
 def verdict_of(combination: Combination) -> str:
     """Return the verdict on a combination that is not the first."""
     comparison = combination.comparison
-    if combination.is_best or comparison is None:
-        return "equal" if combination.is_best else "no verdict"
-    return (
-        "equivalent"
-        if comparison.is_equivalent
-        else "worse"
-        if comparison.is_worse
-        else "undecided"
-    )
+    if combination.is_best:
+        return "equal"
+    if comparison is None:
+        return "no verdict"
+    if comparison.is_equivalent:
+        return "equivalent"
+    return "worse" if comparison.is_worse else "undecided"
+
+
+MEAN = "{mean} (95 % interval {interval})"
 
 
 def with_ends(summary: Summary, metric: str) -> str:
     """Return a mean with its 95 % interval in parentheses."""
-    interval = (
-        f" (95 % interval {ends(summary.low, summary.high, metric)})"
-        if math.isfinite(summary.low)
-        else ""
-    )
-    return show(summary.mean, metric) + interval
+    mean = show(summary.mean, metric)
+    if not math.isfinite(summary.low):
+        return mean
+    return MEAN.format(mean=mean, interval=ends(summary.low, summary.high, metric))
+
+
+NOT_YET = (
+    "No answer yet: {finished} of {runs} runs have a result, and variants are ranked when all have."
+)
+SINGLE_VARIANT = "The experiment has a single variant and no comparison. Its {metric} is {score}."
+DIFFERENT_DATA = (
+    "The variants use different data sets and are not ranked; {metric} of each variant: {scores}."
+)
+NO_ANSWER = "No answer: {reason}."
+NO_CONTRAST = "the experiment declares no contrast"
+ALL_SAME = "all variants are the same by construction"
+ONE_VARIANT = "the experiment has a single variant"
 
 
 def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+    """Return why no contrast was tested, with the scores where they can be stated without a comparison."""
     states = analysis.frames.runs["state"]
-    final = int(states.isin(RESULTS).sum())
-    if final < len(states):
-        return f"No answer yet: {final} of {len(states)} runs have a result, and variants are ranked when all have."
-    reasons = {contrast.reason for contrast in contrasts}
-    other_data = reasons == {OTHER_DATA} or (
-        not reasons and DATA_AXIS in analysis.frames.record.axes
-    )
-    is_single, metric = len(analysis.frames.by_slug) == 1, analysis.metric
-    scores = "; ".join(
-        f"{variant.title} {with_ends(analysis.summaries[slug], metric)}"
-        for slug, variant in analysis.frames.by_slug.items()
-        if slug in analysis.ranked
-    )
-    if scores and is_single:
-        own = with_ends(analysis.summaries[analysis.frames.baseline], metric)
-        return f"The experiment has a single variant and no comparison. Its {readable(metric)} is {own}."
-    if scores and other_data:
-        return f"The variants use different data sets and are not ranked; {readable(metric)} of each variant: {scores}."
-    reason = next(
-        filter(None, (contrast.reason for contrast in contrasts)),
-        "the experiment declares no contrast",
-    )
-    if contrasts and {contrast.direction for contrast in contrasts} == {SAME}:
-        reason = "all variants are the same by construction"
-    elif is_single:
-        reason = "the experiment has a single variant"
-    elif other_data:
-        reason = OTHER_DATA
-    return f"No answer: {reason}."
+    finished = int(states.isin(RESULTS).sum())
+    if finished < len(states):
+        return NOT_YET.format(finished=finished, runs=len(states))
+    metric = analysis.metric
+    reasons = [contrast.reason for contrast in contrasts]
+    has_other_data = set(reasons) == {OTHER_DATA}
+    if not contrasts:
+        has_other_data = DATA_AXIS in analysis.frames.record.axes
+    is_single = len(analysis.frames.by_slug) == 1
+    if analysis.ranked and is_single:
+        score = with_ends(analysis.summaries[analysis.frames.baseline], metric)
+        return SINGLE_VARIANT.format(metric=readable(metric), score=score)
+    if analysis.ranked and has_other_data:
+        scores = []
+        for slug, variant in analysis.frames.by_slug.items():
+            if slug in analysis.ranked:
+                scores.append(f"{variant.title} {with_ends(analysis.summaries[slug], metric)}")
+        return DIFFERENT_DATA.format(metric=readable(metric), scores="; ".join(scores))
+    if contrasts and all(contrast.direction == SAME for contrast in contrasts):
+        return NO_ANSWER.format(reason=ALL_SAME)
+    if is_single:
+        return NO_ANSWER.format(reason=ONE_VARIANT)
+    if has_other_data:
+        return NO_ANSWER.format(reason=OTHER_DATA)
+    stated = [reason for reason in reasons if reason]
+    return NO_ANSWER.format(reason=stated[0] if stated else NO_CONTRAST)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
@@ -18,6 +19,9 @@ from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mea
 MAX_BYTES = 1_500_000
 """Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
 MAX_VARIANTS = 12
+
+NEGATIVE_WEIGHTS = "Negative weights of {variants} have the other colour, full at −1."
+NOTES = "“{variant}”: {notes}."
 
 
 @dataclass(frozen=True)
@@ -42,35 +46,44 @@ class Gallery:
     @property
     def roles(self) -> list[str]:
         """The roles with maps, in the order of the model."""
-        probes = [variant.maps[0] for variant in self.variants]
-        known = dict.fromkeys(
-            role for probe in probes for role in (*probe.probe["heads"], *probe.weights)
-        )
-        return [role for role in known if any(role in probe.weights for probe in probes)]
+        recorded: dict[str, bool] = {}
+        for variant in self.variants:
+            probe = variant.maps[0]
+            for role in (*probe.probe["heads"], *probe.weights):
+                recorded[role] = recorded.get(role, False) or role in probe.weights
+        return [role for role, has_maps in recorded.items() if has_maps]
 
     @property
     def role(self) -> str:
         """The initially selected role."""
-        shown = self.variants[0].maps[0].weights
-        return next((role for role in ("cross", *self.roles) if role in shown), "cross")
+        weights = self.variants[0].maps[0].weights
+        for role in ("cross", *self.roles):
+            if role in weights:
+                return role
+        return "cross"
 
     @property
     def layer(self) -> int:
         """The initially selected layer."""
-        return max(len(self.variants[0].maps[0].weights.get(self.role, ())) - 1, 0)
+        layers = self.variants[0].maps[0].weights.get(self.role, ())
+        return max(len(layers) - 1, 0)
 
     @property
     def notes(self) -> list[str]:
         """Sentences on maps with negative weights, and on maps that training does not compute."""
-        probes = {f"“{variant.title}”": variant.maps[0].probe for variant in self.variants}
-        signed = ", ".join(title for title, probe in probes.items() if probe.get("signed"))
-        sentences = (
-            [f"Negative weights of {signed} have the other colour, full at −1."] if signed else []
-        )
-        notes = {title: own for title, probe in probes.items() if (own := probe.get("map_notes"))}
-        return sentences + [
-            f"{title}: {'; '.join(dict.fromkeys(own.values()))}." for title, own in notes.items()
-        ]
+        signed = []
+        sentences = []
+        for variant in self.variants:
+            probe = variant.maps[0].probe
+            if probe.get("signed"):
+                signed.append(f"“{variant.title}”")
+            notes = probe.get("map_notes")
+            if notes:
+                distinct = "; ".join(dict.fromkeys(notes.values()))
+                sentences.append(NOTES.format(variant=variant.title, notes=distinct))
+        if signed:
+            sentences.insert(0, NEGATIVE_WEIGHTS.format(variants=", ".join(signed)))
+        return sentences
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
@@ -85,21 +98,27 @@ def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
 def gallery(analysis: Analysis) -> Gallery | None:
     """Return the maps of the first variants of the design that fit into a page, or None without maps."""
     selected: list[VariantMaps] = []
-    remaining, omitted = MAX_BYTES, 0
+    omitted = 0
+    remaining = MAX_BYTES
     for slug, variant in analysis.frames.by_slug.items():
-        if (run := shown_run(analysis, slug)) is None:
+        shown = shown_run(analysis, slug)
+        if shown is None:
             continue
         if len(selected) >= MAX_VARIANTS or remaining <= 0:
             omitted += 1
             continue
-        maps = load_maps(analysis.frames.folders[run[0]])
+        run, seed = shown
+        maps = load_maps(analysis.frames.folders[run])
         size = sum(weights.size for probe in maps for weights in probe.weights.values())
-        if not size or (size > remaining and selected):
-            omitted += bool(maps)
-            continue
-        remaining -= size
-        selected.append(VariantMaps(variant.title, run[1], maps))
-    return Gallery(tuple(selected), omitted) if selected else None
+        is_too_large = size > remaining and len(selected) > 0
+        if size and not is_too_large:
+            remaining -= size
+            selected.append(VariantMaps(variant.title, seed, maps))
+        elif maps:
+            omitted += 1
+    if not selected:
+        return None
+    return Gallery(tuple(selected), omitted)
 
 
 def attention_figure(gallery: Gallery) -> Figure:
@@ -116,38 +135,42 @@ def attention_figure(gallery: Gallery) -> Figure:
 
 def payload(gallery: Gallery) -> dict[str, Any]:
     """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
+    sentences = []
+    for probe in gallery.variants[0].maps:
+        sentences.append(probe.probe["source"] or probe.probe["target"] or "")
+    variants = []
+    for variant in gallery.variants:
+        probes = list(map(_probe_data, variant.maps))
+        variants.append({"title": variant.title, "seed": variant.seed, "probes": probes})
     return {
         "open": {"probe": 0, "role": gallery.role, "layer": gallery.layer, "head": 0},
-        "probes": [
-            probe.probe["source"] or probe.probe["target"] or ""
-            for probe in gallery.variants[0].maps
-        ],
+        "probes": sentences,
         "roles": gallery.roles,
-        "variants": [
-            {
-                "title": variant.title,
-                "seed": variant.seed,
-                "probes": [_probe(probe) for probe in variant.maps],
-            }
-            for variant in gallery.variants
-        ],
+        "variants": variants,
     }
 
 
-def _probe(probe: ProbeMaps) -> dict[str, Any]:
-    roles = {}
-    for role, weights in probe.weights.items():
-        scale, signed = float(np.abs(weights).max(initial=0.0)) or 1.0, bool((weights < 0).any())
-        # A byte per weight: 0 to 255, or 1 to 255 around 128 for signed weights.
-        levels = weights.astype(np.float64) / scale * (127 if signed else 255) + 128 * signed
-        content = levels.round().clip(0, 255).astype(np.uint8).tobytes()
-        roles[role] = {
-            "shape": list(weights.shape),
-            "scale": round(scale, 6),
-            "signed": signed,
-            "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
-            "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
-            "bytes": base64.b64encode(content).decode("ascii"),
-        }
-    tokens = {side: list(probe.probe[f"{side}_tokens"]) for side in ("source", "target")}  # type: ignore[literal-required]
-    return tokens | {"cross": probe.tokens("cross")[1], "roles": roles}
+def _probe_data(maps: ProbeMaps) -> dict[str, Any]:
+    return {
+        "source": list(maps.probe["source_tokens"]),
+        "target": list(maps.probe["target_tokens"]),
+        "cross": maps.tokens("cross")[1],
+        "roles": {role: _weights_data(weights) for role, weights in maps.weights.items()},
+    }
+
+
+def _weights_data(weights: NDArray[np.floating[Any]]) -> dict[str, Any]:
+    """Return the weights of a role as bytes, with their scale: 0 to 255, or 1 to 255 around 128 if any is negative."""
+    scale = float(np.abs(weights).max(initial=0.0)) or 1.0
+    signed = bool((weights < 0).any())
+    levels = weights.astype(np.float64) / scale
+    levels = levels * 127 + 128 if signed else levels * 255
+    content = levels.round().clip(0, 255).astype(np.uint8).tobytes()
+    return {
+        "shape": list(weights.shape),
+        "scale": round(scale, 6),
+        "signed": signed,
+        "entropy": np.round(np.nan_to_num(entropy(weights)), 2).tolist(),
+        "distance": np.round(np.nan_to_num(mean_distance(weights)), 2).tolist(),
+        "bytes": base64.b64encode(content).decode("ascii"),
+    }

@@ -13,6 +13,12 @@ from headtohead.report.setup import reproduction_section
 from headtohead.report.variants import variant_section
 from headtohead.storage.metrics import counted, readable
 
+DIFFERENCES = (
+    "Mean {metric} over seeds with its 95 % interval, and differences paired by seed. Verdicts are at 5 % after Holm's "
+    "correction over {contrasts}, the whole table; each interval has the level of its step. Undetected does not mean "
+    "equal."
+)
+
 
 def card(report: Report, component: str) -> str:
     """Return the page in Markdown.
@@ -39,25 +45,24 @@ def differences_section(report: Report) -> Section:
     rows: dict[str, dict[str, str]] = {}
     for contrast in family.contrasts:
         variant, against = (by_slug[slug] for slug in contrast.pairs[0])
-        metric = contrast.metric
+        task = variant.config.data.dataset
+        if contrast.metric != analysis.metric:
+            task += f" ({readable(contrast.metric)})"
+        component_score = score(
+            analysis.frames.summary(variant.slug, contrast.metric), contrast.metric
+        )
         row = rows.setdefault(
             str(variant.axes[DATA_AXIS]),
-            {
-                "task": variant.config.data.dataset
-                + f" ({readable(metric)})" * (metric != analysis.metric),
-                str(variant.axes[axis]): score(
-                    analysis.frames.summary(variant.slug, metric), metric
-                ),
-            },
+            {"task": task, str(variant.axes[axis]): component_score},
         )
+        interval = leveled(contrast.judgement.interval, contrast)
         row[f"against {against.axes[axis]}"] = (
-            f"{contrast.difference_text} {contrast.verdict}\n{leveled(contrast.judgement.interval, contrast)}"
+            f"{contrast.difference_text} {contrast.verdict}\n{interval}"
         )
+    contrasts = counted(family.tested, "contrast")
     return Section(
         "",
-        f"Mean {report.metric} over seeds with its 95 % interval, and differences paired by seed. Verdicts are at 5 % "
-        f"after Holm's correction over {counted(family.tested, 'contrast')}, the whole table; each interval has the "
-        "level of its step. Undetected does not mean equal.",
+        DIFFERENCES.format(metric=report.metric, contrasts=contrasts),
         frame=table(rows.values()),
-        lines=[remark.text for remark in report.remarks if remark.severity == "note"],
+        lines=report.notes,
     )

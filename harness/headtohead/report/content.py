@@ -10,8 +10,9 @@ from headtohead.analysis.findings import rules
 from headtohead.analysis.findings.finding import Finding
 from headtohead.analysis.study import Analysis
 from headtohead.figures.style import PALETTE
-from headtohead.report.answer import answer, differences
+from headtohead.report.answer import answer
 from headtohead.report.attention import Gallery, gallery
+from headtohead.report.differences import differences
 from headtohead.report.section import Section, table
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, ExperimentRecord
@@ -21,6 +22,16 @@ from headtohead.storage.staleness import stale_changes
 
 MAX_ROWS = 200
 """Maximum number of variants or runs in a table; results.csv contains all."""
+
+STALE = "STALE ({changes}): {answer}"
+INCOMPLETE = (
+    "Incomplete: {missing} of {variants} variants lack runs ({finished} of {runs} runs have a result). They are not "
+    "ranked; run the experiment again, or pass --allow-partial."
+)
+PARTIAL = (
+    "Partial: {missing} of {variants} variants lack runs ({finished} of {runs} runs have a result). They are ranked on "
+    "their finished seeds, which are not a random sample of the seeds."
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,9 @@ class Report:
     def answer(self) -> str:
         """The answer to the experiment's question; a STALE answer begins with what has changed since the runs."""
         text = answer(self.analysis)
-        return f"STALE ({'; '.join(self.stale)}): {text}" if self.stale else text
+        if not self.stale:
+            return text
+        return STALE.format(changes="; ".join(self.stale), answer=text)
 
     @cached_property
     def differences(self) -> Section:
@@ -54,13 +67,12 @@ class Report:
     @cached_property
     def stale(self) -> tuple[str, ...]:
         """The changes of the experiment file and of plugins since the runs were trained."""
-        return stale_changes(
-            ExperimentDirectory(self.analysis.frames.directory, self.record), self.file
-        )
+        directory = ExperimentDirectory(self.analysis.frames.directory, self.record)
+        return stale_changes(directory, self.file)
 
     @cached_property
     def remarks(self) -> tuple[Finding, ...]:
-        """The remarks that qualify the answer, the most severe first."""
+        """The findings that qualify the answer, the most severe first."""
         return rules.find(self.analysis)
 
     @property
@@ -76,20 +88,23 @@ class Report:
         return verdicts | {self.analysis.frames.baseline: "baseline"}
 
     @property
+    def notes(self) -> list[str]:
+        """The remarks below the answer, which describe the study."""
+        return [remark.text for remark in self.remarks if remark.severity == "note"]
+
+    @property
     def banner(self) -> str | None:
         """A warning if variants are incomplete, else None."""
-        missing, run_states = self.analysis.incomplete, self.analysis.frames.runs["state"]
+        missing = self.analysis.incomplete
         if not missing:
             return None
-        kind, effect = "Incomplete", "not ranked; run the experiment again, or pass --allow-partial"
-        if self.analysis.allow_partial:
-            kind, effect = (
-                "Partial",
-                "ranked on their finished seeds, which are not a random sample of the seeds",
-            )
-        return (
-            f"{kind}: {len(missing)} of {len(self.analysis.frames.by_slug)} variants lack runs "
-            f"({run_states.isin(states.RESULTS).sum()} of {len(run_states)} runs have a result). They are {effect}."
+        run_states = self.analysis.frames.runs["state"]
+        template = PARTIAL if self.analysis.allow_partial else INCOMPLETE
+        return template.format(
+            missing=len(missing),
+            variants=len(self.analysis.frames.by_slug),
+            finished=run_states.isin(states.RESULTS).sum(),
+            runs=len(run_states),
         )
 
     @cached_property
@@ -101,20 +116,21 @@ class Report:
     def has_unpadded(self) -> bool:
         """Whether scores without padding were evaluated and can differ: some mask does not hide padding."""
         frames = self.analysis.frames
-        evaluated = unpadded(stored(self.analysis.metric)) in frames.runs
-        return evaluated and not all(frames.by_slug[slug].padding_hidden for slug in self.listed)
+        if unpadded(stored(self.analysis.metric)) not in frames.runs:
+            return False
+        return not all(frames.by_slug[slug].padding_hidden for slug in self.listed)
 
     @cached_property
     def colours(self) -> dict[str, str]:
         """The colour of each variant in the figures, by title; empty if there are more values than colours."""
-        palette, variants = Palette(self.record), self.analysis.frames.by_slug
-        colours = {
-            variants[slug].title: palette.colour(slug) for slug in variants if palette.is_coloured
-        }
-        return {
-            title: f"var(--c{PALETTE.index(colour) + 1}, {colour})"
-            for title, colour in colours.items()
-        }
+        palette = Palette(self.record)
+        if not palette.is_coloured:
+            return {}
+        colours = {}
+        for slug, variant in self.analysis.frames.by_slug.items():
+            colour = palette.colour(slug)
+            colours[variant.title] = f"var(--c{PALETTE.index(colour) + 1}, {colour})"
+        return colours
 
     @cached_property
     def gallery(self) -> Gallery | None:
@@ -130,7 +146,9 @@ class Report:
     def shown(self, most: int) -> str:
         """Return a sentence on a figure that draws at most this many variants; empty if these are all."""
         total = len(self.analysis.order)
-        return f" {most} of {total} variants: the best and the baseline." if most < total else ""
+        if most >= total:
+            return ""
+        return f" {most} of {total} variants: the best and the baseline."
 
     def title(self, slug: str) -> str:
         """Return a variant's title."""

@@ -22,7 +22,6 @@ from headtohead.report.section import (
     table,
     with_interval,
 )
-from headtohead.statistics.paired_tests import Interval
 from headtohead.storage.experiment import examples_of
 from headtohead.storage.metrics import (
     counted,
@@ -33,6 +32,7 @@ from headtohead.storage.metrics import (
     stored,
     unpadded,
 )
+from headtohead_judge.paired_tests import Interval
 
 MAX_INTERACTIONS = 12
 """Maximum number of interactions in the table."""

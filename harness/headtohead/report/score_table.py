@@ -4,76 +4,110 @@ from __future__ import annotations
 
 import pandas as pd
 
+from headtohead.analysis.contrasts import Contrast
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, difference, replaced
 from headtohead.report.setup import setup_line
 from headtohead.report.variants import primary_score, reported_summary, variant_note, verdict_cell
-from headtohead.statistics.paired_tests import ALPHA
 from headtohead.storage.metrics import higher_is_better, show, show_count, show_p
+from headtohead_judge.paired_tests import ALPHA
+
+LEVEL = f"{100 * ALPHA:g} %"
+
+MEANS = (
+    "Mean {metric} ({direction} is better) over seeds {seeds}, with 95 % t-intervals that include the variation of "
+    "training seeds."
+)
+DIFFERENCES = (
+    f"Differences are from the baseline {{baseline}}, paired by seed. Better and worse: t-test with moderated variance "
+    f"at {LEVEL} after Holm's correction (number of contrasts: {{contrasts}})."
+)
+LOOKS = (
+    f"Seeds were added: looks were planned at {{planned}} seeds and taken at {{taken}}; each tests at {{level:.2g}} % "
+    f"for {LEVEL} over all looks. The p-values are adjusted for the looks, the intervals of this table are not."
+)
+WITHIN = (
+    f"Within: two one-sided t-tests within the margin of {{margin}} at {LEVEL}, adjusted by Holm."
+)
+LATE_MARGIN = " The margin was set after results existed."
+NO_MARGIN = "Without a margin, there is no verdict on the size; undetected does not show equality."
+BOLD = (
+    "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is significantly "
+    f"worse than another variant (multiple comparisons with the best, {LEVEL})."
+)
+NO_BOLD = "No score is bold, because {reason}."
 
 
 def score_table(report: Report) -> str:
     """Return the table of variants as LaTeX."""
-    analysis, best = report.analysis, report.analysis.best.slugs
-    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
-    shown = []
-    for slug in analysis.order:
-        variant, contrast = analysis.frames.by_slug[slug], contrasts.get(slug)
-        paired, judgement = (contrast.paired, contrast.judgement) if contrast else (None, None)
-        shown.append(
-            {
-                "variant": variant.title,
-                "seeds": str(reported_summary(report, slug).n),
-                report.metric: (Bold if slug in best else str)(primary_score(report, slug)),
-                "difference": difference(
-                    paired, analysis.metric, contrast.scale if contrast else 0
-                ),
-                "p (Holm)": show_p(getattr(judgement, "holm_p", None)),
-                "verdict": verdict_cell(report, slug, contrast) or "–",
-                "parameters": show_count(variant.counts.total),
-            }
-        )
-    frame, record = pd.DataFrame(shown, dtype=object), report.record
-    return latex_table(frame, caption=record.question, label=record.name, notes=_notes(report))
+    contrasts = {
+        contrast.left: contrast for contrast in report.analysis.families.variants.contrasts
+    }
+    rows = [_row(report, slug, contrasts.get(slug)) for slug in report.analysis.order]
+    return latex_table(
+        pd.DataFrame(rows, dtype=object),
+        caption=report.record.question,
+        label=report.record.name,
+        notes=_notes(report),
+    )
+
+
+def _row(report: Report, slug: str, contrast: Contrast | None) -> dict[str, str]:
+    analysis = report.analysis
+    variant = analysis.frames.by_slug[slug]
+    cell = primary_score(report, slug)
+    is_best = slug in analysis.best.slugs
+    row = {
+        "variant": variant.title,
+        "seeds": str(reported_summary(report, slug).n),
+        report.metric: Bold(cell) if is_best else cell,
+        "difference": "–",
+        "p (Holm)": "–",
+    }
+    if contrast:
+        row["difference"] = difference(contrast.paired, analysis.metric, contrast.scale)
+        row["p (Holm)"] = show_p(contrast.judgement.holm_p)
+    row["verdict"] = verdict_cell(report, slug, contrast) or "–"
+    row["parameters"] = show_count(variant.counts.total)
+    return row
 
 
 def _notes(report: Report) -> list[str]:
-    """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up."""
-    analysis, frames, level = report.analysis, report.analysis.frames, f"{100 * ALPHA:g} %"
-    direction = "higher" if higher_is_better(analysis.metric) else "lower"
-    margin = (
-        frames.record.margins.get(analysis.metric) if analysis.margin(analysis.metric) else None
+    """Return the notes: metric, seeds, tests, correction, margin, meaning of bold, set-up, remarks."""
+    analysis, frames = report.analysis, report.analysis.frames
+    family = analysis.families.variants
+    means = MEANS.format(
+        metric=report.metric,
+        direction="higher" if higher_is_better(analysis.metric) else "lower",
+        seeds=", ".join(map(str, frames.seeds)),
     )
-    looks, best = analysis.looks, analysis.best
-    notes = [
-        f"Mean {report.metric} ({direction} is better) over seeds {', '.join(map(str, frames.seeds))}, with 95 % "
-        f"t-intervals that include the variation of training seeds.",
-        f"Differences are from the baseline {report.title(frames.baseline)}, paired by seed. Better and worse: "
-        f"t-test with moderated variance at {level} after Holm's correction (number of contrasts: "
-        f"{analysis.families.variants.tested}).{replaced(analysis.families.variants.contrasts)}",
-    ]
+    differences = DIFFERENCES.format(
+        baseline=report.title(frames.baseline), contrasts=family.tested
+    )
+    notes = [means, differences + replaced(family.contrasts)]
+    looks = analysis.looks
     if looks:
-        notes.append(
-            f"Seeds were added: looks were planned at {', '.join(map(str, looks.looks.seeds))} seeds and taken at "
-            f"{', '.join(map(str, looks.taken))}; each tests at {100 * looks.level:.2g} % for {level} over all looks. "
-            "The p-values are adjusted for the looks, the intervals of this table are not."
-        )
-    notes.append(
-        f"Within: two one-sided t-tests within the margin of {show(margin.value, analysis.metric, like=margin.value)} "
-        f"at {level}, adjusted by Holm.{' The margin was set after results existed.' * margin.late}"
-        if margin
-        else "Without a margin, there is no verdict on the size; undetected does not show equality."
-    )
-    notes.append(
-        f"No score is bold, because {best.reason}."
-        if best.reason
-        else "Bold: the best mean and the variants that are equal or equivalent to it; every other variant is "
-        f"significantly worse than another variant (multiple comparisons with the best, {level})."
-    )
-    notes += [
-        f"{report.title(slug)}: {note}."
-        for slug in analysis.order
-        if (note := variant_note(report, slug))
-    ]
-    return [*notes, setup_line(analysis), *(remark.text for remark in report.cautions)]
+        planned = ", ".join(map(str, looks.looks.seeds))
+        taken = ", ".join(map(str, looks.taken))
+        notes.append(LOOKS.format(planned=planned, taken=taken, level=100 * looks.level))
+    notes.append(_margin_note(report))
+    reason = analysis.best.reason
+    notes.append(NO_BOLD.format(reason=reason) if reason else BOLD)
+    for slug in analysis.order:
+        note = variant_note(report, slug)
+        if note:
+            notes.append(f"{report.title(slug)}: {note}.")
+    notes.append(setup_line(analysis))
+    notes += [remark.text for remark in report.cautions]
+    return notes
+
+
+def _margin_note(report: Report) -> str:
+    """Return how sizes were tested, or that they were not."""
+    analysis = report.analysis
+    margin = report.record.margins.get(analysis.metric)
+    if margin is None or not analysis.margin(analysis.metric):
+        return NO_MARGIN
+    note = WITHIN.format(margin=show(margin.value, analysis.metric, like=margin.value))
+    return note + LATE_MARGIN if margin.late else note

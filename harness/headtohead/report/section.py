@@ -8,17 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat, zip_longest
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.wording import ends, leveled
-from headtohead.statistics.paired_tests import Difference, Summary
-from headtohead.statistics.verdicts import BEYOND
 from headtohead.storage.metrics import show, show_p
+from headtohead_judge.paired_tests import Difference, Summary
+from headtohead_judge.verdicts import BEYOND, SizeTest
 
 _NUMBER = re.compile(r"[+−±<∞]? ?\d.*|[–∞]?|.*diverged", re.DOTALL)
+
+MIN_NAME_WIDTH = 24
+"""Minimum width of the names of contrasts in the terminal, in characters."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +59,22 @@ class Section:
     @property
     def columns(self) -> list[str]:
         """The headings of the table."""
-        return [] if self.frame is None else [*map(str, self.frame.columns)]
+        if self.frame is None:
+            return []
+        return list(map(str, self.frame.columns))
 
     @property
     def rows(self) -> list[list[str]]:
         """The cells of the table."""
-        return [] if self.frame is None else self.frame.to_numpy().tolist()
+        if self.frame is None:
+            return []
+        return self.frame.to_numpy().tolist()
 
     @property
     def numeric(self) -> list[bool]:
         """Whether all cells of a column are numbers, which are right-aligned."""
-        return [all(map(_NUMBER.fullmatch, cells)) for cells in zip(*self.rows, strict=True)]
+        columns = zip(*self.rows, strict=True)
+        return [all(map(_NUMBER.fullmatch, cells)) for cells in columns]
 
 
 class Bold(str):
@@ -76,35 +84,52 @@ class Bold(str):
 def table(rows: Iterable[Mapping[str, str]]) -> pd.DataFrame | None:
     """Return a row per mapping with its names as columns, or None without rows; missing cells are empty."""
     frame = pd.DataFrame(list(rows), dtype=object)
-    return None if frame.empty else frame.fillna("")
+    if frame.empty:
+        return None
+    return frame.fillna("")
+
+
+class _TextRow(NamedTuple):
+    """A row of a table of contrasts in the terminal: name, number, a line per verdict, notes below."""
+
+    name: str
+    number: str
+    verdicts: list[str]
+    notes: list[str]
 
 
 def text_lines(frame: pd.DataFrame | None, width: int = 80) -> Iterator[str]:
     """Yield a table of contrasts as lines of at most ``width`` characters, with the verdicts of a row as lines."""
     if frame is None:
         return
-    left, number, *verdicts = frame.columns
-    cells = [[cell.split("\n") for cell in row] for row in frame.to_numpy()]
-    widest = max(len(words[0]) for row in cells for words in row[2:])
-    rows = [([left], number, [", ".join(verdicts)])]
-    for names, values, *tests in cells:
-        rows.append(
-            (
-                names,
-                values[0],
-                [f"{word:{widest}}  {' '.join(rest)}".rstrip() for word, *rest in tests],
-            )
-        )
-    numbers = max(len(value) for _, value, _ in rows)
-    room = width - numbers - 4 - max(len(text) for _, _, texts in rows for text in texts)
-    wrapped = [
-        (wrap(name, max(room, 24), break_on_hyphens=False), *rest) for (name, *_), *rest in rows
-    ]
-    names_width = max(len(line) for lines, *_ in wrapped for line in lines)
-    for (lines, value, texts), ((_, *notes), *_) in zip(wrapped, rows, strict=True):
-        for line, shown, text in zip_longest(lines, [value], texts, fillvalue=""):
-            yield f"{line:{names_width}}  {shown:>{numbers}}  {text}".rstrip()
-        yield from (f"  {note}" for note in notes)
+    rows = _text_rows(frame)
+    number_width = max(len(row.number) for row in rows)
+    verdict_width = max(len(verdict) for row in rows for verdict in row.verdicts)
+    room = max(width - number_width - verdict_width - 4, MIN_NAME_WIDTH)
+    names = [wrap(row.name, room, break_on_hyphens=False) for row in rows]
+    name_width = max(len(line) for lines in names for line in lines)
+    for row, lines in zip(rows, names, strict=True):
+        for name, number, verdict in zip_longest(lines, [row.number], row.verdicts, fillvalue=""):
+            yield f"{name:{name_width}}  {number:>{number_width}}  {verdict}".rstrip()
+        for note in row.notes:
+            yield f"  {note}"
+
+
+def _text_rows(frame: pd.DataFrame) -> list[_TextRow]:
+    """Return the headings and the rows of a table of contrasts, whose verdicts are below each other."""
+    name_heading, number_heading, *verdict_headings = frame.columns
+    rows = [_TextRow(name_heading, number_heading, [", ".join(verdict_headings)], [])]
+    cells = frame.to_numpy().tolist()
+    word_width = max(len(cell.split("\n")[0]) for _, _, *verdicts in cells for cell in verdicts)
+    for name_cell, number_cell, *verdict_cells in cells:
+        name, *notes = name_cell.split("\n")
+        number = number_cell.split("\n")[0]
+        verdicts = []
+        for cell in verdict_cells:
+            word, *intervals = cell.split("\n")
+            verdicts.append(f"{word:{word_width}}  {' '.join(intervals)}".rstrip())
+        rows.append(_TextRow(name, number, verdicts, notes))
+    return rows
 
 
 def with_interval(
@@ -112,11 +137,9 @@ def with_interval(
 ) -> str:
     """Return a mean, and on a second line its interval if it is finite; ``like`` as in `show`."""
     text = show(mean, metric, signed=signed, like=like)
-    return (
-        f"{text}\n{ends(low, high, metric, signed=signed, like=like)}"
-        if math.isfinite(low)
-        else text
-    )
+    if not math.isfinite(low):
+        return text
+    return f"{text}\n{ends(low, high, metric, signed=signed, like=like)}"
 
 
 def score(summary: Summary, metric: str) -> str:
@@ -126,18 +149,24 @@ def score(summary: Summary, metric: str) -> str:
 
 def difference(paired: Difference | None, metric: str, like: float = 0.0) -> str:
     """Return a difference with its 95 % interval."""
-    return (
-        with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like)
-        if paired
-        else "–"
-    )
+    if paired is None:
+        return "–"
+    return with_interval(paired.mean, paired.low, paired.high, metric, signed=True, like=like)
+
+
+JUDGED_AS = (
+    " A difference that is also a {kind} contrast has the p-value and verdict of that contrast."
+)
 
 
 def replaced(contrasts: Iterable[Contrast]) -> str:
     """Return a sentence on contrasts with the tests of another family; empty without any."""
-    kinds = dict.fromkeys(own.judged_as for own in contrasts if own.judged_as not in ("", own.kind))
-    text = " A difference that is also a {} contrast has the p-value and verdict of that contrast."
-    return "".join(map(text.format, kinds))
+    kinds = []
+    for contrast in contrasts:
+        kind = contrast.judged_as
+        if kind and kind != contrast.kind and kind not in kinds:
+            kinds.append(kind)
+    return "".join(JUDGED_AS.format(kind=kind) for kind in kinds)
 
 
 def contrast_table(
@@ -152,22 +181,36 @@ def contrast_table(
     has_margin = any(contrast.judgement.size_test for contrast in contrasts)
     rows = []
     for contrast, before, after in zip(contrasts, first, last, strict=False):
-        paired, judgement, test = contrast.paired, contrast.judgement, contrast.judgement.size_test
-        late = "\nmargin set after results existed" * contrast.late_margin
-        within_p = f"\nTOST p {show_p(test.holm_p)}" if test and contrast.size != BEYOND else ""
-        size = f"{leveled(test.interval, contrast)}{within_p}{late}" if test else "–"
-        rows.append(
-            {
-                **before,
-                "difference": contrast.difference_text,
-                "interval of the direction": leveled(judgement.interval, contrast),
-                **({"interval of the size": size} if has_margin else {}),
-                "verdict": "\n".join(filter(None, [contrast.verdict, contrast.reason])),
-                "Holm p": show_p(judgement.holm_p),
-                "paired t p": show_p(paired.paired_p if paired else None),
-                "sign-flip p": show_p(paired.sign_flip_p if paired else None),
-                "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
-                **after,
-            }
-        )
+        row = dict(before)
+        row["difference"] = contrast.difference_text
+        row["interval of the direction"] = leveled(contrast.judgement.interval, contrast)
+        if has_margin:
+            row["interval of the size"] = _size_cell(contrast, contrast.judgement.size_test)
+        row["verdict"] = contrast.verdict
+        if contrast.reason:
+            row["verdict"] += f"\n{contrast.reason}"
+        rows.append(row | _p_values(contrast) | dict(after))
     return table(rows)
+
+
+def _size_cell(contrast: Contrast, test: SizeTest | None) -> str:
+    """Return the interval of a size, the p-value of a size within the margin, and whether the margin is late."""
+    if test is None:
+        return "–"
+    lines = [leveled(test.interval, contrast)]
+    if contrast.size != BEYOND:
+        lines.append(f"TOST p {show_p(test.holm_p)}")
+    if contrast.late_margin:
+        lines.append("margin set after results existed")
+    return "\n".join(lines)
+
+
+def _p_values(contrast: Contrast) -> dict[str, str]:
+    """Return the p-values of a difference and its effect size; dashes without a test."""
+    paired = contrast.paired
+    return {
+        "Holm p": show_p(contrast.judgement.holm_p),
+        "paired t p": show_p(paired.paired_p if paired else None),
+        "sign-flip p": show_p(paired.sign_flip_p if paired else None),
+        "effect": show(paired.effect if paired else None, "effect", signed=True, digits=-2),
+    }

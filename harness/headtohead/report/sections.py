@@ -38,27 +38,43 @@ from headtohead.report.variants import (
     variant_section,
 )
 
+POINTS = (
+    "Every point is a seed; the bar is the interval of the direction. "
+    "Grey bars contain 0: no difference is detected."
+)
+AVERAGED_POINTS = (
+    "Every point is a seed, averaged over the settings of the other axes; the bar is the interval of the direction. "
+    "Grey bars contain 0: no difference is detected."
+)
+TRIANGLES = " Triangles: seeds outside the range of the magnified panel."
+LARGEST = " The {rows} largest differences."
+OTHER_METRICS = " Contrasts in other metrics are in the table."
+
 
 def opening_section(report: Report) -> Section:
     """Return the figure of the main contrasts and the notes on the study."""
-    contrasts, rows = report.analysis.main_contrasts, forest_rows(report.analysis)
-    averaged = ", averaged over the settings of the other axes" * any(
-        found.kind == "factor" for found in contrasts
-    )
-    is_own = [
-        found.metric == report.analysis.metric for found in contrasts if found.paired is not None
-    ]
-    return Section(
-        "",
-        figure="contrasts",
-        caption=f"Every point is a seed{averaged}; the bar is the interval of the direction. Grey bars "
-        "contain 0: no difference is detected."
-        + " Triangles: seeds outside the range of the magnified panel."
-        * bool(magnified_range(rows))
-        + f" The {len(rows)} largest differences." * (len(rows) < sum(is_own))
-        + " Contrasts in other metrics are in the table." * (not all(is_own)),
-        lines=[remark.text for remark in report.remarks if remark.severity == "note"],
-    )
+    contrasts = report.analysis.main_contrasts
+    rows = forest_rows(report.analysis)
+    tested = [contrast for contrast in contrasts if contrast.paired is not None]
+    in_metric = [contrast for contrast in tested if contrast.metric == report.analysis.metric]
+    is_averaged = any(contrast.kind == "factor" for contrast in contrasts)
+    caption = AVERAGED_POINTS if is_averaged else POINTS
+    if magnified_range(rows):
+        caption += TRIANGLES
+    if len(rows) < len(in_metric):
+        caption += LARGEST.format(rows=len(rows))
+    if len(in_metric) < len(tested):
+        caption += OTHER_METRICS
+    return Section("", figure="contrasts", caption=caption, lines=report.notes)
+
+
+MAPS = (
+    "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
+    "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in different "
+    "models. In index.html, the entropy of a head is in nats and its distance in tokens."
+)
+OMITTED_MAPS = "The maps of {number} more variants are in the run directories."
+MAPS_CAPTION = "Sentence “{sentence}”, {role}, layer {layer}, head 0, one seed of each."
 
 
 def attention_section(report: Report) -> Section | None:
@@ -66,22 +82,33 @@ def attention_section(report: Report) -> Section | None:
     gallery = report.gallery
     if gallery is None:
         return None
-    texts = [
-        "The same sentence, layer and head of every variant; layers and heads are numbered from 0. Rows are queries, "
-        "columns keys; full colour is a weight of 1. Heads with the same index can have different functions in "
-        "different models. In index.html, the entropy of a head is in nats and its distance in tokens.",
-        f"The maps of {gallery.num_omitted} more variants are in the run directories."
-        * bool(gallery.num_omitted),
-    ]
+    sentences = [MAPS]
+    if gallery.num_omitted:
+        sentences.append(OMITTED_MAPS.format(number=gallery.num_omitted))
+    sentences += gallery.notes
     probe = gallery.variants[0].maps[0].probe
-    shown = " ".join((probe["source"] or probe["target"] or "").split())
+    sentence = probe["source"] or probe["target"] or ""
+    caption = MAPS_CAPTION.format(
+        sentence=" ".join(sentence.split()), role=gallery.role, layer=gallery.layer
+    )
     return Section(
         "Attention maps",
-        " ".join(filter(None, [*texts, *gallery.notes])),
+        " ".join(sentences),
         figure="attention",
-        caption=f"Sentence “{shown}”, {gallery.role}, layer {gallery.layer}, head 0, one seed of each.",
+        caption=caption,
         maps=payload(gallery),
     )
+
+
+HEADS = (
+    "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
+    "every head of every seed with a head ablation. Layers and heads are numbered from 0."
+)
+
+
+def head_section(report: Report) -> Section:
+    """Return the figure of the head ablation, which is drawn for a baseline that has one."""
+    return Section("Heads", HEADS, figure="heads")
 
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
@@ -96,12 +123,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     padding_section,
     reference_section,
     uncertainty_section,
-    lambda report: Section(
-        "Heads",
-        "The change of the baseline's test loss when a head is masked, and when all other heads of its layer are, for "
-        "every head of every seed with a head ablation. Layers and heads are numbered from 0.",
-        figure="heads",
-    ),
+    head_section,
     length_section,
     training_section,
     attention_section,
@@ -118,15 +140,18 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
 
 def report_sections(report: Report, figures: Collection[str] = ()) -> list[Section]:
     """Return the sections with content; ``figures`` are the names of the drawn figures."""
-    found = [section for make in SECTIONS if (section := make(report)) is not None]
+    sections = []
+    for make in SECTIONS:
+        section = make(report)
+        if section is not None and _has_content(section, figures):
+            sections.append(section)
+    return sections
 
-    def has_content(section: Section) -> bool:
-        parts = section.lines, section.code, section.parts, section.text and not section.figure
-        return (
-            not section.title
-            or section.frame is not None
-            or section.figure in figures
-            or any(parts)
-        )
 
-    return list(filter(has_content, found))
+def _has_content(section: Section, figures: Collection[str]) -> bool:
+    """Return whether a section is printed: the text beside a figure alone is not a content."""
+    if not section.title or section.frame is not None or section.figure in figures:
+        return True
+    if section.lines or section.code or section.parts:
+        return True
+    return bool(section.text) and not section.figure

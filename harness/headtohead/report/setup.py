@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
@@ -18,17 +20,278 @@ from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import TrainConfig
-from headtohead.statistics.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 from headtohead.storage import states
-from headtohead.storage.experiment import TrialRecord, TuningRecord, examples_of
+from headtohead.storage.experiment import TrialRecord, TuningRecord, VariantRecord, examples_of
 from headtohead.storage.metrics import counted, show, show_count
 from headtohead.storage.record import leaves
+from headtohead_judge.paired_tests import SIGN_FLIP_SEEDS, few_seeds
 
 MAX_VALUES = 4
 """Maximum number of values that are listed; with more, the smallest and the largest number or a count."""
 
 CHOSEN_SHADE = 40
 LEARNING_RATE = "train.lr"
+
+SETUP = "Set-up: {parts}."
+MODEL = "width {width}, {heads}, {layers}, feed-forward {feed_forward}, {parameters} parameters"
+STEPS = "{steps} steps of {batch}"
+RATE = "learning rate {rate}, schedule {schedule}"
+
+
+def setup_line(analysis: Analysis) -> str:
+    """Return data, sizes, steps, learning rate and seeds as a sentence."""
+    data = analysis.frames.record.data
+    variants = list(analysis.frames.by_slug.values())
+    values = _values(analysis)
+    heads = values["model.heads"]
+    totals = [variant.counts.total for variant in variants]
+    steps = analysis.frames.trained_steps or [variant.steps for variant in variants]
+    batch = f"{values['train.batch_size']} {examples_of(data)}"
+    if values["train.batch_size"] == "null":
+        batch = f"up to {values['train.batch_tokens']} tokens"
+    parts = [
+        _data_text(data),
+        MODEL.format(
+            width=values["model.d_model"],
+            heads="1 head" if heads == "1" else f"{heads} heads",
+            layers=_layers(variants, data),
+            feed_forward=_text_of([variant.d_ff for variant in variants]),
+            parameters=_range_text(show_count(min(totals)), show_count(max(totals))),
+        ),
+        STEPS.format(steps=_range_text(f"{min(steps):,}", f"{max(steps):,}"), batch=batch),
+        RATE.format(rate=learning_rate(analysis), schedule=values["train.schedule.name"]),
+        counted(len(analysis.frames.seeds), "seed"),
+    ]
+    return SETUP.format(parts="; ".join(parts))
+
+
+def _data_text(data: Mapping[str, Any]) -> str:
+    """Return the dataset, and how many examples training and test have."""
+    counts = data.get("counts", {})
+    sizes = []
+    if counts.get("train"):
+        sizes.append(f"{counts['train']:,} training")
+    if counts.get("test"):
+        sizes.append(f"{counts['test']:,} test")
+    if not sizes:
+        return corpus_text(data)
+    return f"{corpus_text(data)}, {' and '.join(sizes)} {examples_of(data)}"
+
+
+def _layers(variants: Sequence[VariantRecord], data: Mapping[str, Any]) -> str:
+    """Return the layers of the variants; how a decoder-only model reads pairs is stated once."""
+    texts = _text_of([layers_text(variant.config.model, data) for variant in variants])
+    first, reading, rest = texts.partition(READING)
+    return first + reading + rest.replace(READING, "")
+
+
+def _range_text(smallest: str, largest: str) -> str:
+    return smallest if smallest == largest else f"{smallest} to {largest}"
+
+
+TUNED = "{rate}, tuned for each variant on {metric} over {values}{length}"
+TUNED_AT_THE_EDGE = (
+    "{rate}, tuned for each variant on {metric} over {values}{length} and at the edge of this sweep for {edges} of "
+    "{variants} variants"
+)
+
+
+def learning_rate(analysis: Analysis) -> str:
+    """Return the learning rate and how it was chosen."""
+    rate = _values(analysis)[LEARNING_RATE]
+    tuning = analysis.frames.record.tuning
+    if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
+        tuned = tuning.variants.values()
+        rates = {trial.values[LEARNING_RATE] for variant in tuned for trial in variant.tried}
+        edges = sum(bool(variant.at_the_edge) for variant in tuned)
+        template = TUNED_AT_THE_EDGE if edges else TUNED
+        return template.format(
+            rate=rate,
+            metric=tuning.metric,
+            values=_text_of(sorted(rates), len(rates)),
+            length=_length(tuning),
+            edges=edges,
+            variants=len(tuned),
+        )
+    if LEARNING_RATE in analysis.frames.record.axes:
+        return f"{rate}, an axis of the experiment"
+    if rate == _text_of([TrainConfig.model_fields["lr"].default]):
+        return f"{rate}, the default"
+    return f"{rate}, set in the experiment file"
+
+
+def _length(tuning: TuningRecord) -> str:
+    """Return the length of the tuning runs, if it is not that of the study's."""
+    if tuning.epochs is None:
+        return ""
+    return f" with train.epochs {value_text(tuning.epochs)}"
+
+
+def setup_section(report: Report) -> Section:
+    """Return the complete configuration; values that differ between variants are all listed."""
+    sections = {
+        "seeds": [", ".join(map(str, report.analysis.frames.seeds))],
+        "match": [str(report.record.match)],
+    }
+    for path, value in _values(report.analysis).items():
+        section, _, name = path.partition(".")
+        sections.setdefault(section, []).append(f"{name} {value}")
+    rows = [
+        {"setting": section, "value": ", ".join(values)} for section, values in sections.items()
+    ]
+    entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
+    return Section("Set-up", frame=table(rows), lines=entries)
+
+
+SWEEP_CAPTION = "Mean over seeds, one standard deviation on both sides. A star is the best setting of the variant."
+FIRST_VARIANTS = f" The first {MAX_LINES} variants."
+TUNING = (
+    "Every variant was trained with several settings on seeds {seeds}{length}, which the comparison does not use "
+    "(experiment {experiment}). Dark: the setting with the lowest mean {metric}, which the comparison uses."
+)
+AT_THE_EDGE = (
+    "At the edge of the sweep, so that a wider sweep may change the comparison: {variants}."
+)
+
+
+def tuning_section(report: Report) -> Section | None:
+    """Return the score of every variant at every setting of the sweep, or None without a complete sweep."""
+    record, sweep = report.record.tuning, report.analysis.sweep
+    caption = SWEEP_CAPTION
+    if sweep and sweep.rows["variant"].nunique() > MAX_LINES:
+        caption += FIRST_VARIANTS
+    lines = [sweep.sentence] if sweep else []
+    if record is not None and record.variants:
+        return _tuning_table(report, record, caption, lines)
+    if sweep is None:
+        return None
+    return Section(f"Sweep of {sweep.field}", figure="sweep", caption=caption, lines=lines)
+
+
+def _tuning_table(
+    report: Report, record: TuningRecord, caption: str, lines: Sequence[str]
+) -> Section:
+    """Return the losses of the tuning runs, a row per variant and a column per setting, the chosen ones shaded."""
+    settings = _settings(report, record)
+    rows, shade, edges = [], [], []
+    for slug, variant in record.variants.items():
+        if slug not in report.analysis.frames.by_slug:
+            continue
+        trials = {tuple(trial.values.values()): trial for trial in variant.tried}
+        row = {record.metric: report.title(slug)}
+        shades = [0]
+        for values in settings:
+            row[_setting_name(values)] = _loss(trials.get(tuple(values.values())), record.metric)
+            shades.append(CHOSEN_SHADE if values == variant.chosen else 0)
+        rows.append(row)
+        shade.append(shades)
+        if variant.at_the_edge:
+            edges.append(report.title(slug))
+    if edges:
+        lines = [*lines, AT_THE_EDGE.format(variants=", ".join(edges))]
+    text = TUNING.format(
+        seeds=", ".join(map(str, record.seeds)),
+        length=_length(record),
+        experiment=record.experiment,
+        metric=record.metric,
+    )
+    return Section(
+        "Tuning",
+        text,
+        figure="sweep",
+        caption=caption,
+        frame=table(rows),
+        shade=shade,
+        lines=lines,
+    )
+
+
+def _settings(report: Report, record: TuningRecord) -> list[Mapping[str, Any]]:
+    """Return the tried settings of all variants, in the order of their numbers."""
+    settings: list[Mapping[str, Any]] = []
+    for slug, variant in record.variants.items():
+        if slug in report.analysis.frames.by_slug:
+            for trial in variant.tried:
+                if trial.values not in settings:
+                    settings.append(trial.values)
+    with suppress(TypeError):  # settings that are not all numbers stay in the order of the file
+        settings.sort(key=lambda values: list(values.values()))
+    return settings
+
+
+def _setting_name(values: Mapping[str, Any]) -> str:
+    names = []
+    for path, value in values.items():
+        names.append(f"{path.rpartition('.')[2]} {value_text(value)}")
+    return ", ".join(names)
+
+
+def _loss(trial: TrialRecord | None, metric: str) -> str:
+    if trial is None:
+        return ""
+    if trial.mean is None:
+        return "diverged"
+    mean = show(trial.mean, metric)
+    return mean if trial.sd is None else f"{mean}\nsd {show(trial.sd, metric)}"
+
+
+RUNS = "{runs}: {variants}, {seeds}. {lost} without a result, {excluded} combinations excluded, {reused} reused."
+SOURCES = {"exclude": "by the experiment file", "incompatible": "incompatible"}
+
+
+def runs_section(report: Report) -> Section:
+    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan."""
+    frames = report.analysis.frames
+    lost = frames.runs[frames.runs["state"] != states.DONE]
+    reused = frames.runs[frames.runs["reused_from"].notna()]
+    lost_rows = [_lost_run(run) for _, run in lost[:MAX_ROWS].iterrows()]
+    excluded_rows = []
+    for record in report.record.excluded:
+        excluded_rows.append(
+            {
+                "combination": record.title,
+                "reason": record.reason,
+                "excluded": SOURCES[record.source],
+            }
+        )
+    reused_rows = []
+    for _, run in reused[:MAX_ROWS].iterrows():
+        origin = str(run["reused_from"])
+        reused_rows.append(
+            {"variant": str(run["title"]), "seed": str(run["seed"]), "trained in": origin}
+        )
+    tables = {
+        "Runs without a result": lost_rows,
+        "Excluded combinations": excluded_rows,
+        "Reused runs": reused_rows,
+    }
+    text = RUNS.format(
+        runs=counted(len(frames.runs), "run"),
+        variants=counted(len(frames.by_slug), "variant"),
+        seeds=counted(len(frames.seeds), "seed"),
+        lost=len(lost),
+        excluded=len(excluded_rows),
+        reused=len(reused),
+    )
+    parts = [Section(title, frame=table(rows)) for title, rows in tables.items() if rows]
+    return Section("Runs", text, lines=report.record.notes, parts=parts)
+
+
+def _lost_run(run: pd.Series) -> dict[str, str]:
+    steps = "–"
+    if run[["step", "steps"]].notna().all():
+        steps = f"{run['step']:.0f} of {run['steps']:.0f}"
+    return {
+        "variant": str(run["title"]),
+        "seed": str(run["seed"]),
+        "state": str(run["state"]),
+        "reason": str(run["reason"] or "–"),
+        "step": steps,
+    }
+
+
+SEVERAL_SEEDS = "Intervals are t-intervals over seeds."
+SINGLE_SEED = "With a single seed there is no p-value."
 PAIRED = "Every contrast is paired by seed and tested by a paired t-test. Intervals are t-intervals over seeds."
 MODERATED = (
     "Every contrast is paired by seed. Its variance is moderated: a weighted mean of the variance of its own "
@@ -44,9 +307,10 @@ FAMILIES = (
     "taken changes",
 )
 DIRECTION = (
-    "Its interval has the level of the contrast's Holm step and excludes zero if and only if a direction is detected. "
-    "The sign-flip p, of a permutation of the signs of the differences, is not adjusted. The effect is the mean "
-    "difference divided by its standard deviation, Hedges-corrected."
+    "Direction: a t-test at 5 % after Holm's correction within a family: {families}. Its interval has the level of the "
+    "contrast's Holm step and excludes zero if and only if a direction is detected. The sign-flip p, of a permutation "
+    "of the signs of the differences, is not adjusted. The effect is the mean difference divided by its standard "
+    "deviation, Hedges-corrected."
 )
 SIZE = (
     "Size: two one-sided t-tests (TOST) within the margin at 5 %, Holm-adjusted within the family, with an interval of "
@@ -57,238 +321,61 @@ LOOKS = (
     "Looks: every p-value is first adjusted for all planned looks, by the joint distribution of their t-tests with a "
     "constant level (Pocock), then by Holm. Intervals have the level of the look."
 )
-
-
-def setup_line(analysis: Analysis) -> str:
-    """Return data, sizes, steps, learning rate and seeds as a sentence."""
-    data, variants, values = (
-        analysis.frames.record.data,
-        list(analysis.frames.by_slug.values()),
-        _values(analysis),
-    )
-    counts = data.get("counts", {})
-    pairs = [
-        f"{counts[part]:,} {name}"
-        for part, name in (("train", "training"), ("test", "test"))
-        if counts.get(part)
-    ]
-    examples = examples_of(data)
-    batch, heads = values["train.batch_size"], values["model.heads"]
-    tokens = (
-        f"up to {values['train.batch_tokens']} tokens" if batch == "null" else f"{batch} {examples}"
-    )
-    first, reading, rest = _text_of(
-        [layers_text(found.config.model, data) for found in variants]
-    ).partition(READING)
-    layers = first + reading + rest.replace(READING, "")
-    totals = [found.counts.total for found in variants]
-    parameters = " to ".join(
-        dict.fromkeys(show_count(total) for total in (min(totals), max(totals)))
-    )
-    trained = analysis.frames.trained_steps or [found.steps for found in variants]
-    steps = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(trained), max(trained))))
-    parts = [
-        corpus_text(data) + f", {' and '.join(pairs)} {examples}" * bool(pairs),
-        f"width {values['model.d_model']}, {heads} head{'s' * (heads != '1')}, {layers}, "
-        f"feed-forward {_text_of([found.d_ff for found in variants])}, {parameters} parameters",
-        f"{steps} steps of {tokens}",
-        f"learning rate {learning_rate(analysis)}, schedule {values['train.schedule.name']}",
-        counted(len(analysis.frames.seeds), "seed"),
-    ]
-    return f"Set-up: {'; '.join(parts)}."
-
-
-def learning_rate(analysis: Analysis) -> str:
-    """Return the learning rate and how it was chosen."""
-    rates, tuning = _values(analysis)[LEARNING_RATE], analysis.frames.record.tuning
-    if tuning is not None and tuning.variants and LEARNING_RATE in tuning.fields:
-        tried = {
-            trial.values[LEARNING_RATE]: None
-            for tuned in tuning.variants.values()
-            for trial in tuned.tried
-        }
-        edges = sum(bool(variant.at_the_edge) for variant in tuning.variants.values())
-        note = (
-            f" and at the edge of this sweep for {edges} of {len(tuning.variants)} variants"
-            * bool(edges)
-        )
-        sweep = _text_of(sorted(tried), len(tried)) + _length(tuning)
-        return f"{rates}, tuned for each variant on {tuning.metric} over {sweep}{note}"
-    if LEARNING_RATE in analysis.frames.record.axes:
-        return f"{rates}, an axis of the experiment"
-    is_default = rates == _text_of([TrainConfig.model_fields["lr"].default])
-    return f"{rates}, {'the default' if is_default else 'set in the experiment file'}"
-
-
-def setup_section(report: Report) -> Section:
-    """Return the complete configuration; values that differ between variants are all listed."""
-    sections: dict[str, list[str]] = {}
-    for path, value in _values(report.analysis).items():
-        section, _, name = path.partition(".")
-        sections.setdefault(section, []).append(f"{name} {value}")
-    items = {
-        "seeds": ", ".join(map(str, report.analysis.frames.seeds)),
-        "match": report.record.match,
-    }
-    items |= {section: ", ".join(texts) for section, texts in sections.items()}
-    entries = [f"{entry.name}: {entry.summary.replace('`', '')}" for entry in report.record.entries]
-    rows = ({"setting": name, "value": value} for name, value in items.items())
-    return Section("Set-up", frame=table(rows), lines=entries)
-
-
-def tuning_section(report: Report) -> Section | None:
-    """Return the score of every variant at every setting of the sweep, or None without a complete sweep."""
-    record, found = report.record.tuning, report.analysis.sweep
-    caption = (
-        "Mean over seeds, one standard deviation on both sides. A star is the best setting of the variant."
-        + f" The first {MAX_LINES} variants."
-        * (found is not None and found.rows["variant"].nunique() > MAX_LINES)
-    )
-    lines = [found.sentence] if found else []
-    if record is None or not record.variants:
-        return (
-            Section(f"Sweep of {found.field}", figure="sweep", caption=caption, lines=lines)
-            if found
-            else None
-        )
-    tuned = {
-        slug: found
-        for slug, found in record.variants.items()
-        if slug in report.analysis.frames.by_slug
-    }
-    settings: list[Mapping[str, Any]] = []
-    for variant in tuned.values():
-        settings += [trial.values for trial in variant.tried if trial.values not in settings]
-    with suppress(TypeError):  # settings that are not all numbers stay in the order of the file
-        settings.sort(key=lambda values: list(values.values()))
-    rows, shade = [], []
-    for slug, variant in tuned.items():
-        row = {record.metric: report.title(slug)}
-        tried = {tuple(trial.values.values()): trial for trial in variant.tried}
-        for values in settings:
-            name = ", ".join(
-                f"{path.rpartition('.')[2]} {value_text(value)}" for path, value in values.items()
-            )
-            row[name] = _loss(tried.get(tuple(values.values())), record.metric)
-        rows.append(row)
-        shade.append([0, *(CHOSEN_SHADE * (values == variant.chosen) for values in settings)])
-    edges = ", ".join(report.title(slug) for slug, variant in tuned.items() if variant.at_the_edge)
-    return Section(
-        "Tuning",
-        f"Every variant was trained with several settings on seeds {', '.join(map(str, record.seeds))}"
-        f"{_length(record)}, which the comparison does not use (experiment {record.experiment}). Dark: the setting "
-        f"with the lowest mean {record.metric}, which the comparison uses.",
-        figure="sweep",
-        caption=caption,
-        frame=table(rows),
-        shade=shade,
-        lines=lines
-        + [f"At the edge of the sweep, so that a wider sweep may change the comparison: {edges}."]
-        * bool(edges),
-    )
-
-
-def _loss(trial: TrialRecord | None, metric: str) -> str:
-    if trial is None or trial.mean is None:
-        return "" if trial is None else "diverged"
-    return show(trial.mean, metric) + ("" if trial.sd is None else f"\nsd {show(trial.sd, metric)}")
-
-
-def runs_section(report: Report) -> Section:
-    """Return the runs without a result, the excluded combinations, the reused runs and the notes of the plan."""
-    frames = report.analysis.frames
-    lost = frames.runs[frames.runs["state"] != states.DONE]
-    reused = frames.runs[frames.runs["reused_from"].notna()]
-    sources = {"exclude": "by the experiment file", "incompatible": "incompatible"}
-    tables = {
-        "Runs without a result": [
-            {
-                "variant": str(run["title"]),
-                "seed": str(run["seed"]),
-                "state": str(run["state"]),
-                "reason": str(run["reason"] or "–"),
-                "step": f"{run['step']:.0f} of {run['steps']:.0f}"
-                if run[["step", "steps"]].notna().all()
-                else "–",
-            }
-            for _, run in lost[:MAX_ROWS].iterrows()
-        ],
-        "Excluded combinations": [
-            {"combination": found.title, "reason": found.reason, "excluded": sources[found.source]}
-            for found in report.record.excluded
-        ],
-        "Reused runs": [
-            {
-                "variant": str(run["title"]),
-                "seed": str(run["seed"]),
-                "trained in": str(run["reused_from"]),
-            }
-            for _, run in reused[:MAX_ROWS].iterrows()
-        ],
-    }
-    return Section(
-        "Runs",
-        f"{counted(len(frames.runs), 'run')}: {counted(len(frames.by_slug), 'variant')}, "
-        f"{counted(len(frames.seeds), 'seed')}. {len(lost)} without a result, {len(report.record.excluded)} "
-        f"combinations excluded, {len(reused)} reused.",
-        lines=report.record.notes,
-        parts=[Section(title, frame=table(rows)) for title, rows in tables.items() if rows],
-    )
+ERROR_RATE = (
+    "Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % of "
+    "studies without differences; any wrong direction of the report in at most {percent} %."
+)
 
 
 def statistics_section(report: Report) -> Section:
     """Return the statistical methods and the limits that follow from the number of seeds."""
-    frames, seeds = report.analysis.frames, len(report.analysis.frames.seeds)
-    tested = [
-        name for name, found in zip(FAMILIES, report.analysis.families, strict=True) if found.tested
-    ]
-    method = [
-        "Intervals are t-intervals over seeds."
-        if seeds > 1
-        else "With a single seed there is no p-value."
-    ]
-    if tested:
-        direction = f"Direction: a t-test at 5 % after Holm's correction within a family: {listed(tested)}. {DIRECTION}"
-        method = [
-            MODERATED if len(set(map(frames.trained, frames.by_slug))) > 2 else PAIRED,
-            direction,
-        ]
-        method += [SIZE if report.record.margins else NO_MARGIN]
-    looks = [LOOKS] if report.analysis.looks else []
-    families = len(tested) + (report.analysis.two_way is not None)
-    error = (
-        f"Error rate of the whole report: {families} families of tests, each with a wrong direction in at most 5 % "
-        f"of studies without differences; any wrong direction of the report in at most {5 * families} %."
-    )
-    lines = [
-        *method,
-        *looks,
-        *([error] if families > 1 else []),
-        *([f"{few_seeds(seeds)}."] if tested and seeds < SIGN_FLIP_SEEDS else []),
-    ]
+    analysis, frames = report.analysis, report.analysis.frames
+    seeds = len(frames.seeds)
+    tested = []
+    for name, family in zip(FAMILIES, analysis.families, strict=True):
+        if family.tested:
+            tested.append(name)
+    trained = set(map(frames.trained, frames.by_slug))
+    if not tested:
+        lines = [SEVERAL_SEEDS if seeds > 1 else SINGLE_SEED]
+    else:
+        lines = [MODERATED if len(trained) > 2 else PAIRED]
+        lines.append(DIRECTION.format(families=listed(tested)))
+        lines.append(SIZE if report.record.margins else NO_MARGIN)
+    if analysis.looks:
+        lines.append(LOOKS)
+    families = len(tested)
+    if analysis.two_way is not None:
+        families += 1
+    if families > 1:
+        lines.append(ERROR_RATE.format(families=families, percent=5 * families))
+    if tested and seeds < SIGN_FLIP_SEEDS:
+        lines.append(f"{few_seeds(seeds)}.")
     return Section("Statistics", lines=lines)
+
+
+PLATFORM = re.compile(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)")
+"""Operating system and processor: the parts of a platform that a result can depend on."""
 
 
 def reproduction_section(report: Report) -> Section:
     """Return the commands, the experiment file, and the versions at planning."""
-    record, partial = report.record, " --allow-partial" if report.analysis.allow_partial else ""
+    record = report.record
     # An experiment that was run with --name is found by its name only.
-    file = record.file if record.file and Path(record.file).stem == record.name else None
-    versions = {name: str(value) for name, value in record.versions.items() if value is not None}
-    # Of the platform, only the parts that a result can depend on.
-    if found := re.match(
-        r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", versions.get("platform", "")
-    ):
-        versions["platform"] = " ".join(found.groups())
-    return Section(
-        "Reproduction",
-        code=f"{record.command}\nh2h report {file or record.name}{partial}",
-        frame=table(
-            {"software": name.replace("_", " "), "version": value}
-            for name, value in versions.items()
-        ),
-        parts=[Section(record.file or "experiment file", code=record.text)] if record.text else [],
-    )
+    file = record.file if record.file and Path(record.file).stem == record.name else record.name
+    commands = f"{record.command}\nh2h report {file}"
+    if report.analysis.allow_partial:
+        commands += " --allow-partial"
+    rows = []
+    for name, version in record.versions.items():
+        if version is not None:
+            platform = PLATFORM.match(str(version)) if name == "platform" else None
+            shown = " ".join(platform.groups()) if platform else str(version)
+            rows.append({"software": name.replace("_", " "), "version": shown})
+    parts = []
+    if record.text:
+        parts.append(Section(record.file or "experiment file", code=record.text))
+    return Section("Reproduction", code=commands, frame=table(rows), parts=parts)
 
 
 def _values(analysis: Analysis) -> dict[str, str]:
@@ -296,21 +383,28 @@ def _values(analysis: Analysis) -> dict[str, str]:
     by_slug = analysis.frames.by_slug
     fields: dict[str, list[Any]] = {}
     for variant in [by_slug[analysis.frames.baseline], *by_slug.values()]:
-        config, absent = variant.config, {*ROLES} - {*variant.config.roles}
-        omitted = {
-            name: getattr(config, name).model_dump() for name in COMPONENTS
-        }  # at their default
-        unused = {"train.batch_tokens"} if config.train.batch_size else set()
-        architecture = {"model.architecture": config.model.architecture}
-        for path, value in (dict(leaves(config.model_dump() | omitted)) | architecture).items():
-            if path not in unused and not absent & {*re.split(r"[._]", path)}:
-                fields.setdefault(path, []).append(value)
+        for path, value in _used_fields(variant).items():
+            fields.setdefault(path, []).append(value)
     return {path: _text_of(values) for path, values in fields.items()}
 
 
-def _text_of(values: list[Any], most: int = MAX_VALUES) -> str:
+def _used_fields(variant: VariantRecord) -> dict[str, Any]:
+    """Return the fields that a variant depends on: those of its roles, without the batch size that it does not use."""
+    config = variant.config
+    content = config.model_dump()
+    for section in COMPONENTS:  # some are omitted from the record at their default
+        content[section] = getattr(config, section).model_dump()
+    fields = dict(leaves(content))
+    fields["model.architecture"] = config.model.architecture
+    if config.train.batch_size:
+        fields.pop("train.batch_tokens", None)
+    absent = set(ROLES) - set(config.roles)
+    return {path: fields[path] for path in fields if not absent & set(re.split(r"[._]", path))}
+
+
+def _text_of(values: Sequence[Any], most: int = MAX_VALUES) -> str:
     """Return the distinct values as text: a list, or if there are many a range or their number."""
-    distinct = list(dict.fromkeys(_text(value) for value in values))
+    distinct = list(dict.fromkeys(map(_text, values)))
     if len(distinct) <= most:
         return " / ".join(distinct)
     if all(isinstance(value, int | float) for value in values):
@@ -324,7 +418,3 @@ def _text(value: Any) -> str:
     if isinstance(value, str) and value.startswith("/"):
         return Path(value).name  # the data hash identifies the content, wherever the file is
     return f"{value:g}" if isinstance(value, float) else value_text(value)
-
-
-def _length(tuning: TuningRecord) -> str:
-    return "" if tuning.epochs is None else f" with train.epochs {value_text(tuning.epochs)}"

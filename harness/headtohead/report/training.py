@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from headtohead.analysis.convergence import LOSS, NOT_JUDGED
+from headtohead.analysis.convergence import LOSS, NOT_JUDGED, Convergence, LossTrend
 from headtohead.analysis.findings.training import gap_steps, show_passes
 from headtohead.analysis.wording import contrast_name
 from headtohead.report.content import Report
@@ -13,6 +13,19 @@ from headtohead.report.figures.lines import MAX_LINES
 from headtohead.report.section import Section, table
 from headtohead.storage.metrics import show
 
+VERDICTS = (
+    "Variants: {verdicts}. A variant counts as still learning if over the last fifth of the steps its loss, fitted by "
+    "a line, falls by more than 1 %, by more than 0.01 nats and by more than two standard errors."
+)
+DECAYING = (
+    " The learning rate decays ({schedules}), which flattens the loss: a flat loss has the verdict 'schedule "
+    "ended'."
+)
+NONE_JUDGED = "Whether the variants still learn is not judged: {reason}."
+CURVES = (
+    "Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed reached are "
+    "omitted."
+)
 PACE = (
     "Steps in which the baseline's validation loss falls by the difference, at the pace of the last "
     "fifth of the steps."
@@ -21,53 +34,77 @@ PACE = (
 
 def training_section(report: Report) -> Section:
     """Return the training curves, the fall of each variant's loss, and the differences in steps of the baseline."""
-    analysis, found = report.analysis, report.analysis.convergence
+    training = report.analysis.convergence
+    trends = training.trends.values()
+    verdicts = Counter(trend.verdict for trend in trends)
+    reasons = {trend.reason for trend in trends}
+    frame = None
+    if verdicts.keys() == {NOT_JUDGED} and len(reasons) == 1:
+        text = NONE_JUDGED.format(reason=reasons.pop())
+    else:
+        counts = [f"{count} {verdict}" for verdict, count in verdicts.items()]
+        text = VERDICTS.format(verdicts=", ".join(counts))
+        if training.decaying:
+            text += DECAYING.format(schedules=", ".join(training.decaying))
+        frame = table(_trend_rows(report, training))
+    parts = []
+    if training.gaps:
+        parts.append(Section("Differences in steps", PACE, frame=table(_gap_rows(report))))
+    return Section(
+        "Training",
+        text,
+        figure="curves",
+        caption=CURVES + report.shown(MAX_LINES),
+        frame=frame,
+        parts=parts,
+    )
+
+
+def _trend_rows(report: Report, training: Convergence) -> list[dict[str, str]]:
+    """Return a row per variant: its loss near the end, the fall until the end, and the verdict."""
     rows = []
-    for slug in (slug for slug in report.listed if slug in found.trends):
-        trend = found.trends[slug]
-        percent = f"{100 * trend.fraction:.1f} %".replace("-", "−")
-        fall = "–" if math.isnan(trend.fall) else f"{show(trend.fall, LOSS)}\n{percent}"
+    for slug in report.listed:
+        trend = training.trends.get(slug)
+        if trend is None:
+            continue
+        verdict = trend.verdict
+        if trend.reason:
+            verdict += f"\n{trend.reason}"
         rows.append(
             {
                 "variant": report.title(slug),
                 "seeds": str(trend.n),
                 "validation loss at 80 % of the steps": show(trend.loss, LOSS),
-                "fall until the end": fall,
+                "fall until the end": _fall(trend),
                 "standard error over seeds": show(trend.error, LOSS),
-                "passes over the data": "–"
-                if math.isnan(trend.passes)
-                else show_passes(trend.passes),
-                "verdict": "\n".join(filter(None, [trend.verdict, trend.reason])),
+                "passes over the data": _passes(trend),
+                "verdict": verdict,
             }
         )
-    gaps = [
-        {
-            "contrast": contrast_name(analysis, gap.contrast),
-            "difference in validation loss": show(gap.difference, LOSS, signed=True),
-            "in steps of the baseline": gap_steps(gap, found),
-        }
-        for gap in found.gaps
-    ]
-    trends = found.trends.values()
-    counts, reasons = Counter(trend.verdict for trend in trends), {trend.reason for trend in trends}
-    text = (
-        f"Variants: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. A variant counts as still "
-        "learning if over the last fifth of the steps its loss, fitted by a line, falls by more than 1 %, by more than "
-        "0.01 nats and by more than two standard errors."
-    )
-    if found.decaying:
-        text += (
-            f" The learning rate decays ({', '.join(found.decaying)}), which flattens the loss: a flat loss has "
-            "the verdict 'schedule ended'."
+    return rows
+
+
+def _fall(trend: LossTrend) -> str:
+    if math.isnan(trend.fall):
+        return "–"
+    percent = f"{100 * trend.fraction:.1f} %".replace("-", "−")
+    return f"{show(trend.fall, LOSS)}\n{percent}"
+
+
+def _passes(trend: LossTrend) -> str:
+    return "–" if math.isnan(trend.passes) else show_passes(trend.passes)
+
+
+def _gap_rows(report: Report) -> list[dict[str, str]]:
+    """Return a row per contrast: its difference in loss, and the steps in which the baseline's loss falls by it."""
+    training = report.analysis.convergence
+    rows = []
+    for gap in training.gaps:
+        rows.append(
+            {
+                "contrast": contrast_name(report.analysis, gap.contrast),
+                "difference in validation loss": show(gap.difference, LOSS, signed=True),
+                "in steps of the baseline": gap_steps(gap, training),
+            }
         )
-    if counts.keys() == {NOT_JUDGED} and len(reasons) == 1:
-        text, rows = f"Whether the variants still learn is not judged: {reasons.pop()}.", []
-    return Section(
-        "Training",
-        text,
-        figure="curves",
-        caption="Mean over seeds; the band ranges from the lowest to the highest seed. Steps that not every seed "
-        "reached are omitted." + report.shown(MAX_LINES),
-        frame=table(rows),
-        parts=[Section("Differences in steps", PACE, frame=table(gaps))] if gaps else [],
-    )
+    return rows

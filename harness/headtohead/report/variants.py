@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 
 from headtohead.analysis.contrasts import Contrast
 from headtohead.analysis.scores import loss_mismatch
@@ -11,187 +12,252 @@ from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
 from headtohead.report.content import Report
 from headtohead.report.figures.rows import MAX_ROWS
 from headtohead.report.section import Section, contrast_table, difference, replaced, score, table
-from headtohead.statistics.paired_tests import Summary, paired
-from headtohead.storage.experiment import Pitfall
+from headtohead.storage.experiment import Pitfall, VariantRecord
 from headtohead.storage.metrics import counted, readable, show, show_count, show_p, stored, unpadded
+from headtohead_judge.paired_tests import Summary, paired
 
 MAX_NAMES = 12
 """Maximum number of variants that a cell names."""
 
+SCORES = "Mean {metric} over seeds with its 95 % interval and the costs of each variant."
+COMPARED_SCORES = (
+    "Mean {metric} over seeds with its 95 % interval, the difference from the baseline{scope} paired by seed, and the "
+    "costs of each variant."
+)
+SAME_DATA = " on the same data"
+SAME_SIZE = " of the same size"
+STACKED = (
+    " Tokens per second, memory and time are those of a stack of {runs} runs; compare them only between stacks of the "
+    "same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are those of a forward "
+    "pass per target token."
+)
+FIGURE = (
+    "Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the baseline's mean, "
+    "the band its standard deviation over seeds."
+)
+UNRANKED_POINTS = " Hollow points are variants that are not ranked."
+
 
 def variant_section(report: Report) -> Section:
     """Return the scores of the variants with their costs, the figure of scores, the tests and further metrics."""
-    analysis, frames = report.analysis, report.analysis.frames
-    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
-    tested = [contrasts[slug] for slug in report.listed if slug in contrasts]
-    is_single = len(frames.by_slug) == 1
-    metrics = [
-        name
-        for name in report.record.metrics.report
-        if name in frames.runs and name != analysis.metric
-    ]
-    executions = {
-        run: record.execution for run, record in frames.records.items() if record.execution
-    }
-    stacks = {
-        slug: {
-            len(executions[run].stack) or 1 for run in frames.rows(slug).index if run in executions
-        }
-        for slug in report.listed
-    }
+    analysis = report.analysis
+    stacks = _stack_sizes(report)
     sizes = set[int]().union(*stacks.values())
-    rows = []
-    for slug in report.listed:
-        contrast, variant = contrasts.get(slug), frames.by_slug[slug]
-        pitfalls = ", ".join(pitfall.name for pitfall in variant.pitfalls)
-        notes = [variant_note(report, slug), f"pitfall: {pitfalls}" * bool(pitfalls)]
-        costs = ("tokens_per_second", "mfu", "peak_memory_mb", "wall_seconds")
-        tokens, mfu, memory, seconds = (
-            frames.summary(slug, f"system/{name}").mean for name in costs
-        )
-        widened = f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}" * (
-            variant.d_ff != variant.d_ff_asked
-        )
-        stack = f"\nstack of {_range(stacks[slug])}" * (len(sizes) > 1)
-        against = {
-            "against baseline": difference(contrast.paired, analysis.metric, contrast.scale)
-            if contrast
-            else "–",
-            "verdict": verdict_cell(report, slug, contrast),
-        }
-        rows.append(
-            {
-                "variant": "\n".join(filter(None, [variant.title, *notes])),
-                report.metric: primary_score(report, slug),
-                "seeds": str(reported_summary(report, slug).n),
-                **({} if is_single else against),
-                "parameters": show_count(variant.counts.total) + widened,
-                "FLOPs per token": show_count(variant.counts.flops_per_token),
-                "attention width": f"{variant.counts.inner_width}",
-                "tokens/s": show_count(tokens)
-                + stack
-                + ("" if math.isnan(mfu) else f"\nMFU {100 * mfu:.0f} %"),
-                "memory, MB": "–" if math.isnan(memory) else f"{memory:,.0f}",
-                "time, s": f"{seconds:,.0f}"
-                if seconds >= 100
-                else show(seconds, "system/wall_seconds"),
-            }
-        )
-    further = table(
-        {
-            "variant": report.title(slug),
-            **{readable(name): reported(report, slug, name) for name in metrics},
-        }
-        for slug in report.listed
-    )
-    has_blanks = further is not None and bool((further == "–").to_numpy().any())
-    parts = [
-        Section(
-            "Tests",
-            f"Holm's correction over {counted(analysis.families.variants.tested, 'contrast')} with the baseline."
-            + replaced(tested),
-            frame=contrast_table(
-                tested, ({"variant": report.title(contrast.left)} for contrast in tested)
-            )
-            if analysis.families.variants.tested
-            else None,
-        ),
-        Section(
-            "Further metrics",
-            "Means with 95 % intervals over seeds, not tested."
-            + " Losses are blank if vocabulary or labels are not the baseline's." * has_blanks,
-            frame=further if metrics else None,
-        ),
-    ]
-    by_data = " on the same data" * (DATA_AXIS in report.record.axes)
-    by_data += " of the same size" * (SIZE_AXIS in report.record.axes)
-    compared = "" if is_single else f", the difference from the baseline{by_data} paired by seed,"
-    note = (
-        f" Tokens per second, memory and time are those of a stack of {_range(sizes)} runs; compare them only between "
-        "stacks of the same size on an equally busy machine. MFU is the used fraction of the device's peak. FLOPs are "
-        "those of a forward pass per target token."
-    )
+    text = _description(report)
+    if sizes - {1}:
+        text += STACKED.format(runs=_range(sizes))
+    caption = FIGURE
+    if analysis.unranked:
+        caption += UNRANKED_POINTS
     unlisted = len(analysis.order) - len(report.listed)
+    lines = [f"{unlisted} more variants are in results.csv."] if unlisted else []
+    parts = [_tests(report), _further_metrics(report)]
     return Section(
         "Variants",
-        f"Mean {report.metric} over seeds with its 95 % interval{compared} and the costs of each variant."
-        f"{note * bool(sizes - {1})}",
+        text,
         figure="scores",
-        caption="Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
-        "baseline's mean, the band its standard deviation over seeds."
-        + " Hollow points are variants that are not ranked." * bool(analysis.unranked)
-        + report.shown(MAX_ROWS),
-        frame=table(rows),
-        lines=[f"{unlisted} more variants are in results.csv."] if unlisted else [],
+        caption=caption + report.shown(MAX_ROWS),
+        frame=table(_rows(report, stacks, shows_stacks=len(sizes) > 1)),
+        lines=lines,
         parts=[part for part in parts if part.frame is not None],
     )
+
+
+def _description(report: Report) -> str:
+    if len(report.analysis.frames.by_slug) == 1:
+        return SCORES.format(metric=report.metric)
+    scope = ""
+    if DATA_AXIS in report.record.axes:
+        scope += SAME_DATA
+    if SIZE_AXIS in report.record.axes:
+        scope += SAME_SIZE
+    return COMPARED_SCORES.format(metric=report.metric, scope=scope)
+
+
+def _stack_sizes(report: Report) -> dict[str, set[int]]:
+    """Return the numbers of runs that were trained together, by variant."""
+    frames = report.analysis.frames
+    sizes: dict[str, set[int]] = {}
+    for slug in report.listed:
+        sizes[slug] = set()
+        for run in frames.rows(slug).index:
+            record = frames.records.get(run)
+            if record and record.execution:
+                sizes[slug].add(len(record.execution.stack) or 1)
+    return sizes
+
+
+def _rows(
+    report: Report, stacks: Mapping[str, Collection[int]], *, shows_stacks: bool
+) -> list[dict[str, str]]:
+    """Return a row per variant: its name with notes, score, difference, verdict and costs."""
+    frames, analysis = report.analysis.frames, report.analysis
+    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
+    rows = []
+    for slug in report.listed:
+        contrast = contrasts.get(slug)
+        row = {
+            "variant": _title_with_notes(report, slug),
+            report.metric: primary_score(report, slug),
+            "seeds": str(reported_summary(report, slug).n),
+        }
+        if len(frames.by_slug) > 1:
+            row["against baseline"] = "–"
+            if contrast:
+                row["against baseline"] = difference(
+                    contrast.paired, analysis.metric, contrast.scale
+                )
+            row["verdict"] = verdict_cell(report, slug, contrast)
+        stack = f"\nstack of {_range(stacks[slug])}" if shows_stacks else ""
+        rows.append(row | _costs(report, slug, stack))
+    return rows
+
+
+def _title_with_notes(report: Report, slug: str) -> str:
+    """Return the title of a variant, with lines on its rank and its pitfalls."""
+    variant = report.analysis.frames.by_slug[slug]
+    lines = [variant.title]
+    note = variant_note(report, slug)
+    if note:
+        lines.append(note)
+    if variant.pitfalls:
+        names = ", ".join(pitfall.name for pitfall in variant.pitfalls)
+        lines.append(f"pitfall: {names}")
+    return "\n".join(lines)
+
+
+def _costs(report: Report, slug: str, stack: str) -> dict[str, str]:
+    """Return size, FLOPs, speed, memory and time of a variant; ``stack`` is a note on the speed."""
+    frames = report.analysis.frames
+    counts = frames.by_slug[slug].counts
+    tokens = frames.summary(slug, "system/tokens_per_second").mean
+    used_fraction = frames.summary(slug, "system/mfu").mean
+    megabytes = frames.summary(slug, "system/peak_memory_mb").mean
+    seconds = frames.summary(slug, "system/wall_seconds").mean
+    speed = show_count(tokens) + stack
+    if not math.isnan(used_fraction):
+        speed += f"\nMFU {100 * used_fraction:.0f} %"
+    time = f"{seconds:,.0f}" if seconds >= 100 else show(seconds, "system/wall_seconds")
+    return {
+        "parameters": show_count(counts.total) + _changed_width(frames.by_slug[slug]),
+        "FLOPs per token": show_count(counts.flops_per_token),
+        "attention width": str(counts.inner_width),
+        "tokens/s": speed,
+        "memory, MB": "–" if math.isnan(megabytes) else f"{megabytes:,.0f}",
+        "time, s": time,
+    }
+
+
+def _changed_width(variant: VariantRecord) -> str:
+    """Return the width that matching gave a feed-forward network, with the configured one; empty if it is that."""
+    if variant.d_ff == variant.d_ff_asked:
+        return ""
+    return f"\nd_ff {variant.d_ff}, configured {variant.d_ff_asked}"
+
+
+def _tests(report: Report) -> Section:
+    """Return the tests against the baseline; without a table if there are none."""
+    family = report.analysis.families.variants
+    contrasts = {contrast.left: contrast for contrast in family.contrasts}
+    shown = [contrasts[slug] for slug in report.listed if slug in contrasts]
+    text = f"Holm's correction over {counted(family.tested, 'contrast')} with the baseline."
+    if not family.tested:
+        return Section("Tests", text)
+    names = [{"variant": report.title(contrast.left)} for contrast in shown]
+    return Section("Tests", text + replaced(shown), frame=contrast_table(shown, names))
+
+
+MEANS = "Means with 95 % intervals over seeds, not tested."
+BLANK_LOSSES = " Losses are blank if vocabulary or labels are not the baseline's."
+
+
+def _further_metrics(report: Report) -> Section:
+    """Return the reported metrics that are not the primary one; without a table if there are none."""
+    metrics = []
+    for metric in report.record.metrics.report:
+        if metric in report.analysis.frames.runs and metric != report.analysis.metric:
+            metrics.append(metric)
+    if not metrics:
+        return Section("Further metrics", MEANS)
+    rows = []
+    for slug in report.listed:
+        row = {"variant": report.title(slug)}
+        for metric in metrics:
+            row[readable(metric)] = reported(report, slug, metric)
+        rows.append(row)
+    has_blanks = any("–" in row.values() for row in rows)
+    text = MEANS + BLANK_LOSSES if has_blanks else MEANS
+    return Section("Further metrics", text, frame=table(rows))
+
+
+COLLAPSED = (
+    "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
+    "variant. A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves "
+    "out the collapsed runs only. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, "
+    "not adjusted."
+)
 
 
 def collapse_section(report: Report) -> Section | None:
     """Return how many runs of each variant collapsed, and scores with and without them; None without any."""
     metric = report.analysis.metric
-    rows = [
-        {
-            "variant": report.title(slug),
-            "collapsed": f"{found.collapsed} of {found.runs}",
-            "95 % interval of the rate": f"{100 * found.interval.low:.0f} % to {100 * found.interval.high:.0f} %",
-            "rate against baseline: p": show_p(found.p),
-            f"{report.metric}, all runs": primary_score(report, slug),
-            "without collapsed runs": score(found.without, metric),
-        }
-        for slug, found in report.analysis.collapses.items()
-    ]
+    rows = []
+    for slug, collapse in report.analysis.collapses.items():
+        low, high = 100 * collapse.interval.low, 100 * collapse.interval.high
+        rows.append(
+            {
+                "variant": report.title(slug),
+                "collapsed": f"{collapse.collapsed} of {collapse.runs}",
+                "95 % interval of the rate": f"{low:.0f} % to {high:.0f} %",
+                "rate against baseline: p": show_p(collapse.p),
+                f"{report.metric}, all runs": primary_score(report, slug),
+                "without collapsed runs": score(collapse.without, metric),
+            }
+        )
     if not rows:
         return None
-    return Section(
-        "Collapsed runs",
-        "Runs whose final validation loss is far above their variant's median and above the other runs of every other "
-        "variant. A contrast leaves out every seed in which a run of either side collapsed. A ranking of pairs leaves "
-        "out the collapsed runs only. The interval of the rate is exact (Clopper and Pearson); its test is Fisher's, "
-        "not adjusted.",
-        frame=table(rows),
-    )
+    return Section("Collapsed runs", COLLAPSED, frame=table(rows))
+
+
+PADDING = (
+    "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
+    "of built-in entries with masks that hide all padding are equal by construction and evaluated once."
+)
+UPPER_BOUND = " An order-invariant encoder cannot exceed {bound:.3f} without padding."
 
 
 def padding_section(report: Report) -> Section | None:
     """Return the scores in padded batches beside those without padding, or None if they are equal by construction."""
-    analysis, frames, metric = (
-        report.analysis,
-        report.analysis.frames,
-        stored(report.analysis.metric),
-    )
-    name = unpadded(metric)
     if not report.has_unpadded:
         return None
+    analysis, frames = report.analysis, report.analysis.frames
+    metric = stored(analysis.metric)
     rows = []
     for slug in report.listed:
-        own, padded = frames.scores(slug, name), frames.scores(slug, metric)
-        seeds = sorted(own.keys() & padded.keys())
-        if own:
-            change = paired([padded[seed] for seed in seeds], [own[seed] for seed in seeds])
-            rows.append(
-                {
-                    "variant": report.title(slug),
-                    "padded": reported(report, slug, metric),
-                    "unpadded": reported(report, slug, name),
-                    "padded − unpadded": difference(change, metric),
-                    "test loss, padded": reported(report, slug, "test/loss"),
-                    "test loss, unpadded": reported(report, slug, "test/loss_unpadded"),
-                    "upper bound": analysis.upper_bound_verdicts.get(slug, ""),
-                }
-            )
-    bound = analysis.upper_bound
-    limit = (
-        ""
-        if bound is None
-        else f" An order-invariant encoder cannot exceed {bound:.3f} without padding."
-    )
-    return Section(
-        "With and without padding",
-        "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. Variants "
-        f"of built-in entries with masks that hide all padding are equal by construction and evaluated once.{limit}",
-        frame=table(rows),
-    )
+        without = frames.scores(slug, unpadded(metric))
+        padded = frames.scores(slug, metric)
+        if not without:
+            continue
+        seeds = sorted(without.keys() & padded.keys())
+        change = paired([padded[seed] for seed in seeds], [without[seed] for seed in seeds])
+        rows.append(
+            {
+                "variant": report.title(slug),
+                "padded": reported(report, slug, metric),
+                "unpadded": reported(report, slug, unpadded(metric)),
+                "padded − unpadded": difference(change, metric),
+                "test loss, padded": reported(report, slug, "test/loss"),
+                "test loss, unpadded": reported(report, slug, unpadded("test/loss")),
+                "upper bound": analysis.upper_bound_verdicts.get(slug, ""),
+            }
+        )
+    text = PADDING
+    if analysis.upper_bound is not None:
+        text += UPPER_BOUND.format(bound=analysis.upper_bound)
+    return Section("With and without padding", text, frame=table(rows))
+
+
+PITFALLS = "Settings that make a result of these variants less meaningful."
 
 
 def pitfall_section(report: Report) -> Section | None:
@@ -201,19 +267,20 @@ def pitfall_section(report: Report) -> Section | None:
     for variant in variants:
         for pitfall in variant.pitfalls:
             titles.setdefault(pitfall, []).append(variant.title)
-    rows = [
-        {
-            "pitfall": pitfall.name,
-            "consequence": pitfall.consequence,
-            "field": pitfall.field,
-            "variants": "every variant"
-            if len(named) == len(variants)
-            else listed(named, MAX_NAMES),
-        }
-        for pitfall, named in titles.items()
-    ]
-    text = "Settings that make a result of these variants less meaningful."
-    return Section("Pitfalls", text, frame=table(rows)) if rows else None
+    rows = []
+    for pitfall, names in titles.items():
+        is_everywhere = len(names) == len(variants)
+        rows.append(
+            {
+                "pitfall": pitfall.name,
+                "consequence": pitfall.consequence,
+                "field": pitfall.field,
+                "variants": "every variant" if is_everywhere else listed(names, MAX_NAMES),
+            }
+        )
+    if not rows:
+        return None
+    return Section("Pitfalls", PITFALLS, frame=table(rows))
 
 
 def verdict_cell(report: Report, slug: str, contrast: Contrast | None) -> str:
@@ -228,14 +295,14 @@ def verdict_cell(report: Report, slug: str, contrast: Contrast | None) -> str:
 def variant_note(report: Report, slug: str) -> str:
     """Return why a variant has no rank or a partial one, or the variant that it is equal to; else an empty text."""
     analysis = report.analysis
-    if metric := analysis.judged_on.get(slug):
-        return f"judged on {readable(metric)}"
-    if unranked := analysis.unranked.get(slug, ""):
-        return f"not ranked: {unranked}"
+    if slug in analysis.judged_on:
+        return f"judged on {readable(analysis.judged_on[slug])}"
+    if analysis.unranked.get(slug):
+        return f"not ranked: {analysis.unranked[slug]}"
+    if analysis.missing_seeds.get(slug):
+        return analysis.missing_seeds[slug]
     equal = analysis.frames.by_slug[slug].equal_to
-    return analysis.missing_seeds.get(slug, "") or (
-        f"equal to {report.title(equal)}" if equal else ""
-    )
+    return f"equal to {report.title(equal)}" if equal else ""
 
 
 def primary_score(report: Report, slug: str) -> str:
@@ -248,13 +315,16 @@ def primary_score(report: Report, slug: str) -> str:
         return "–"
     metric = analysis.judged_on.get(slug, analysis.metric)
     text = score(reported_summary(report, slug), metric)
-    return text if metric == analysis.metric else f"{text}\n{readable(metric)}"
+    if metric == analysis.metric:
+        return text
+    return f"{text}\n{readable(metric)}"
 
 
 def reported_summary(report: Report, slug: str) -> Summary:
     """Return mean and interval of a variant in the metric that it is judged on."""
     analysis = report.analysis
-    return analysis.frames.summary(slug, analysis.judged_on.get(slug, analysis.metric))
+    metric = analysis.judged_on.get(slug, analysis.metric)
+    return analysis.frames.summary(slug, metric)
 
 
 def reported(report: Report, slug: str, metric: str) -> str:
@@ -265,5 +335,9 @@ def reported(report: Report, slug: str, metric: str) -> str:
     return score(frames.summary(slug, metric), metric)
 
 
-def _range(numbers: set[int]) -> str:
-    return " to ".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else "–"
+def _range(numbers: Collection[int]) -> str:
+    """Return the smallest and the largest number; a dash without numbers."""
+    if not numbers:
+        return "–"
+    smallest, largest = min(numbers), max(numbers)
+    return str(smallest) if smallest == largest else f"{smallest} to {largest}"

@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from headtohead.statistics.looks import Looks
-from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.experiment import (
     ExperimentDirectory,
     ExperimentRecord,
@@ -27,6 +25,8 @@ from headtohead.storage.record import read_record
 from headtohead.storage.results import MetricLine, ResultsRecord
 from headtohead.storage.run import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory
+from headtohead_judge.looks import Looks
+from headtohead_judge.paired_tests import Summary, summarise
 
 PARAMETERS = ("total", "non_embedding", "attention")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -18,6 +17,9 @@ from headtohead.schema.metric import (
     Metric,
     leaf,
 )
+from headtohead_judge.numbers import counted as counted
+from headtohead_judge.numbers import decimals_of as decimals_of
+from headtohead_judge.numbers import show_p as show_p
 
 ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 SPLITS = {"test": "test ", "valid": "validation "}
@@ -164,15 +166,6 @@ def decimals(metric: str) -> int:
     return known.decimals if known else 3
 
 
-def decimals_of(value: float) -> int:
-    """Return the number of decimals in the shortest notation of a number.
-
-    >>> decimals_of(0.0125), decimals_of(2.0)
-    (4, 0)
-    """
-    return max(0, -int(Decimal(repr(float(value))).normalize().as_tuple().exponent))
-
-
 def show(
     value: float | None, metric: str, *, signed: bool = False, digits: int = 0, like: float = 0.0
 ) -> str:
@@ -191,18 +184,6 @@ def show(
     if value < 0:
         return f"−{text}"
     return f"+{text}" if signed and value > 0 else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, with a plural s unless the number is 1."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
-
-
-def show_p(p: float | None) -> str:
-    """Format a p-value with three decimals, or as ``< 0.001``."""
-    if p is None or math.isnan(p):
-        return "–"
-    return "< 0.001" if p < 0.0005 else f"{p:.3f}"
 
 
 def show_count(value: float | None) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import runs_option
-from headtohead.cli.output import echo
 from headtohead.errors import Interrupted
+from headtohead_judge.output import echo
 
 if TYPE_CHECKING:
     from headtohead_notebooks.page import Edition

@@ -14,7 +14,7 @@ from headtohead.cli.options import (
     runs_option,
     set_option,
 )
-from headtohead.cli.output import echo, echo_text
+from headtohead_judge.output import echo, echo_text
 
 if TYPE_CHECKING:
     from headtohead_notebooks.trace import Trace

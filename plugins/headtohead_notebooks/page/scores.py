@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 
 from headtohead.analysis.study import Analysis
-from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import counted, readable, show
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
+from headtohead_judge.paired_tests import Summary
 
 CHANGED = {"": "as written", "positional=sinusoidal": "with positions by time"}
 """Descriptions of the changed fields of a variant; other fields are shown as they are."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.cli.output import aligned
+from headtohead_judge.output import aligned
 from headtohead_notebooks.trace.examples import number
 from headtohead_notebooks.trace.steps import Trace, TraceStep
 

@@ -579,13 +579,13 @@ add_gate(
 add_gate(
     "replaces-headtohead's-test", "replaces the paired test", "import",
     before="""
-    import headtohead.statistics.paired_tests
-    original = headtohead.statistics.paired_tests.paired
+    import headtohead_judge.paired_tests
+    original = headtohead_judge.paired_tests.paired
 
     def better(first, second, *others):
         return original([value - 1 for value in first], second, *others)
 
-    headtohead.statistics.paired_tests.paired = better
+    headtohead_judge.paired_tests.paired = better
     """,
 )  # fmt: skip
 add_gate(

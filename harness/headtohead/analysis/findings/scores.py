@@ -19,8 +19,8 @@ from headtohead.analysis.reference_points import ReferenceComparison
 from headtohead.analysis.scores import same_data_set, score_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import listed
-from headtohead.statistics.copies import Curve, Run, copy_warnings
 from headtohead.storage.metrics import higher_is_better, readable, show, span
+from headtohead_judge.copies import Curve, Run, copy_warnings
 
 NO_SCORE = "Every run has the worst possible {metric}, {worst}, so this metric cannot compare the variants. {remedy}"
 TRAIN_LONGER = "Train longer, or set metrics.primary to another metric."

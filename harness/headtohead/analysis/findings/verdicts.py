@@ -10,8 +10,8 @@ from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, n
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name, leveled
 from headtohead.config.labels import listed
-from headtohead.statistics.verdicts import WITHIN
 from headtohead.storage.metrics import as_ratio, readable, show
+from headtohead_judge.verdicts import WITHIN
 
 NO_ROOM = (
     "{side} is {distance} from the best possible {metric}, less than the margin of {margin}, and the difference could "

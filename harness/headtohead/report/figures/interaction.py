@@ -15,9 +15,9 @@ from matplotlib.ticker import MaxNLocator
 from headtohead.analysis.study import Analysis
 from headtohead.config.labels import text
 from headtohead.figures import style
-from headtohead.statistics.paired_tests import Summary, summarise
 from headtohead.storage.metrics import readable, span
 from headtohead.storage.palette import Palette
+from headtohead_judge.paired_tests import Summary, summarise
 
 MAX_PANELS = 6
 AXIS_WIDTH = 0.8

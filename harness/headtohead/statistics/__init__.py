@@ -1,1 +1,0 @@
-"""Paired tests, intervals, power, equivalence, BLEU and chrF: no files."""

@@ -1,0 +1,27 @@
+"""Numbers as text: counts, decimals and p-values."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+
+def decimals_of(value: float) -> int:
+    """Return the number of decimals in the shortest notation of a number.
+
+    >>> decimals_of(0.0125), decimals_of(2.0)
+    (4, 0)
+    """
+    return max(0, -int(Decimal(repr(float(value))).normalize().as_tuple().exponent))
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, with a plural s unless the number is 1."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def show_p(p: float | None) -> str:
+    """Format a p-value with three decimals, or as ``< 0.001``."""
+    if p is None or math.isnan(p):
+        return "–"
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"

@@ -1,0 +1,50 @@
+"""LORD++: tests one after another, with at most 5 % of all detections expected to be false.
+
+A. Ramdas, F. Yang, M. J. Wainwright and M. I. Jordan, Online control of the false discovery rate with decaying memory,
+NeurIPS 2017, arXiv:1710.00499, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from headtohead_judge.paired_tests import ALPHA
+
+INITIAL_WEALTH = ALPHA / 2
+"""The part of `ALPHA` that the tests before the first detection can spend."""
+
+
+def level(test: int, detections: Sequence[int]) -> float:
+    """Return the level of a test.
+
+    Args:
+        test: Number of the test, from 1.
+        detections: Numbers of the earlier tests that detected a difference, in increasing order.
+    """
+    rewards = [(0, INITIAL_WEALTH), *((at, ALPHA) for at in detections)]
+    if detections:
+        rewards[1] = detections[0], ALPHA - INITIAL_WEALTH
+    return sum(reward * _share(test - at) for at, reward in rewards)
+
+
+def wealth(tests: int, detections: Sequence[int]) -> float:
+    """Return the sum of the levels that remain for the tests after the first ``tests``, without further detections."""
+    gained = INITIAL_WEALTH + sum(ALPHA for _ in detections) - INITIAL_WEALTH * bool(detections)
+    bounds = [0, *detections, tests]
+    spent = sum(
+        level(test, detections[:index])
+        for index, (start, end) in enumerate(pairwise(bounds))
+        for test in range(start + 1, end + 1)
+    )
+    return gained - spent
+
+
+def _share(distance: int) -> float:
+    """Return the share of a reward that the test at a distance spends; the shares of all distances sum to 1."""
+    return (
+        0.07720838
+        * math.log(max(distance, 2))
+        / (distance * math.exp(math.sqrt(math.log(distance))))
+    )

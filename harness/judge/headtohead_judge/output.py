@@ -1,0 +1,63 @@
+"""Output of commands: every text passes through `echo` or `echo_json`, which escape hidden characters."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import Any
+from unicodedata import east_asian_width
+
+import click
+
+from headtohead_judge.escaping import json_text, markdown_escape, single_line
+
+
+def echo(*lines: object, err: bool = False) -> None:
+    """Print each argument as one line; without arguments, an empty line.
+
+    Line breaks and control characters inside a line come from files or servers and are escaped.
+    """
+    for line in map(single_line, lines or ("",)):
+        click.echo(line, err=err)
+
+
+def echo_text(text: str) -> None:
+    """Print a text of several lines that headtohead has laid out."""
+    echo(*text.removesuffix("\n").split("\n"))
+
+
+def echo_json(value: Any) -> None:
+    """Print JSON whose values are exact."""
+    click.echo(json_text(value, indent=1))
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()
+) -> None:
+    """Print a table; ``right`` holds the indices of right-aligned columns."""
+    echo(*aligned([columns, *rows], right))
+
+
+def markdown_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Container[str] = ()
+) -> str:
+    """Return a Markdown table; the columns that are not in ``left`` are right-aligned."""
+    rules = ["---" if name in left else "---:" for name in columns]
+    lines = [f"| {' | '.join(map(markdown_escape, columns))} |", f"|{'|'.join(rules)}|"]
+    for row in rows:
+        lines.append(f"| {' | '.join(map(markdown_escape, row))} |")
+    return "\n".join(lines)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterator[str]:
+    """Yield the rows of a table as lines; ``right`` holds the indices of right-aligned columns."""
+    rows = [[single_line(cell) for cell in row] for row in rows]
+    widths = [max(map(_width, cells)) for cells in zip(*rows, strict=True)]
+    for row in rows:
+        spaces = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
+        cells = [spaces[n] + cell if n in right else cell + spaces[n] for n, cell in enumerate(row)]
+        yield "  ".join(cells).rstrip()
+
+
+def _width(text: str) -> int:
+    """Return the columns of a text in a terminal; Chinese characters take two."""
+    return len(text) + sum(east_asian_width(character) in "WF" for character in text)

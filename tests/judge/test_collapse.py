@@ -1,0 +1,50 @@
+"""Collapsed runs: the rule that names them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headtohead_judge.collapse import collapsed
+
+HEALTHY = [1.00, 1.01, 1.02, 0.99, 0.98, 1.03]
+
+
+@pytest.mark.parametrize(
+    ("losses", "flagged"),
+    [
+        pytest.param([HEALTHY, [1.0, 1.01, 3.0, 0.99, 1.02, 1.0]], {(1, 2)}, id="one run far away"),
+        pytest.param(
+            [[*HEALTHY[:5], 3.0], [*HEALTHY[:5], 4.0]], {(0, 5), (1, 5)}, id="in two variants"
+        ),
+        pytest.param(
+            [HEALTHY, [loss + 2 for loss in HEALTHY]], set(), id="a bad variant that varies little"
+        ),
+        pytest.param(
+            [[4.746, 4.745, 4.68], [4.731, 4.769, 4.731]], set(), id="hardly above the others"
+        ),
+        pytest.param([[1.0, 1.0, 1.3, 1.0], [0.5, 1.5, 1.0, 2.0]], set(), id="not the worst run"),
+        pytest.param([[*HEALTHY[:5], 30.0]], set(), id="a single variant"),
+        pytest.param([[1.0, 1.01, 1.3], [1.0, 1.01, 0.99]], set(), id="three seeds"),
+    ],
+)
+def test_the_rule_flags(losses: list[list[float]], flagged: set[tuple[int, int]]) -> None:
+    found = collapsed(losses)
+    assert {
+        (v, s) for v, row in enumerate(found) for s, is_flagged in enumerate(row) if is_flagged
+    } == flagged
+
+
+def test_runs_of_committed_reports_are_flagged_only_with_a_planted_loss() -> None:
+    found = []
+    for file in sorted((Path(__file__).parents[2] / "reports").rglob("results.csv")):
+        runs = pd.read_csv(file).dropna(subset="valid/loss").groupby("variant")["valid/loss"]
+        losses = [own.to_numpy() for _, own in runs]
+        assert not np.concatenate(collapsed(losses)).any(), file
+        for variant in range(len(losses) if len(losses) > 1 else 0):
+            planted = [own.copy() for own in losses]
+            planted[variant][0] = 8.0
+            found.append(collapsed(planted)[variant][0])
+    assert len(found) > 20
+    assert np.mean(found) > 0.9

@@ -1,0 +1,341 @@
+"""Scores of other training code, judged by the tests of reports."""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+import headtohead
+from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.judging import Judged, direction, judge
+from headtohead_judge.looks import Looks
+from made import case_table
+from made.block_oracle import expected_test
+
+BASE = [0.80, 0.82, 0.81, 0.79, 0.83, 0.80]
+BETTER = [0.84, 0.85, 0.86, 0.83, 0.86, 0.85]
+
+
+def wide(**variants: list[float]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"variant": variant, "seed": seed, "accuracy": score}
+            for variant, scores in variants.items()
+            for seed, score in enumerate(scores, 1)
+        ]
+    )
+
+
+def verdicts(judged: Judged) -> dict[str, str]:
+    return {found.variant: found.judgement.verdict for found in judged.variants}
+
+
+def test_differences_and_p_are_those_of_loops_over_scipy() -> None:
+    judged = headtohead.judge(wide(base=BASE, better=BETTER, other=BASE[::-1]), baseline="base")
+    row = judged.frame().set_index("variant").loc["better"]
+    scores = {"base": BASE, "better": BETTER, "other": BASE[::-1]}
+    expected = expected_test(scores, {"better": 1, "base": -1})
+    assert row["difference"] == pytest.approx(np.mean(BETTER) - np.mean(BASE))
+    assert (row["p"], row["low"], row["high"]) == pytest.approx(
+        (expected.p, *expected.interval(0.975))
+    )  # of two contrasts
+    assert row["paired_p"] == pytest.approx(stats.ttest_rel(BETTER, BASE).pvalue)
+    assert row["holm_p"] == pytest.approx(2 * expected.p)
+    assert verdicts(judged) == {"better": "better", "other": "undetected"}
+    assert [found.variant for found in judged.variants] == ["better", "other"]
+    first, header, *rows = str(judged).splitlines()
+    assert first.startswith("accuracy, higher is better; paired by seed; baseline base: 0.8083 (")
+    assert (header.split()[:2], rows[0].split()[-1]) == (["variant", "seeds"], "better")
+
+
+def test_unpaired_scores_are_compared_by_welchs_test() -> None:
+    table = wide(base=BASE, better=BETTER[:4])
+    judged = judge(table, baseline="base", is_paired=False)
+    found = judged.variants[0].difference
+    expected = stats.ttest_ind(BETTER[:4], BASE, equal_var=False)
+    ends = expected.confidence_interval(0.95)
+    assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, ends.low, ends.high))
+    permuted = stats.permutation_test(
+        (BETTER[:4], BASE), lambda left, right: abs(np.mean(left) - np.mean(right)), vectorized=False,
+        alternative="greater",
+    )  # fmt: skip
+    assert found.sign_flip_p == pytest.approx(permuted.pvalue)
+
+
+def test_unpaired_scores_without_spread_are_compared_by_permutations() -> None:
+    table = wide(base=[0.5] * 5, higher=[0.6] * 5, equal=[0.5] * 5)
+    judged = judge(table, baseline="base", is_paired=False, margin=0.2)
+    higher, equal = judged.variants
+    assert (higher.difference.kind, higher.difference.p) == (
+        "constant",
+        pytest.approx(2 / math.comb(10, 5)),
+    )
+    assert equal.judgement.verdict == "identical"
+    assert verdicts(judged)["higher"] == "better, within"
+
+
+def test_many_unpaired_seeds_are_permuted_at_random() -> None:
+    generator = np.random.default_rng(0)
+    left, right = generator.normal(size=(2, 40))
+    judged = judge(wide(base=list(right), new=list(left)), baseline="base", is_paired=False)
+    found = judged.variants[0].difference
+    assert found.sign_flip_p == pytest.approx(stats.ttest_ind(left, right).pvalue, abs=0.02)
+
+
+def test_lower_is_better_by_name_or_by_request() -> None:
+    table = wide(base=BASE, better=BETTER)
+    assert verdicts(judge(table, baseline="base", higher_is_better=False)) == {"better": "worse"}
+    assert verdicts(judge(table.rename(columns={"accuracy": "valid/loss"}), baseline="base")) == {
+        "better": "worse"
+    }
+
+
+def test_a_direction_follows_from_a_name_or_is_needed() -> None:
+    lower = [
+        "valid/loss",
+        "WER",
+        "test_error",
+        "perplexity",
+        "step_ms",
+        "eval.nll",
+        "val bpb",
+        "test/bits_per_byte",
+    ]
+    higher = ["top1-accuracy", "test/bleu", "F1", "tokens_per_second", "mean reward", "exact_match"]
+    assert [*map(direction, lower + higher)] == [False] * len(lower) + [True] * len(higher)
+    for name in (
+        "x",
+        "entropy",
+        "loss_accuracy",
+        "glossary",
+        "time_to_accuracy",
+        "val_loss_improvement",
+        "brier_score",
+        "fpr_at_95_recall",
+    ):
+        with pytest.raises(HeadToHeadError, match="add --higher-is-better or --lower-is-better"):
+            direction(name)
+
+
+def test_long_wide_and_histories_give_the_same_judgement() -> None:
+    table = wide(base=BASE, better=BETTER)
+    long = table.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+    noise = long.assign(metric="loss", value=9.0)
+    early = table.assign(step=1, accuracy=table["accuracy"] / 2 + table["seed"] / 1000)
+    history = pd.concat([table.assign(step=10), early])
+    expected = judge(table, baseline="base")
+    assert judge(pd.concat([noise, long]), baseline="base", metric="accuracy") == expected
+    assert judge(history, baseline="base", step_column="step") == expected
+    with pytest.raises(HeadToHeadError, match="has seed 1 twice"):
+        judge(history, baseline="base", metric="accuracy")
+    ended = history[(history["step"] == 1) | (history["seed"] != 3)]
+    cut = judge(ended, baseline="base", step_column="step").warnings
+    assert any(
+        own.startswith("runs end at different steps, from 1 (seed 3 of 'base') to 10 (seed ")
+        for own in cut
+    )
+
+
+def test_several_columns_name_a_variant() -> None:
+    table = wide(base=BASE, better=BETTER).assign(width=64)
+    judged = judge(
+        table, baseline="base · 64", metric="accuracy", variant_columns=("variant", "width")
+    )
+    assert verdicts(judged) == {"better · 64": "better"}
+
+
+def test_rows_of_unfinished_runs_are_left_out_with_a_warning() -> None:
+    table = wide(base=BASE, better=BETTER).assign(State="finished")
+    crashed = pd.DataFrame(
+        [{"variant": "better", "seed": 1, "accuracy": math.nan, "State": "crashed"}]
+    )
+    table = pd.concat([table, crashed])
+    judged = judge(
+        table.set_axis([f"run-{number}" for number in range(len(table))]), baseline="base"
+    )
+    assert verdicts(judged) == {"better": "better"}
+    assert judged.warnings[0] == "left out, as their State is not finished: row 13 (crashed)"
+
+
+FINE = [0.8031257, 0.8214431, 0.8117864, 0.7942308, 0.8309117, 0.8056742]
+OTHER = [0.8412263, 0.8529174, 0.8608835, 0.8331541, 0.8634492, 0.8517708]
+
+
+def test_equal_scores_of_a_coarse_metric_are_no_warning_and_those_of_a_fine_metric_are() -> None:
+    assert judge(wide(base=BASE, better=BETTER), baseline="base").warnings == ()
+    (warning,) = judge(wide(base=FINE, better=[*OTHER[:5], OTHER[0]]), baseline="base").warnings
+    assert warning.startswith(
+        "more equal values of accuracy than its steps explain: 'better' under seeds 1, 6 (1 equal"
+    )
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_scores_copied_between_variants_are_a_warning(is_paired: bool) -> None:
+    for base, new, seeds in (
+        (FINE, [OTHER[0], FINE[0], *OTHER[2:]], "1 and 2"),  # under another seed
+        (
+            FINE,
+            [*FINE[:2], *OTHER[2:]],
+            "1, 2" if is_paired else "1 and 1, 2 and 2",
+        ),  # under the same seeds
+    ):
+        (warning,) = judge(wide(base=base, new=new), baseline="base", is_paired=is_paired).warnings
+        assert "'base' and 'new' under seeds " + seeds in warning
+    table = wide(base=FINE, new=OTHER, same=OTHER[::-1])
+    (warning,) = judge(table, baseline="base", is_paired=is_paired).warnings
+    assert "'new' and 'same' under seeds 1 and 6, 2 and 5" in warning
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_curve_copied_between_variants_is_a_warning_even_of_a_coarse_metric(
+    is_paired: bool,
+) -> None:
+    early = wide(base=[value - 0.1 for value in BASE], new=[value - 0.2 for value in BETTER])
+    table = pd.concat([early.assign(step=1), wide(base=BASE, new=BETTER).assign(step=2)])
+    table["accuracy"] += (
+        0.01 * (table["seed"] == 6) * (table["step"] == 1)
+    )  # seeds 1 and 6 of base have equal ends
+    table["accuracy"] += (
+        0.02 * table["seed"].isin([3, 5]) * (table["variant"] == "new") * (table["step"] == 1)
+    )
+    table["accuracy"] += (
+        0.03 * table["seed"].isin([5, 6]) * (table["variant"] == "new") * (table["step"] == 1)
+    )
+    arguments = {"baseline": "base", "step_column": "step", "is_paired": is_paired}
+    assert not judge(table, **arguments).warnings
+    source = table[(table["variant"] == "base") & (table["seed"] == 2)]
+    copied = pd.concat(
+        [table.query("variant == 'base' or seed != 4"), source.assign(variant="new", seed=4)]
+    )
+    (warning,) = judge(copied, **arguments).warnings
+    assert warning == (
+        "the same values at every step: seed 2 of 'base' and seed 4 of 'new'; check that these are separate runs"
+    )
+
+
+def test_paired_variants_without_any_difference_are_identical_and_no_copies() -> None:
+    judged = judge(wide(base=FINE, same=FINE), baseline="base")
+    assert (verdicts(judged), judged.warnings) == ({"same": "identical"}, ())
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"State": ["finished"] * 12, "status": ["ok"] * 11 + ["failed"]},
+         "row 12: 'State' is 'finished' and 'status' is 'failed'; remove one of the two columns"),
+        ({"metric": "accuracy", "value": 0.5}, "'accuracy' is a column and a value of the column 'metric'; remove"),
+    ],
+)  # fmt: skip
+def test_two_values_of_a_quantity_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadToHeadError, match=re.escape(message)):
+        judge(wide(base=BASE, new=BETTER).assign(**columns), baseline="base", metric="accuracy")
+
+
+def test_a_second_column_that_agrees_or_has_no_states_is_accepted() -> None:
+    table = wide(base=BASE, new=BETTER).assign(State="finished", status="good")
+    assert verdicts(judge(table, baseline="base")) == {"new": "better"}
+    assert verdicts(judge(table.assign(status="ok"), baseline="base")) == {"new": "better"}
+
+
+def test_fractions_beside_percentages_are_a_warning() -> None:
+    judged = judge(wide(base=BASE, percent=[100 * value for value in BETTER]), baseline="base")
+    assert (
+        "scores of 'percent' can be percentages, and the others fractions; check their unit"
+        in judged.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "arguments", "message"),
+    [
+        (wide(base=BASE, new=BETTER), {"baseline": "bsae"}, "no variant 'bsae' for --baseline; did you mean 'base'?"),
+        (
+            pd.DataFrame({"variant;seed;accuracy": ["base;1;0.8"]}),
+            {},
+            "the table has one column, 'variant;seed;accuracy'; commas separate the columns of .csv, and tabs those",
+        ),
+        (wide(base=BASE), {}, "only the baseline 'base' has scores; a comparison needs another variant"),
+        (wide(base=BASE[:1], new=BETTER[:1]), {}, "variant 'base' has a single seed; a test needs at least two"),
+        (
+            wide(base=BASE, new=BETTER[:4]),
+            {},
+            "seeds of 'new' and 'base' differ: 5 only in 'base', 6 only in 'base'; add the missing runs, or, "
+            "without --ledger, compare with --unpaired",
+        ),
+        (wide(base=BASE, new=BETTER).assign(loss=1.0), {}, "several metrics; choose with --metric: accuracy, loss"),
+        (wide(base=BASE, new=BETTER).assign(state="crashed"), {}, "no run is finished: the column 'state' has crashed"),
+        (
+            wide(base=BASE, new=BETTER).assign(state=["good"] * 11 + ["failed"]),
+            {},
+            "seeds of 'new' and 'base' differ: 6 only in 'base'",
+        ),
+        (
+            pd.concat([wide(base=BASE, new=BETTER).assign(step=2), wide(base=BASE, new=BETTER).assign(step=math.nan)]),
+            {"step_column": "step"},
+            "row 13: 'step' has no number",
+        ),
+        (wide(base=BASE, new=BETTER), {"metric": "acuracy"}, "no metric 'acuracy'; did you mean 'accuracy'?"),
+        (
+            wide(base=BASE, new=BETTER[:4]),
+            {"is_paired": False, "looks": Looks((4, 6))},
+            "'new' has 4 seeds and 'base' 6; looks need equal numbers",
+        ),
+    ],
+)  # fmt: skip
+def test_unusable_tables_are_refused(
+    table: pd.DataFrame, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HeadToHeadError) as error:
+        judge(table, **{"baseline": "base", **arguments})
+    assert str(error.value).startswith(message)
+
+
+def test_a_study_between_two_looks_has_no_verdict() -> None:
+    judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((5, 10)))
+    assert (verdicts(judged), judged.more_seeds) == ({"better": "no verdict"}, 4)
+    judged = judge(wide(base=BASE, better=BETTER), baseline="base", looks=Looks((6, 10)))
+    assert (verdicts(judged), judged.more_seeds) == ({"better": "better"}, 4)
+    single = judge(wide(base=BASE, better=BETTER), baseline="base")
+    assert judged.variants[0].judgement.holm_p > single.variants[0].judgement.holm_p
+    assert judged.variants[0].judgement.interval.low < single.variants[0].judgement.interval.low
+
+
+def test_looks_are_at_equal_intervals_and_not_before_three_seeds() -> None:
+    assert Looks.planned(4, 20).seeds == (5, 10, 15, 20)
+    assert Looks.planned(8, 14).seeds == (3, 4, 6, 7, 9, 11, 13, 14)
+    assert Looks.planned(1, 6).next(5) == 6
+    assert Looks.planned(1, 6).next(6) is None
+    with pytest.raises(ValueError, match="ascending"):
+        Looks((6, 4))
+
+
+@case_table(("alpha", "sides"), [(0.05, 1), (0.0125, 2), (0.1, 2)], default=2)
+def test_the_level_is_the_largest_p_that_is_adjusted_to_alpha(alpha: float, sides: int) -> None:
+    looks = Looks((4, 8, 12))
+    level = looks.level(alpha, sides)
+    assert looks.adjusted(level, sides) <= alpha < looks.adjusted(level * 1.01, sides)
+
+
+@pytest.mark.slow
+def test_the_normal_limit_is_pococks_boundary() -> None:
+    # Pocock (1977), table 1: nominal levels of 2, 4 and 5 looks at 5 %.
+    for number, nominal in ((2, 0.0294), (4, 0.0182), (5, 0.0158)):
+        looks = Looks.planned(number, 50 * number)
+        assert looks.level(0.05) == pytest.approx(nominal, abs=0.0006)
+
+
+@pytest.mark.parametrize("baseline", ["base", "noisy"])
+def test_a_noisy_variant_is_named_and_has_paired_t_tests(baseline: str) -> None:
+    scores = np.random.default_rng(4).normal(size=(4, 6)) * [[1], [1], [1], [20]]
+    rows = dict(zip(("base", "a", "b", "noisy"), scores.tolist(), strict=True))
+    judged = judge(wide(**rows), baseline=baseline)
+    assert any("'noisy' (" in warning for warning in judged.warnings)
+    for name, found in ((each.variant, each.difference) for each in judged.variants):
+        names = {name, baseline} if "noisy" in (name, baseline) else {"base", "a", "b"}
+        assert found.p == pytest.approx(
+            expected_test({own: rows[own] for own in names}, {name: 1, baseline: -1}).p
+        )

@@ -57,4 +57,9 @@ def option_rows(options: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]
             if info.is_required()
             else json.dumps(info.get_default(call_default_factory=True), default=str)
         )
-        yield name, type_words(info), default, info.description or ""
+        yield name, type_words(info), default, meaning(info)
+
+
+def meaning(info: FieldInfo) -> str:
+    """Return the description of a field on one line, or an empty text."""
+    return " ".join((info.description or "").split())

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.wording import contrast_name, named_sides
 from headtohead.plugins.logger import Answer, AnsweredContrast
 from headtohead.report.answer import differences
 from headtohead.report.content import Report
 from headtohead.report.folder import ANSWER, FIGURES, MARKDOWN, PAGE, TABLE
-from headtohead.report.section import contrast_name, named_sides
 from headtohead.report.setup import setup_line
 from headtohead.storage.paths import inside
 

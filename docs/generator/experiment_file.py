@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 
 from headtohead.config.builder import SECTION_ENTRIES
-from headtohead.config.reference import type_words
+from headtohead.config.reference import meaning, type_words
 from headtohead.plugins.families import COMPONENTS, FAMILIES
 from headtohead.plugins.registry import current
 from headtohead.schema import experiment_file, run_config
@@ -65,16 +65,19 @@ def _experiment_schema() -> Schema:
 
 
 def without_titles(value: Any) -> Any:
-    """Return a schema without the titles that pydantic derives from field names."""
+    """Return a schema without the titles that pydantic derives from field names, and descriptions on one line."""
     if isinstance(value, list):
         return [without_titles(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: without_titles(item)
-        for key, item in value.items()
-        if not (key == "title" and isinstance(item, str))
-    }
+    schema = {}
+    for key, item in value.items():
+        if key == "title" and isinstance(item, str):
+            continue
+        if key == "description" and isinstance(item, str):
+            item = " ".join(item.split())
+        schema[key] = without_titles(item)
+    return schema
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
@@ -181,12 +184,12 @@ def table(model: type[BaseModel]) -> str:
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for name, info in model.model_fields.items():
         runtime = any(isinstance(marker, NotHashed) for marker in info.metadata)
-        meaning = (info.description or "").replace("|", "\\|")
+        text = meaning(info).replace("|", "\\|")
         cells = [
             f"`{info.alias or name}`",
             type_words(info).replace("|", "\\|"),
             _default(info),
-            f"{meaning} (not part of the run hash)" if runtime else meaning,
+            f"{text} (not part of the run hash)" if runtime else text,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

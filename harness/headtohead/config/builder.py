@@ -157,11 +157,13 @@ class ConfigBuilder:
         name, options = named_parts(value, location, "name")
         entry = self._entry(family.name, name, location)
         role_defaults = entry.role_defaults if role is None else {}
-        for assigned_role in family.roles if role is None else (role,):
+        for assigned_role in _roles(family, role):
             path = (family.name, assigned_role)
             chosen = role_defaults.get(assigned_role, name)
             self._set(path, {}, location)
-            self._set_entry(path, chosen, options if chosen == name else {}, location)
+            self._set((*path, "name"), chosen, location)
+            if chosen == name:
+                self._set_options(path, options, location)
 
     def _assign_pattern(
         self, family: Family, role: str, entries: Sequence[Any], location: SourceLocation
@@ -173,18 +175,16 @@ class ConfigBuilder:
             at = location.child(layer)
             name, options = named_parts(value, at, "name")
             self._entry(family.name, name, at)
-            below = (*path, "next_layers", str(layer)) if layer else path
-            self._set_entry(below, name, options, at)
+            below = path
+            if layer > 0:
+                below = (*path, "next_layers", str(layer))
+            self._set((*below, "name"), name, at)
+            self._set_options(below, options, at)
 
-    def _set_entry(
-        self,
-        path: tuple[str, ...],
-        name: str,
-        options: Mapping[str, Any],
-        location: SourceLocation,
+    def _set_options(
+        self, path: tuple[str, ...], options: Mapping[str, Any], location: SourceLocation
     ) -> None:
-        """Set name and options of the entry at a path."""
-        self._set((*path, "name"), name, location)
+        """Set the options of the entry at a path."""
         for option, value in options.items():
             self._set((*path, "options", option), value, location.child(option))
 
@@ -193,7 +193,7 @@ class ConfigBuilder:
     ) -> None:
         """Set an option of one role, or, for None, in each role whose entry has it."""
         options_of = {}
-        for assigned_role in family.roles if role is None else (role,):
+        for assigned_role in _roles(family, role):
             name = self.value(family.name, assigned_role, "name")
             entry = self._entry(family.name, name, location)
             options_of[assigned_role] = entry.Options.model_fields
@@ -273,7 +273,8 @@ class ConfigBuilder:
             name, options = named_parts(value, location, "name")
             self._entry(family.name, name, location)
             self._set(family.place, {}, location)
-            self._set_entry(family.place, name, options, location)
+            self._set((*family.place, "name"), name, location)
+            self._set_options(family.place, options, location)
 
     def _assign_option_in_section(
         self, family: Family, option: str, value: Any, location: SourceLocation
@@ -345,7 +346,10 @@ class ConfigBuilder:
 
     def value(self, *path: str) -> Any:
         """Return the value at a configuration path, or None."""
-        return self.values[path][0] if path in self.values else None
+        if path not in self.values:
+            return None
+        value, _ = self.values[path]
+        return value
 
     def nested(self, *above: str) -> dict[str, Any]:
         """Return the values below a configuration path as nested mappings."""
@@ -482,8 +486,10 @@ class ConfigBuilder:
             fields = path[2:]
         info = None
         for name in fields:
-            info = section.model_fields.get(name) if section else None
-            section = section_of(info.annotation) if info else None
+            if section is None or name not in section.model_fields:
+                return False
+            info = section.model_fields[name]
+            section = section_of(info.annotation)
         return info is not None and is_path(info)
 
 
@@ -547,8 +553,17 @@ def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 def _misplaced_list(family: Family, value: list[Any]) -> str:
     """Return the message for a list of entries where one entry is expected."""
-    pattern = f"; for a pattern of layers, type {family.name}: {{decoder: [...]}}" if value else ""
-    return f"expected one entry, got {shown(value)}{suggest_lists(value, family.name)}{pattern}"
+    message = f"expected one entry, got {shown(value)}{suggest_lists(value, family.name)}"
+    if value:
+        message += f"; for a pattern of layers, type {family.name}: {{decoder: [...]}}"
+    return message
+
+
+def _roles(family: Family, role: str | None) -> tuple[str, ...]:
+    """Return a single role, or, for None, all roles of a family."""
+    if role is None:
+        return family.roles
+    return (role,)
 
 
 def named_parts(value: Any, location: SourceLocation, key: str) -> tuple[str, dict[str, Any]]:

@@ -52,7 +52,9 @@ def _with_reads(registered: Registered, used_options: Sequence[Options]) -> Regi
     for options in used_options:
         for read in declared_reads(registered.entry, options):
             reads[read.name] = read
-    return replace(registered, reads=tuple(reads.values())) if reads else registered
+    if not reads:
+        return registered
+    return replace(registered, reads=tuple(reads.values()))
 
 
 def outside_entries(config: RunConfig) -> list[Registered]:

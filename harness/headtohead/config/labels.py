@@ -32,13 +32,17 @@ def value_at(config: RunConfig, path: tuple[str, ...]) -> Any:
     section = getattr(config, path[0])
     if path in SHORTHANDS:
         values = [getattr(section, name) for name in SHORTHANDS[path]]
-        return values[0] if len(set(values)) == 1 else values
+        if len(set(values)) == 1:
+            return values[0]
+        return values
     value: Any = section.model_dump(mode="json")
     rest = _stored_path(path, value)
     if len(rest) == 1 and rest[0] not in value and rest[0] in type(section).model_fields:
         return getattr(section, rest[0])  # omitted at its default
     for part in rest:
-        value = value.get(part) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
     return value
 
 
@@ -119,9 +123,13 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
     parts = []
     for axis, value in axes.items():
         word = slug_word(value)
-        is_option = axis.split(".")[0] in COMPONENTS
-        name = axis if is_option or fields.count(_field(axis)) > 1 else _field(axis)
-        parts.append(word if axis in NAMED_AXES else f"{slug_word(name)}-{word}")
+        if axis in NAMED_AXES:
+            parts.append(word)
+            continue
+        name = _field(axis)
+        if axis.split(".")[0] in COMPONENTS or fields.count(name) > 1:
+            name = axis
+        parts.append(f"{slug_word(name)}-{word}")
     return shortened_slug("-".join(parts) or "baseline")
 
 

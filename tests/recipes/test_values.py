@@ -6,11 +6,11 @@ from headtohead.config.builder import resolve
 from headtohead.config.identity import run_hash
 
 HASHES = {
-    "scratch-en-fr": "5ccb5f5c46808d2634c4412f78c8eadb3de65a5baf80e198841e0aa0fb863b87",
-    "architecture-en-de": "c88520906bf967e41d95ff1bb52cfe15de53493144bb167d76ff810a54e20046",
-    "tatoeba-en-es": "4415d0cd2a1c456b2d695ab62441ae49428838924494ac7e30b34eb7062a5f8a",
-    "slides-en-fr": "503b24f77e50169242968d1d70efa252ebd2a3e62cb4f921e2360e03db265dff",
-    "by-hand-en-fr": "9dbccc7d2c40cb55b6e75248d513a551b87079c14412fd1db0fe232697ce7b1c",
+    "scratch-en-fr": "34061ae3b190e86b90ced150d0bf84956695b59fa2cde65ade1acff189317385",
+    "architecture-en-de": "5aa045a12d7495ed36a49ebf40d4e5272f0b9debdf96b82aec1efbae9c0ea6eb",
+    "tatoeba-en-es": "4251b48f30d7c1c4a75122c984845d9716719a4398a3d47c5014191e498bd9a9",
+    "slides-en-fr": "98be8b243038034721789b8fe35793119ce0b1a2eb3fc0b191f8a7e7e4d4c5cb",
+    "by-hand-en-fr": "275dd84196a406e7c6b6de60f5d5ecd46a184d2b3c819c7ff0e0407a5668299c",
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import label_at
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.record import leaves
 from headtohead_notebooks.quirks import NotebookOptions
@@ -32,7 +32,7 @@ def choice_rows(configs: Sequence[RunConfig]) -> dict[str, tuple[str, ...]]:
                     getattr(config, family)
                 ).model_fields  # cross-attention has no network of its own
             }
-            for family in FAMILIES
+            for family in COMPONENTS
         }
         quirks = config.quirks.get("notebooks", NotebookOptions())
         fields["quirks"] = {"notebooks": quirks.model_dump(mode="json")}

@@ -14,7 +14,6 @@ from headtohead_judge.errors import MAX_NAMES as MAX_NAMES
 from headtohead_judge.errors import DiskError as DiskError
 from headtohead_judge.errors import HeadToHeadError as HeadToHeadError
 from headtohead_judge.errors import closest, listed
-from headtohead_judge.errors import disk_errno as disk_errno
 from headtohead_judge.errors import edit_distance as edit_distance
 from headtohead_judge.errors import is_disk_error as is_disk_error
 from headtohead_judge.errors import similar as similar

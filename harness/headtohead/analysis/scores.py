@@ -290,7 +290,7 @@ class Scores:
         Every data set has about equally many.
         """
         order = [slug for slug in self.order if among is None or slug in among]
-        ranks = []
+        ranks: list[tuple[int, str]] = []
         for group in self.data_sets:
             in_group = [slug for slug in order if self.frames.trained(slug) in group]
             ranks += enumerate(in_group)

@@ -195,7 +195,7 @@ def _variant(study: Study, axes: Json) -> Json:
     config = tiny_config(train={"batch_tokens": 2048, "lr": 0.003}).model_dump(mode="json")
     config["positional"]["encoder"]["name"] = str(axes.get("positional", "sinusoidal"))
     for section, changes in study.config(axes).items():
-        config[section] |= changes
+        config[section] = config.get(section, {}) | changes
     return {
         "slug": slug,
         "title": " · ".join(str(value) for value in axes.values()),

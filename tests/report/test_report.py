@@ -309,8 +309,16 @@ def test_a_leak_of_other_data_than_the_baselines_is_a_warning(small):
 
 def test_losses_that_do_not_compare_are_blank(small, tmp_path, without_figures):
     def losses(axes, section):
-        name = next(iter(axes)).partition(".")[2]
-        analysis = small(axes=axes, config=lambda own: {section: {name: own[f"{section}.{name}"]}})
+        (axis,) = axes
+        *above, field = axis.split(".")[1:]
+
+        def config(own):
+            changes = {field: own[axis]}
+            for name in above:
+                changes = {name: changes}
+            return {section: changes}
+
+        analysis = small(axes=axes, config=config)
         text = write_files(Report(analysis), tmp_path / "reports").markdown.read_text(
             encoding="utf-8"
         )

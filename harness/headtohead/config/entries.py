@@ -43,8 +43,8 @@ def label_options(config: RunConfig) -> dict[str, dict[str, Any]]:
             quirk = cast("type[Quirk]", registered.entry)
             defaults = quirk.Options().model_dump(mode="json")
             for option, default in defaults.items():
-                if option not in quirk.label_options or values[option] == default:
-                    del values[option]
+                if option not in quirk.label_options or values.get(option) == default:
+                    values.pop(option, None)
         if values:
             changing[name] = values
     return changing

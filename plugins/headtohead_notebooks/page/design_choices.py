@@ -23,22 +23,19 @@ def choice_rows(configs: Sequence[RunConfig]) -> dict[str, tuple[str, ...]]:
     columns = []
     for config in configs:
         fields = config.model_dump(mode="json", exclude={"data": {"dataset", "options"}})
-        labels = {
-            family: {
-                role: label_at(config, (family, role))
-                for role in config.roles
-                if role
-                in type(
-                    getattr(config, family)
-                ).model_fields  # cross-attention has no network of its own
-            }
-            for family in COMPONENTS
-        }
+        labels = {}
+        for family in COMPONENTS:
+            roles = config.entries(family)
+            labels[family] = {role: label_at(config, (family, role)) for role in roles}
         quirks = config.quirks.get("notebooks", NotebookOptions())
         fields["quirks"] = {"notebooks": quirks.model_dump(mode="json")}
-        values = leaves(fields | labels)
-        columns.append(
-            {name: value if isinstance(value, str) else json.dumps(value) for name, value in values}
-        )
-    rows = {name: tuple(column[name] for column in columns) for name in columns[0]}
-    return {name: values for name, values in rows.items() if len(set(values)) > 1}
+        column = {}
+        for name, value in leaves(fields | labels):
+            column[name] = value if isinstance(value, str) else json.dumps(value)
+        columns.append(column)
+    rows = {}
+    for name in columns[0]:
+        values = tuple(column[name] for column in columns)
+        if len(set(values)) > 1:
+            rows[name] = values
+    return rows

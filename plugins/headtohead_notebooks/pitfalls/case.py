@@ -99,9 +99,9 @@ class Case:
         """The decoder input for the translation of `source`."""
         if not self.has_data:
             return list(range(2, 8))
-        return self.teacher_forcing(self.data.splits["train"].target[self._example_index].tolist())[
-            0
-        ]
+        target = self.data.splits["train"].target[self._example_index].tolist()
+        inputs, _ = self.teacher_forcing(target)
+        return inputs
 
     def teacher_forcing(self, target: list[int]) -> tuple[list[int], list[int]]:
         """Return the decoder input and the labels of a target sentence."""
@@ -131,11 +131,8 @@ class Case:
         changes = []
         # One sentence per pass: in a batch, equal rows may be rounded differently.
         for index, token in enumerate(self.target):
-            target = [
-                *self.target[:index],
-                other_token(token, self.vocab_sizes[1]),
-                *self.target[index + 1 :],
-            ]
+            target = list(self.target)
+            target[index] = other_token(token, self.vocab_sizes[1])
             after = self.logits([self.source], [target])[0]
             changes.append((after - before).abs().amax(-1).tolist())
         return changes

@@ -25,16 +25,21 @@ def nothing_held_out(case: Case) -> Numbers:
     """Count test sentences that are in the training set, and measure the leak of a split by rows."""
     train, test = case.data.splits["train"], case.data.splits["test"]
     train_texts = set(train.source_text)
-    tenth, rng, shares = len(train) // 10, random.Random(0), []
-    for _ in range(RESAMPLES if tenth else 0):
-        shuffled = rng.sample(train.source_text, len(train))
-        rest = set(shuffled[tenth:])
-        shares.append(sum(text in rest for text in shuffled[:tenth]) / tenth)
     trained_on = sum(text in train_texts for text in test.source_text)
     numbers: Numbers = {"test": len(test), "trained_on": trained_on}
-    return (
-        numbers | {"leak_of_row_split": math.fsum(shares) / RESAMPLES} if any(shares) else numbers
-    )
+    tenth = len(train) // 10
+    if tenth == 0:
+        return numbers
+    rng = random.Random(0)
+    shares = []
+    for _ in range(RESAMPLES):
+        shuffled = rng.sample(train.source_text, len(train))
+        rest = set(shuffled[tenth:])
+        leaked = sum(text in rest for text in shuffled[:tenth])
+        shares.append(leaked / tenth)
+    if any(shares):
+        numbers["leak_of_row_split"] = math.fsum(shares) / RESAMPLES
+    return numbers
 
 
 def split_by_rows(case: Case) -> Numbers:
@@ -47,7 +52,9 @@ def letters_lost(case: Case) -> Numbers:
     case.require_data()
     pairs = read_corpus(case.config.data, case.cache).pairs
     normalise = NORMALISERS[case.config.data.normalise]
-    letters = {letter for pair in pairs for letter in pair.source + pair.target}
+    letters: set[str] = set()
+    for pair in pairs:
+        letters |= {*pair.source, *pair.target}
     lost = {letter for letter in letters if letter.isalpha() and not normalise(letter).strip()}
     count = sum(not lost.isdisjoint(pair.source + pair.target) for pair in pairs)
     return {"rows": len(pairs), "rows_hit": count, "share": count / len(pairs)}
@@ -59,14 +66,12 @@ def words_dropped(case: Case) -> Numbers:
 
     def missing(side: Side, text: str) -> set[str]:
         vocabulary = case.data.vocabulary(side)
-        return {
-            word for word in case.data.tokenisers[side].unit.split(text) if word not in vocabulary
-        }
+        words = case.data.tokenisers[side].unit.split(text)
+        return {word for word in words if word not in vocabulary}
 
-    dropped = [
-        missing("source", source) | missing("target", target)
-        for source, target in zip(train.source_text, train.target_text, strict=True)
-    ]
+    dropped = []
+    for source, target in zip(train.source_text, train.target_text, strict=True):
+        dropped.append(missing("source", source) | missing("target", target))
     return {
         "words": len(set().union(*dropped)),
         "sentences": len(train),
@@ -78,14 +83,13 @@ def no_boundary_tokens(case: Case) -> Numbers:
     """Count boundary tokens, first words and targets of one word in the training pairs."""
     train = case.data.splits["train"]
     vocabulary = case.data.target_vocabulary
-    boundaries = {token for token in (vocabulary.sos, vocabulary.eos) if token is not None}
+    boundaries = {vocabulary.sos, vocabulary.eos} - {None}
     words = sum(map(len, train.target))
     labels = case.training_tensors.target_lengths.tolist()
+    with_boundaries = [not boundaries.isdisjoint(ids.tolist()) for ids in train.target]
     return {
         "targets": len(train),
-        "targets_with_boundaries": sum(
-            bool(boundaries & set(ids.tolist())) for ids in train.target
-        ),
+        "targets_with_boundaries": sum(with_boundaries),
         "words": words,
         "never_predicted": words - sum(labels),
         "one_word_targets": labels.count(0),
@@ -113,9 +117,13 @@ def targets_not_shifted(case: Case) -> Numbers:
 
 def fixed_padding(case: Case) -> Numbers:
     """Compare an epoch's batches with batches padded to their longest sentence."""
-    fixed, longest = _padding(case, case.config.train.pad_to), _padding(case, "batch")
-    numbers = {f"{side}_padding": share for side, share in fixed.items()}
-    return numbers | {f"{side}_padding_to_longest": share for side, share in longest.items()}
+    fixed = _padding(case, case.config.train.pad_to)
+    longest = _padding(case, "batch")
+    numbers: Numbers = {}
+    for side, share in fixed.items():
+        numbers[f"{side}_padding"] = share
+        numbers[f"{side}_padding_to_longest"] = longest[side]
+    return numbers
 
 
 def _labels_in_input(config: RunConfig, case: Case) -> tuple[int, int]:

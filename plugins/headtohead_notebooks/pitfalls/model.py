@@ -27,7 +27,8 @@ PADDING_TOKENS = 2
 
 def positions_by_batch_row(case: Case) -> Numbers:
     """Reverse a sentence, repeat it in a batch, and find the largest batch."""
-    words, end = case.source[:-1], case.source[-1:]
+    words = case.source[:-1]
+    end = case.source[-1:]
     original = case.logits([case.source], [case.target])
     reversed_words = case.logits([[*words[::-1], *end]], [case.target])
     most = _largest_batch(case)
@@ -62,7 +63,8 @@ def future_not_masked(case: Case) -> Numbers:
 
 def padding_not_masked(case: Case) -> Numbers:
     """Compare the logits of a sentence by itself and in a batch with a longer sentence."""
-    source, target = ([*ids, *ids[:PADDING_TOKENS]] for ids in (case.source, case.target))
+    source = [*case.source, *case.source[:PADDING_TOKENS]]
+    target = [*case.target, *case.target[:PADDING_TOKENS]]
     single = case.logits([case.source], [case.target])
     batch = case.logits([case.source, source], [case.target, target])
     return {"change": float((batch[0, : len(case.target)] - single[0]).abs().max())}
@@ -124,14 +126,17 @@ def _replace_last_token(case: Case) -> torch.Tensor:
 
 def _random_sources(case: Case) -> list[list[int]]:
     rng = random.Random(0)
-    return [
-        [rng.randrange(case.vocab_sizes[0]) for _ in case.source] for _ in range(RANDOM_SOURCES)
-    ]
+    words, _ = case.vocab_sizes
+    sources = []
+    for _ in range(RANDOM_SOURCES):
+        sources.append([rng.randrange(words) for _ in case.source])
+    return sources
 
 
 def _largest_batch(case: Case) -> int:
     """Return the size of the largest batch that the model accepts, by bisection."""
-    low, high = 1, MAX_BATCH
+    low = 1
+    high = MAX_BATCH
     while low < high:
         middle = (low + high + 1) // 2
         try:

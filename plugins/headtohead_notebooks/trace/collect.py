@@ -270,23 +270,28 @@ class _Collector:
         return formula
 
     def _query_tokens(self, role: str) -> tuple[str, ...]:
-        return self.inputs.source_tokens if role == "encoder" else self._decoder_tokens
+        if role == "encoder":
+            return self.inputs.source_tokens
+        return self._decoder_tokens
 
     def _key_tokens(self, role: str) -> tuple[str, ...]:
         is_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
-        return self.inputs.source_tokens if is_source else self._decoder_tokens
+        if is_source:
+            return self.inputs.source_tokens
+        return self._decoder_tokens
 
     @property
     def _decoder_ids(self) -> Sequence[int]:
         """The ids that the decoder reads; a decoder-only model reads the source, too."""
-        return (
-            self.inputs.target if self.model.encoder else [*self.inputs.source, *self.inputs.target]
-        )
+        if self.model.encoder:
+            return self.inputs.target
+        return [*self.inputs.source, *self.inputs.target]
 
     @property
     def _decoder_tokens(self) -> tuple[str, ...]:
-        tokens = self.inputs.target_tokens
-        return tokens if self.model.encoder else self.inputs.source_tokens + tokens
+        if self.model.encoder:
+            return self.inputs.target_tokens
+        return self.inputs.source_tokens + self.inputs.target_tokens
 
     def _add(self, name: str, values: Array, role: str, description: Description) -> None:
         self.steps.append(TraceStep(name, values, self._query_tokens(role), (), *description))

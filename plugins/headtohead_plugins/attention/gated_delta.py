@@ -72,17 +72,17 @@ class GatedDelta(Attention):
         if setting.role != "decoder":
             return f"gated-delta reads earlier tokens of a decoder; use another attention.{setting.role}"
         for entry in setting.config.masking.decoder.pattern:
-            declared = (
-                registered("masking", entry.name)(entry.options).role_properties("decoder")
-                or frozenset()
-            )
+            masking = registered("masking", entry.name)(entry.options)
+            declared = masking.role_properties("decoder") or frozenset()
             if not {"hides-future", "shows-the-rest"} <= declared:
                 return f"gated-delta reads all tokens up to the query's; use padding-causal or causal, not {entry.name}"
         return None
 
     def build(self) -> None:
-        geometry, d_model = self.context.geometry, self.context.d_model
-        heads, width, std = geometry.heads, geometry.value_width, d_model**-0.5
+        heads = self.context.geometry.heads
+        width = self.context.geometry.value_width
+        d_model = self.context.d_model
+        std = d_model**-0.5
         self.project_in = self.parameter(d_model, heads * (3 * width + 2), std=std)
         # The authors' code marks both as parameters without weight decay.
         self.rate = self.parameter(heads, init=log_rate, weight_decay=False)
@@ -103,10 +103,10 @@ class GatedDelta(Attention):
         q, k, v, gates = parts.split([geometry.value_width] * 3 + [2], dim=-1)
         decay, beta = gates.to(torch.promote_types(gates.dtype, torch.float32)).unbind(-1)
         log_alpha = -self.rate.exp()[:, None] * softplus(decay + self.step[:, None])
-        k = torch.cat(
-            [normalize(k, dim=-1), torch.stack([log_alpha, beta.sigmoid()], dim=-1)], dim=-1
-        )
-        return pad(normalize(q, dim=-1), (0, 2)).flatten(-2), k.flatten(-2), v.flatten(-2)
+        factors = torch.stack([log_alpha, beta.sigmoid()], dim=-1)
+        k = torch.cat([normalize(k, dim=-1), factors], dim=-1)
+        q = pad(normalize(q, dim=-1), (0, 2))
+        return q.flatten(-2), k.flatten(-2), v.flatten(-2)
 
     def scores(
         self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
@@ -119,7 +119,9 @@ class GatedDelta(Attention):
         return inner * beta.transpose(-2, -1)
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        return scores if mask is None else torch.where(mask, scores, 0.0)
+        if mask is None:
+            return scores
+        return torch.where(mask, scores, 0.0)
 
     def fast_path(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
@@ -128,24 +130,27 @@ class GatedDelta(Attention):
         if mask is not None and pattern == "other":
             weights = self.normalise(self.scores(q, k, q, k), mask)
             return (weights @ v.to(weights.dtype)).to(v.dtype)
+        dtype = v.dtype
         products, system, beta = self._factors(q, k)
-        values = beta * (v if mask is None else v * mask.any(-2).unsqueeze(-1))
+        if mask is not None:
+            v = v * mask.any(-2).unsqueeze(-1)
+        values = beta * v
         inner: Tensor = torch.linalg.solve_triangular(
             system, values, upper=False, unitriangular=True
         )
-        return (products @ inner).to(v.dtype)
+        return (products @ inner).to(dtype)
 
     def post_heads(self, heads: Tensor, x: Tensor, values: Tensor) -> Tensor:
         """Return the normalised heads times their gates."""
         normalised = torch.rms_norm(heads, heads.shape[-1:], eps=EPS)
-        gates = (
-            silu(x.flatten(1, 2) @ self.gate).view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
-        )
+        gates = silu(x.flatten(1, 2) @ self.gate)
+        gates = gates.view(*x.shape[:3], heads.shape[2], -1).transpose(2, 3)
         return normalised * self.gain[:, None, None, None] * gates
 
     def _factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return Q Kᵀ ⊙ Γ / √d_k, a matrix that is β K Kᵀ ⊙ Γ below its diagonal, and β; queries are the last keys."""
-        q, k = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k))
+        q = q.to(torch.promote_types(q.dtype, torch.float32))
+        k = k.to(torch.promote_types(k.dtype, torch.float32))
         keys, log_alpha, beta = k.split([k.shape[-1] - 2, 1, 1], dim=-1)
         time = k.shape[-2]
         later = torch.ones(time, time, dtype=torch.bool, device=k.device).triu(1)

@@ -60,19 +60,27 @@ class Linear(Attention):
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Divide by the sum over unmasked keys."""
-        unmasked = scores if mask is None else torch.where(mask, scores, 0.0)
+        unmasked = scores
+        if mask is not None:
+            unmasked = torch.where(mask, scores, 0.0)
         return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=EPS)
 
     def fast_path(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern
     ) -> Tensor:
         """Return the outputs, without weights where the structure of the mask allows it."""
-        q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
+        q = feature(q)
+        k = feature(k)
+        v = pad(v, (0, 1), value=1.0)
         if mask is not None and pattern == "other":
             sums = torch.where(mask, q @ k.transpose(-2, -1), 0.0) @ v
+            return sums[..., :-1] / sums[..., -1:].clamp(min=EPS)
+        if mask is not None:
+            k = k * mask.any(-2).unsqueeze(-1).to(k.dtype)
+        if pattern == "prefix":
+            sums = prefix_sums(q, k, v)
         else:
-            k = k if mask is None else k * mask.any(-2).unsqueeze(-1).to(k.dtype)
-            sums = prefix_sums(q, k, v) if pattern == "prefix" else q @ (k.transpose(-2, -1) @ v)
+            sums = q @ (k.transpose(-2, -1) @ v)
         return sums[..., :-1] / sums[..., -1:].clamp(min=EPS)
 
 

@@ -40,13 +40,18 @@ class Sinks(Attention):
         members, batch, _, _, width = q.shape
         sinks = (self.sinks / self.context.geometry.scale).to(q.dtype)[:, None, :, None, None]
         q = pad(torch.cat([q, sinks.expand(*q.shape[:-1], 1)], dim=-1), (0, ADDED - 1))
-        k, v = pad(k, (0, ADDED, 0, 1)), pad(v, (0, ADDED, 0, 1))
+        k = pad(k, (0, ADDED, 0, 1))
+        v = pad(v, (0, ADDED, 0, 1))
         k[..., -1, width] = 1.0
         if mask is not None:
-            mask = pad(mask, (0, 1), value=True).expand(members, batch, -1, -1, -1).flatten(0, 1)
-        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
+            mask = pad(mask, (0, 1), value=True)
+            mask = mask.expand(members, batch, -1, -1, -1).flatten(0, 1)
         heads: Tensor = scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, scale=self.context.geometry.scale
+            q.flatten(0, 1),
+            k.flatten(0, 1),
+            v.flatten(0, 1),
+            attn_mask=mask,
+            scale=self.context.geometry.scale,
         )
         return heads[..., :width].view(members, batch, *heads.shape[1:3], width)
 

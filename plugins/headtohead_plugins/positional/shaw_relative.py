@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 from torch import Tensor
+from torch.nn import Parameter
 
 from headtohead.plugin import Options as BaseOptions
 from headtohead.plugin import Positional, hookimpl
@@ -50,9 +51,20 @@ class ShawRelative(Positional):
 
     def build(self) -> None:
         """Initialise the tables, normally with variance 1 / width."""
-        keys, values = _shapes(self.options, self.context)
-        self.on_keys = self.parameter(*keys, std=keys[-1] ** -0.5) if keys else None
-        self.on_values = self.parameter(*values, std=values[-1] ** -0.5) if values else None
+        geometry = self.context.geometry
+        self.on_keys = None
+        self.on_values = None
+        if self.options.on != "values":
+            self.on_keys = self._table(geometry.heads, geometry.key_width)
+        if self.options.on != "keys":
+            self.on_values = self._table(geometry.output_heads, geometry.value_width)
+
+    def _table(self, heads: int, width: int) -> Parameter:
+        """Return a new table of vectors of this width."""
+        if self.options.heads != "own":
+            heads = 1
+        rows = 2 * self.options.clip + 1
+        return self.parameter(self.context.layers, heads, rows, width, std=width**-0.5)
 
     @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
@@ -91,11 +103,3 @@ class ShawRelative(Positional):
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:
     return {"shaw-relative": ShawRelative}
-
-
-def _shapes(options, context) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
-    """Return the shapes of the tables on keys and on values, ``()`` for a missing table."""
-    g, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
-    keys = (context.layers, g.heads if own else 1, rows, g.key_width)
-    values = (context.layers, g.output_heads if own else 1, rows, g.value_width)
-    return () if options.on == "values" else keys, () if options.on == "keys" else values

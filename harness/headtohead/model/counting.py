@@ -134,13 +134,15 @@ def _hidden_flops(model: Transformer, source_length: int, target_length: int) ->
     target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
     lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
     batch = model.batch_of(source, lengths, target, lengths)
-    with Operations() as operations:
+    fast = Operations()
+    with fast:
         model.hidden(batch)
     if not any(part.has_fast_path for part in model.attentions):
-        return operations.flops
-    with Operations() as explicit:
+        return fast.flops
+    explicit = Operations()
+    with explicit:
         model.hidden(batch, lambda *step: None)  # an observed pass is explicit
-    return min(operations.flops, explicit.flops)
+    return min(fast.flops, explicit.flops)
 
 
 def _neighbours(length: float) -> set[int]:

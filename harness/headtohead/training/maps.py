@@ -190,7 +190,7 @@ def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
     metrics: dict[str, float] = {}
     roles = list(maps[0].weights) if maps else []
     for role in roles:
-        heads: list[dict[str, float | None]] = []
+        heads: list[dict[str, Any]] = []
         for probe in maps:
             for layer in probe.record["heads"][role]:
                 heads.extend(layer)

@@ -69,8 +69,7 @@ class StackOptimizer:
                 if name in widths:
                     self._matrices[tensor] = widths[name]
             for decay, tensors in by_decay.items():
-                group = {"params": tensors, "weight_decay": decay, "train": first}
-                self.groups.append(group)
+                self.groups.append({"params": tensors, "weight_decay": decay, "train": first})
         self._updated: list[Tensor] = []
         for group in self.groups:
             self._updated.extend(group["params"])
@@ -309,12 +308,14 @@ def clip_gradients(
         owners: The members of each parameter; None if all parameters have all members.
     """
     gradients = []
-    gradient_owners = []
+    gradient_owners: list[Sequence[int]] = []
     for number, parameter in enumerate(parameters):
-        if parameter.grad is not None:
-            gradients.append(parameter.grad)
-            gradient_owners.append(None if owners is None else owners[number])
-    norms = gradient_norms(gradients, None if owners is None else gradient_owners)
+        if parameter.grad is None:
+            continue
+        gradients.append(parameter.grad)
+        if owners is not None:
+            gradient_owners.append(owners[number])
+    norms = gradient_norms(gradients, gradient_owners or None)
     limit = largest.like(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     if len(factors) == 1:
@@ -322,10 +323,10 @@ def clip_gradients(
         return norms
     # torch.split_with_sizes_copy of joined gradients would be a single launch, but copies addresses from host memory,
     # which is not valid when a captured step is replayed.
-    for gradient, owner in zip(gradients, gradient_owners, strict=True):
+    for number, gradient in enumerate(gradients):
         own_factors = factors
-        if owner is not None and len(owner) < len(factors):
-            own_factors = factors.index_select(0, _index(owner, factors))
+        if gradient_owners and len(gradient) < len(factors):
+            own_factors = factors.index_select(0, _index(gradient_owners[number], factors))
         gradient.mul_(own_factors.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 

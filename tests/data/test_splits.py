@@ -77,6 +77,12 @@ def test_pairs_keep_the_split_of_the_dataset() -> None:
         divide(np.arange(2), ["train", "test"], valid=0.1, test=0.1, seed=1)
 
 
+def test_a_part_of_an_unknown_name_is_refused() -> None:
+    chosen = [*[None] * 99, "validation"]
+    with pytest.raises(HeadToHeadError, match="part 'validation'; expected train, valid or test"):
+        divide(np.arange(100), chosen, valid=0.1, test=0.1, seed=1)
+
+
 def test_splits_depend_on_the_seed_only() -> None:
     labels, chosen = np.arange(200), [None] * 200
     first, same, other = (

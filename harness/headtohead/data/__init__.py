@@ -5,6 +5,7 @@ from __future__ import annotations
 from headtohead.config.project import cache_root
 from headtohead.data.byte_alphabet import BYTES, NUMBER, text_tokens, tokenizers_package, written
 from headtohead.data.download import fetch, fetched_sha256
+from headtohead.data.encoding import prepare_corpus
 from headtohead.data.generated import (
     ComputedDataset,
     Example,
@@ -15,7 +16,7 @@ from headtohead.data.generated import (
 )
 from headtohead.data.metrics import BLEU, CHRF, EXACT_MATCH
 from headtohead.data.prepared import PreparedData, Split
-from headtohead.data.preparing import prepare, prepare_corpus, prepare_recorded, read_corpus
+from headtohead.data.preparing import prepare, prepare_recorded, read_corpus
 from headtohead.data.reading import file_sha256, open_file, parse_json, read_lines, read_text
 from headtohead.data.reference_points import bag_of_words_upper_bound
 from headtohead.data.tables import Format, Row, read_rows

@@ -63,10 +63,14 @@ class Batches:
     def padding(self) -> dict[str, float]:
         """Return the fraction of padding tokens in an epoch by side, of the first epoch where epochs differ."""
         padded = np.zeros(2, dtype=np.int64)
-        for rows, *times in self.batches([0], 0):
-            padded += np.array(times) * rows.shape[1]
-        totals = zip(("source", "target"), self.lengths, padded, strict=True)
-        return {side: 1 - float(lengths.sum() / total) for side, lengths, total in totals}
+        for rows, source_time, target_time in self.batches([0], 0):
+            pairs = rows.shape[1]
+            padded += [pairs * source_time, pairs * target_time]
+        source_lengths, target_lengths = self.lengths
+        return {
+            "source": 1 - float(source_lengths.sum() / padded[0]),
+            "target": 1 - float(target_lengths.sum() / padded[1]),
+        }
 
 
 class BatchPlan(Batches):
@@ -89,49 +93,45 @@ class BatchPlan(Batches):
         exact: bool = False,
         joined: bool = False,
     ) -> None:
-        self.lengths = source_lengths + target_lengths * joined, target_lengths
+        self.lengths = _read_lengths(source_lengths, target_lengths, joined)
         longer = np.maximum(source_lengths, target_lengths)
-        steps = longer if exact else -(-longer // STEP)
-        groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
-        groups = _merge_small(groups, longer, batch_tokens)
         if exact:
             surplus = source_lengths - target_lengths
-            groups = [
-                part
-                for rows in groups
-                for part in _split_by_surplus(rows, surplus, longer, batch_tokens)
-            ]
-        self.buckets = []
-        for rows in groups:
-            source_time, target_time = (int(side[rows].max()) for side in self.lengths)
-            batches = -(-len(rows) // max(1, batch_tokens // max(1, int(longer[rows].max()))))
-            # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
-            sizes = tuple(len(part) for part in np.array_split(rows, batches))
-            self.buckets.append(Bucket(np.sort(rows), source_time, max(1, target_time), sizes))
+            groups = []
+            for rows in _merge_small(_groups_of_equal(longer), longer, batch_tokens):
+                groups += _split_by_surplus(rows, surplus, longer, batch_tokens)
+        else:
+            steps = -(-longer // STEP)
+            groups = _merge_small(_groups_of_equal(steps), longer, batch_tokens)
+        self.buckets = [self._bucket(rows, longer, batch_tokens) for rows in groups]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
+
+    def _bucket(self, rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> Bucket:
+        """Return the bucket of a group, in the smallest number of batches that the budget of tokens permits."""
+        longest = max(1, int(longer[rows].max()))
+        rows_of_batch = max(1, batch_tokens // longest)
+        batches = -(-len(rows) // rows_of_batch)
+        # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
+        sizes = tuple(len(part) for part in np.array_split(rows, batches))
+        source_lengths, target_lengths = self.lengths
+        source_time = int(source_lengths[rows].max())
+        target_time = int(target_lengths[rows].max())
+        return Bucket(np.sort(rows), source_time, max(1, target_time), sizes)
 
     def batches(
         self, seeds: Sequence[int], epoch: int, start: int = 0
     ) -> Iterator[tuple[Tensor, int, int]]:
         """Yield the batches of an epoch (see ``Batches.batches``); their order does not depend on the seed."""
-        slots = [
-            (index, first, size)
-            for index, bucket in enumerate(self.buckets)
-            for first, size in zip(
-                np.cumsum([0, *bucket.sizes[:-1]]).tolist(), bucket.sizes, strict=True
-            )
-        ]
         generators = [np.random.default_rng([0x68326801, seed, epoch]) for seed in seeds]
-        permuted = [
-            torch.from_numpy(
-                np.stack([generator.permutation(bucket.rows) for generator in generators])
-            )
-            for bucket in self.buckets
-        ]
-        order = np.random.default_rng([0x68326800, epoch]).permutation(len(slots))
-        for index, first, size in (slots[position] for position in order[start:]):
-            bucket = self.buckets[index]
-            yield permuted[index][:, first : first + size], bucket.source_time, bucket.target_time
+        batches: list[tuple[Tensor, int, int]] = []
+        for bucket in self.buckets:
+            permuted = [generator.permutation(bucket.rows) for generator in generators]
+            rows = torch.from_numpy(np.stack(permuted))
+            for batch in rows.split(list(bucket.sizes), dim=1):
+                batches.append((batch, bucket.source_time, bucket.target_time))
+        order = np.random.default_rng([0x68326800, epoch]).permutation(len(batches))
+        for position in order[start:]:
+            yield batches[position]
 
 
 class SentenceBatches(Batches):
@@ -158,13 +158,14 @@ class SentenceBatches(Batches):
         times: tuple[int, int] | None = None,
         joined: bool = False,
     ) -> None:
-        self.lengths = source_lengths + target_lengths * joined, target_lengths
-        self.size, self.times = size, times
+        self.lengths = _read_lengths(source_lengths, target_lengths, joined)
+        self.size = size
+        self.times = times
         self.steps_per_epoch = -(-len(source_lengths) // size)
-        _, self._kinds = np.unique(
-            np.stack([source_lengths, target_lengths]), axis=1, return_inverse=True
-        )
-        self._kinds = self._kinds.reshape(-1)
+        both_lengths = np.stack([source_lengths, target_lengths])
+        _, kinds = np.unique(both_lengths, axis=1, return_inverse=True)
+        self._kinds = kinds.reshape(-1)
+        """Per pair: the index of its source and target length among all combinations that occur."""
 
     def batches(
         self, seeds: Sequence[int], epoch: int, start: int = 0
@@ -172,20 +173,42 @@ class SentenceBatches(Batches):
         """Yield the batches of an epoch (see ``Batches.batches``)."""
         shared = np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
+        source_lengths, target_lengths = self.lengths
         for first in range(start * self.size, len(shared), self.size):
             rows = orders[:, first : first + self.size]
-            source, target = (int(lengths[rows[0]].max()) for lengths in self.lengths)
-            yield torch.from_numpy(rows), *(self.times or (source, max(1, target)))
+            if self.times is None:
+                # The lengths of a batch are those of every member.
+                source_time = int(source_lengths[rows[0]].max())
+                target_time = int(target_lengths[rows[0]].max())
+                yield torch.from_numpy(rows), source_time, max(1, target_time)
+            else:
+                yield torch.from_numpy(rows), *self.times
 
     def _order(self, shared: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+        """Return the order of a seed: without fixed lengths, each pair of ``shared`` becomes one of equal lengths."""
         generator = np.random.default_rng([0x68326803, seed, epoch])
         if self.times is not None:
             return generator.permutation(shared)
-        substitutes = np.empty_like(shared)
         by_kind = np.argsort(self._kinds, kind="stable")
-        substitutes[by_kind] = np.lexsort((generator.random(len(shared)), self._kinds))
+        shuffled_by_kind = np.lexsort((generator.random(len(shared)), self._kinds))
+        substitutes = np.empty_like(shared)
+        substitutes[by_kind] = shuffled_by_kind
         order: np.ndarray = substitutes[shared]
         return order
+
+
+def _read_lengths(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, joined: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens of each padded sequence by side; a joined source contains its target."""
+    if joined:
+        return source_lengths + target_lengths, target_lengths
+    return source_lengths, target_lengths
+
+
+def _groups_of_equal(values: np.ndarray) -> list[np.ndarray]:
+    """Return the rows of each distinct value, the smallest value first."""
+    return [np.flatnonzero(values == value) for value in np.unique(values)]
 
 
 def _merge_small(
@@ -199,22 +222,26 @@ def _merge_small(
         if _fills_half(waiting, longer, batch_tokens):
             merged.append(waiting)
             waiting = np.empty(0, dtype=np.int64)
-    return [*merged, waiting] if len(waiting) else merged
+    if len(waiting):
+        merged.append(waiting)
+    return merged
 
 
 def _split_by_surplus(
     rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray, batch_tokens: int
 ) -> list[np.ndarray]:
     """Split pairs by source length minus target length into groups that fill at least half a batch."""
-    groups = [rows[surplus[rows] == difference] for difference in np.unique(surplus[rows])]
+    groups = [rows[indices] for indices in _groups_of_equal(surplus[rows])]
     parts = _merge_small(groups, longer, batch_tokens)
     if len(parts) > 1 and not _fills_half(parts[-1], longer, batch_tokens):
-        parts[-2:] = [np.concatenate(parts[-2:])]
+        small = parts.pop()
+        parts[-1] = np.concatenate([parts[-1], small])
     return parts
 
 
 def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool:
-    return len(rows) * int(longer[rows].max()) * 2 >= batch_tokens
+    tokens = len(rows) * int(longer[rows].max())
+    return 2 * tokens >= batch_tokens
 
 
 def make_batches(
@@ -231,16 +258,14 @@ def make_batches(
         target_lengths: Tokens that the decoder reads for each target.
         longest: Tokens of the longest sentence of the corpus, by side.
     """
-    train, joined, lengths = (
-        config.train,
-        "encoder" not in config.roles,
-        (source_lengths, target_lengths),
-    )
+    train = config.train
+    joined = "encoder" not in config.roles
     if train.batch_size is None:
-        return BatchPlan(*lengths, train.batch_tokens, train.length_buckets == "exact", joined)
+        exact = train.length_buckets == "exact"
+        return BatchPlan(source_lengths, target_lengths, train.batch_tokens, exact, joined)
     padded = padded_length(config, longest)
     times = None if padded is None else (padded, max(1, padded - config.quirks.shift_targets))
-    return SentenceBatches(*lengths, train.batch_size, times, joined)
+    return SentenceBatches(source_lengths, target_lengths, train.batch_size, times, joined)
 
 
 def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
@@ -248,4 +273,6 @@ def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
     pad_to = config.quirks.pad_to
     if config.train.batch_size is None or pad_to == "batch":
         return None
-    return max(longest.values()) if pad_to == "corpus" else pad_to
+    if pad_to == "corpus":
+        return max(longest.values())
+    return pad_to

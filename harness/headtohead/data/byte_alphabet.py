@@ -18,10 +18,9 @@ from headtohead.plugins.dataset import TextUnit
 
 PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 OTHERS = [byte for byte in range(256) if byte not in PRINTABLE]
-ALPHABET = {byte: chr(byte) for byte in PRINTABLE} | {
-    byte: chr(256 + n) for n, byte in enumerate(OTHERS)
-}
+ALPHABET = {byte: chr(byte) for byte in PRINTABLE}
 """The character of each byte."""
+ALPHABET.update((byte, chr(256 + number)) for number, byte in enumerate(OTHERS))
 BYTES = {character: byte for byte, character in ALPHABET.items()}
 """The byte of each character."""
 NUMBER = "№"
@@ -41,8 +40,9 @@ def written(text: str) -> str:
 
 def readable(tokens: Sequence[str]) -> str:
     """Return the text of tokens in the alphabet; a character whose bytes are incomplete becomes ``�``."""
-    known = [BYTES[character] for token in tokens for character in token if character in BYTES]
-    return bytes(known).decode("utf-8", "replace")
+    characters = "".join(tokens)
+    content = bytes(BYTES[character] for character in characters if character in BYTES)
+    return content.decode("utf-8", "replace")
 
 
 def numbers(tokens: Sequence[str]) -> str:
@@ -61,28 +61,41 @@ def _bytes(text: str, vocabulary: Sequence[str]) -> list[str]:
 def _subwords(text: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the tokens of byte-pair encoding, whose vocabulary is in the order of its merges."""
     ranks = {token: rank for rank, token in enumerate(vocabulary)}
-    pieces = (
-        tokenizers_package().pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(text)
-    )
-    return [token for piece, _ in pieces for token in _merged(piece, ranks)]
+    splitter = tokenizers_package().pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokens: list[str] = []
+    for piece, _ in splitter.pre_tokenize_str(text):
+        tokens += _merged(piece, ranks)
+    return tokens
 
 
 def _symbols(text: str, vocabulary: Sequence[str]) -> list[str]:
     """Return the longest tokens of a vocabulary from left to right; a character that it lacks is one token."""
-    known = {*vocabulary}
-    longest = max(map(len, vocabulary))
+    symbols = {*vocabulary}
+    longest = max(len(symbol) for symbol in vocabulary)
     content = written(text)
-    found: list[str] = []
+    tokens: list[str] = []
     position = 0
     while position < len(content):
-        starts = (content[position : position + size] for size in range(longest, 0, -1))
-        token = next((start for start in starts if start in known), None)
+        token = _first_symbol(content[position : position + longest], symbols)
         if token is None:
-            size = 1 + sum(BYTES[content[position]] >= start for start in MULTIBYTE_STARTS)
+            size = _character_bytes(BYTES[content[position]])
             token = content[position : position + size]
-        found.append(token)
+        tokens.append(token)
         position += len(token)
-    return found
+    return tokens
+
+
+def _first_symbol(content: str, symbols: set[str]) -> str | None:
+    """Return the longest symbol with which a content begins, or None."""
+    for size in range(len(content), 0, -1):
+        if content[:size] in symbols:
+            return content[:size]
+    return None
+
+
+def _character_bytes(first_byte: int) -> int:
+    """Return the number of bytes of the UTF-8 character that begins with this byte."""
+    return 1 + sum(first_byte >= start for start in MULTIBYTE_STARTS)
 
 
 def _numbers(text: str, vocabulary: Sequence[str]) -> list[str]:
@@ -127,9 +140,12 @@ def tokenizers_package() -> Any:
 def _merged(text: str, ranks: Mapping[str, int]) -> list[str]:
     """Return the tokens of a text in the alphabet: of two neighbours that are a token, those of lowest rank first."""
     tokens = list(text)
-    while pairs := [
-        (ranks[pair], n) for n, pair in enumerate(map("".join, pairwise(tokens))) if pair in ranks
-    ]:
-        _, first = min(pairs)
-        tokens[first : first + 2] = ["".join(tokens[first : first + 2])]
-    return tokens
+    while True:
+        merges = []
+        for position, (left, right) in enumerate(pairwise(tokens)):
+            if left + right in ranks:
+                merges.append((ranks[left + right], position))
+        if not merges:
+            return tokens
+        _, first = min(merges)
+        tokens[first : first + 2] = [tokens[first] + tokens[first + 1]]

@@ -57,11 +57,11 @@ def fetched_sha256(url: str, folder: Path) -> str | None:
 
 def _local(url: str, folder: Path) -> Path:
     # Only these characters, so that the name is valid on every file system and in every message.
-    name = (
-        re.sub("[^A-Za-z0-9._-]", "_", url.partition("?")[0].rpartition("/")[2])[-100:]
-        or "download"
-    )
-    return folder / f"{hashlib.sha256(url.encode()).hexdigest()[:12]}-{name}"
+    path, _, _ = url.partition("?")
+    _, _, last_part = path.rpartition("/")
+    name = re.sub("[^A-Za-z0-9._-]", "_", last_part)[-100:] or "download"
+    digest = hashlib.sha256(url.encode()).hexdigest()
+    return folder / f"{digest[:12]}-{name}"
 
 
 def _download(url: str, file: Path) -> None:
@@ -89,16 +89,19 @@ def _download(url: str, file: Path) -> None:
 
 
 def _blocks(url: str) -> Iterator[bytes]:
-    received, limit = 0, max_data_bytes()
+    """Yield the content of a URL."""
+    limit = max_data_bytes()
+    received = 0
+    headers = {"User-Agent": "headtohead", "Accept-Encoding": "identity"}
     try:
-        request = urllib.request.Request(
-            url, headers={"User-Agent": "headtohead", "Accept-Encoding": "identity"}
-        )
-        with urllib.request.build_opener(_Redirects).open(
-            request, timeout=TIMEOUT_SECONDS
-        ) as response:
+        request = urllib.request.Request(url, headers=headers)
+        opener = urllib.request.build_opener(_Redirects)
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as response:
             stated = response.length or 0
-            while max(received, stated) <= limit and (block := response.read1(1 << 16)):
+            while max(received, stated) <= limit:
+                block = response.read1(1 << 16)
+                if not block:
+                    break
                 received += len(block)
                 yield block
     except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:

@@ -75,23 +75,30 @@ class LengthOptions(SizeOptions):
 
     def lengths(self, part: str = "train") -> Sequence[int]:
         """Return all lengths from the shortest to the longest."""
-        tested = self.test_lengths or (self.shortest, 2 * self.longest)
-        first, last = tested if part == "test" else (self.shortest, self.longest)
+        if part != "test":
+            return range(self.shortest, self.longest + 1)
+        first, last = self.test_lengths or (self.shortest, 2 * self.longest)
         return range(first, last + 1)
 
     def contradiction(self, split: str) -> str | None:
         """Return which lengths contradict each other or the split, or None."""
         if self.shortest > self.longest:
             return f"shortest is {self.shortest} and longest {self.longest}; lower shortest or raise longest"
-        return (
-            None
-            if self.lengths("test")
-            else "test_lengths has the longest test example first; exchange the two"
-        )
+        if not self.lengths("test"):
+            return "test_lengths has the longest test example first; exchange the two"
+        return None
 
     def longest_of(self, split: str) -> int:
         """Return the length of the longest example of a split."""
-        return max((self.longest, *self.lengths("test"))) if split == "length" else self.longest
+        if split == "length":
+            return max([self.longest, *self.lengths("test")])
+        return self.longest
+
+    def shortest_of(self, split: str) -> int:
+        """Return the length of the shortest example of a split."""
+        if split == "length":
+            return min([self.shortest, *self.lengths("test")])
+        return self.shortest
 
 
 @dataclass(frozen=True)
@@ -142,38 +149,47 @@ def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> 
     Raises:
         HeadToHeadError: If the options contradict each other, or the task has fewer examples than requested.
     """
-    if contradiction := options.contradiction(split):
+    contradiction = options.contradiction(split)
+    if contradiction:
         raise HeadToHeadError(f"{name}: {contradiction}")
-    trained, tested = options.lengths(), options.lengths("test")
-    random, seen = Random(options.seed), defaultdict[Any, set[str]](set)
+    random = Random(options.seed)
+    keys_of = defaultdict[Any, set[str]](set)  # by length
 
     def draw(length: Any, count: int, part: str | None) -> Iterator[Pair]:
         """Generate examples of a length, each with a key that no earlier example of that length has."""
         for _ in range(count):
-            while (example := task.draw(random, length)).key in seen[length]:
-                pass
-            seen[length].add(example.key)
-            yield from (Pair(*pair, example.key, part, example.labelled) for pair in example.pairs)
+            example = task.draw(random, length)
+            while example.key in keys_of[length]:
+                example = task.draw(random, length)
+            keys_of[length].add(example.key)
+            for source, target in example.pairs:
+                yield Pair(source, target, example.key, part, example.labelled)
 
+    trained = options.lengths()
+    tested = options.lengths("test")
     test: list[Pair] = []
+    notes: list[str] = []
     if split == "length":
         for length in tested:
             available = task.capacity(length)
             if length in trained:
                 available //= HELD_OUT
-            test += draw(length, min(options.test_each // task.each(length), available), "test")
-    counts = _counts(name, task, options, {length: len(keys) for length, keys in seen.items()})
-    rest = [pair for length, count in counts.items() for pair in draw(length, count, None)]
-    note = (
-        f"split length: train and valid have {trained[0]} to {trained[-1]} {task.unit}, test has "
-        f"{tested[0]} to {tested[-1]}, up to {options.test_each} pairs of each length"
-    )
+            count = min(options.test_each // task.each(length), available)
+            test += draw(length, count, "test")
+        notes.append(
+            f"split length: train and valid have {trained[0]} to {trained[-1]} {task.unit}, test has "
+            f"{tested[0]} to {tested[-1]}, up to {options.test_each} pairs of each length"
+        )
+    used = {length: len(keys) for length, keys in keys_of.items()}
+    others: list[Pair] = []
+    for length, count in _counts(name, task, options, used).items():
+        others += draw(length, count, None)
     return Corpus(
-        pairs=[*rest, *test],
+        pairs=[*others, *test],
         licence="MIT",
         citation=f"headtohead {name}: generated, after {task.citation}",
         languages=task.languages,
-        notes=(note,) if split == "length" else (),
+        notes=tuple(notes),
         is_closed=True,
         targets_join=task.targets_join,
     )
@@ -182,24 +198,29 @@ def generate_corpus(name: str, task: Task, options: SizeOptions, split: str) -> 
 def _counts(name: str, task: Task, options: SizeOptions, used: Mapping[Any, int]) -> dict[Any, int]:
     """Return the number of examples of each length: equally many pairs as far as a length has them."""
     lengths = options.lengths()
+    each = {length: task.each(length) for length in lengths}
     free = {length: task.capacity(length) - used.get(length, 0) for length in lengths}
-    pairs_of = {length: free[length] * task.each(length) for length in lengths}
-    if sum(pairs_of.values()) < options.size:
+    free_pairs = {length: free[length] * each[length] for length in lengths}
+    available = sum(free_pairs.values())
+    if available < options.size:
+        outside = " outside its test part" if used else ""
         raise HeadToHeadError(
-            f"{name} has only {sum(pairs_of.values()):,} pairs of {lengths[0]} to {lengths[-1]} "
-            f"{task.unit}{' outside its test part' if used else ''}, but size is {options.size:,}; "
-            "lower size, or allow more lengths or symbols"
+            f"{name} has only {available:,} pairs of {lengths[0]} to {lengths[-1]} {task.unit}{outside}, "
+            f"but size is {options.size:,}; lower size, or allow more lengths or symbols"
         )
-    counts, remaining = {}, options.size
-    for left, length in zip(
-        range(len(lengths), 0, -1), sorted(lengths, key=pairs_of.__getitem__), strict=True
-    ):
-        counts[length] = min(free[length], remaining // left // task.each(length))
-        remaining -= counts[length] * task.each(length)
-    if sum(counts.values()) < MIN_EXAMPLES:
+    # The lengths with the fewest pairs first: what they lack is divided among the others.
+    ascending = sorted(lengths, key=lambda length: free_pairs[length])
+    counts = {}
+    remaining = options.size
+    for index, length in enumerate(ascending):
+        share = remaining // (len(ascending) - index)
+        counts[length] = min(free[length], share // each[length])
+        remaining -= counts[length] * each[length]
+    examples = sum(counts.values())
+    if examples < MIN_EXAMPLES:
         raise HeadToHeadError(
-            f"{name}: size {options.size:,} gives {sum(counts.values())} examples of "
-            f"{max(map(task.each, lengths)):,} pairs each, fewer than {MIN_EXAMPLES}; raise size or lower longest"
+            f"{name}: size {options.size:,} gives {examples} examples of {max(each.values()):,} pairs each, fewer "
+            f"than {MIN_EXAMPLES}; raise size or lower longest"
         )
     return {length: counts[length] for length in lengths}
 

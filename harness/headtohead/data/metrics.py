@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,10 @@ Counts = NDArray[np.int64]
 
 
 def _exact(hypotheses: Sequence[str], references: References) -> Counts:
-    hits = [
-        hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)
-    ]
-    return np.array([[hit, 1] for hit in hits], dtype=np.int64).reshape(-1, 2)
+    counts = np.ones((len(hypotheses), 2), dtype=np.int64)
+    for row, (hypothesis, accepted) in enumerate(zip(hypotheses, references, strict=True)):
+        counts[row, 0] = hypothesis in accepted
+    return counts
 
 
 @lru_cache(maxsize=32)
@@ -36,14 +37,16 @@ def _sacrebleu(name: str, references: References) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import sacrebleu.metrics
-    most = max(map(len, references))
-    streams = [[own[i] if i < len(own) else None for own in references] for i in range(most)]
-    # The text is already split into words, so sacreBLEU must not tokenise it.
-    settings: dict[str, Any] = {"tokenize": "none", "force": True} if name == "BLEU" else {}
-    return getattr(sacrebleu.metrics, name)(references=streams, **settings)
+    # sacreBLEU reads the first references of all sentences, then the second, and so on; None where there is none.
+    streams = list(map(list, zip_longest(*references)))
+    if name == "BLEU":
+        # The text is already split into words, so sacreBLEU must not tokenise it.
+        return sacrebleu.metrics.BLEU(references=streams, tokenize="none", force=True)
+    return sacrebleu.metrics.CHRF(references=streams)
 
 
 def _from_sacrebleu(label: str) -> Metric:
+    """Return the metric of a score of sacreBLEU: its counts are sacreBLEU's statistics of a sentence."""
     name = label.upper()
 
     def per_example(hypotheses: Sequence[str], references: References) -> Counts:
@@ -51,12 +54,9 @@ def _from_sacrebleu(label: str) -> Metric:
         return np.array(statistics, dtype=np.int64)
 
     def pool(counts: Sequence[float]) -> float:
-        score = (
-            _sacrebleu(name, (("",),))
-            ._compute_score_from_stats([int(count) for count in counts])
-            .score
-        )
-        return float(score)
+        scorer = _sacrebleu(name, (("",),))
+        score = scorer._compute_score_from_stats([int(count) for count in counts])
+        return float(score.score)
 
     def signature(references: References) -> str:
         return str(_sacrebleu(name, references).get_signature())
@@ -78,7 +78,8 @@ EXACT_MATCH = Metric(
     per_example=_exact,
     pool=lambda counts: float(counts[0]) / float(counts[1]),
 )
-BLEU, CHRF = _from_sacrebleu("BLEU"), _from_sacrebleu("chrF")
+BLEU = _from_sacrebleu("BLEU")
+CHRF = _from_sacrebleu("chrF")
 
 
 def _log_error(counts: Sequence[float]) -> float:
@@ -115,14 +116,16 @@ def task_metrics(dataset: str | type[Dataset]) -> tuple[Metric, ...]:
     Raises:
         HeadToHeadError: If a metric has a name that headtohead uses for another metric.
     """
-    kind = current().dataset(dataset) if isinstance(dataset, str) else dataset
-    for metric in kind.metrics:
+    if isinstance(dataset, str):
+        dataset = current().dataset(dataset)
+    for metric in dataset.metrics:
         name = metric.name
-        if KNOWN.get(name, metric) is not metric or "/" in name or name.endswith(UNPADDED):
+        is_taken = KNOWN.get(name, metric) is not metric
+        if is_taken or "/" in name or name.endswith(UNPADDED):
             raise HeadToHeadError(
-                f"dataset class {kind.__name__} declares a metric '{name}', a name of headtohead; rename the metric"
+                f"dataset class {dataset.__name__} declares a metric '{name}', a name of headtohead; rename the metric"
             )
-    return kind.metrics or TRANSLATION
+    return dataset.metrics or TRANSLATION
 
 
 def find_metric(name: str) -> Metric | None:
@@ -134,14 +137,18 @@ def find_metric(name: str) -> Metric | None:
     wanted = leaf(name)
     if wanted in KNOWN:
         return KNOWN[wanted]  # without the registry, which imports torch
-    found: dict[int, tuple[str, Metric]] = {}
-    for name in current().entries["dataset"]:
-        found |= {
-            id(metric): (name, metric) for metric in task_metrics(name) if metric.name == wanted
-        }
-    if len(found) > 1:
-        datasets = " and ".join(name for name, _ in found.values())
+    # By identity: two datasets share a metric only if both declare the same object.
+    declared: dict[int, tuple[str, Metric]] = {}
+    for dataset in current().entries["dataset"]:
+        for metric in task_metrics(dataset):
+            if metric.name == wanted:
+                declared[id(metric)] = (dataset, metric)
+    if not declared:
+        return None
+    if len(declared) > 1:
+        datasets = " and ".join(dataset for dataset, _ in declared.values())
         raise HeadToHeadError(
             f"the datasets {datasets} declare different metrics '{wanted}'; rename one of them"
         )
-    return next((metric for _, metric in found.values()), None)
+    _, metric = next(iter(declared.values()))
+    return metric

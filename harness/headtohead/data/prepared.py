@@ -41,7 +41,8 @@ class Split:
     @property
     def measured(self) -> list[Ids]:
         """The ids whose number is the length of an example: sources, or targets where no example has a source."""
-        return self.source if any(map(len, self.source)) else self.target
+        has_sources = any(len(ids) for ids in self.source)
+        return self.source if has_sources else self.target
 
     def __len__(self) -> int:
         return len(self.source)
@@ -73,11 +74,14 @@ class PreparedData:
     @property
     def has_sources(self) -> bool:
         """Whether the examples have sources; a text and a sequence with labels have none."""
-        return bool((self.record.get("longest") or {}).get("source", 1))
+        longest = self.record.get("longest") or {}  # imported checkpoints have none
+        return bool(longest.get("source", 1))
 
     def texts(self, source: str, target: str | None) -> tuple[str, str | None]:
         """Return the texts of both sides of an example; without sources, a single text is that of the target."""
-        return (source, target) if self.has_sources else ("", target or source)
+        if self.has_sources:
+            return source, target
+        return "", target or source
 
     @cached_property
     def longest_target(self) -> int:
@@ -88,9 +92,9 @@ class PreparedData:
     def train_lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Number of tokens of every training source and target, boundary tokens included."""
         train = self.splits["train"]
-        return np.array([len(ids) for ids in train.source]), np.array(
-            [len(ids) for ids in train.target]
-        )
+        source_lengths = [len(ids) for ids in train.source]
+        target_lengths = [len(ids) for ids in train.target]
+        return np.array(source_lengths), np.array(target_lengths)
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
@@ -122,12 +126,14 @@ def data_hash(
     for side in SIDES:
         unit = tokenisers[side].unit
         add(*tokenisers[side].vocabulary.words)
-        add(unit.normalise, "characters" if unit.name == "character" else unit.subwords or "")
+        rules = "characters" if unit.name == "character" else unit.subwords
+        add(unit.normalise, rules or "")
     for part in sorted(splits):
         split = splits[part]
         add(part, *split.source_text)
         add(*split.target_text)
-        add(*("\x1f".join(accepted) for accepted in split.references))
+        references = ["\x1f".join(accepted) for accepted in split.references]
+        add(*references)
         for ids in (*split.source, *split.target, *(split.labels or ())):
             digest.update(ids.tobytes() + b"\x1d")
     if reads:

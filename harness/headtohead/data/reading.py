@@ -32,6 +32,11 @@ MAGIC = {
     "7z": b"7z\xbc\xaf\x27\x1c",
     "rar": b"Rar!\x1a\x07",
 }
+WIDE_ENCODINGS = {
+    32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
+    16: (b"\xff\xfe", b"\xfe\xff"),
+}
+"""Byte order marks of UTF-32 and UTF-16, by the number of bits; those of UTF-32 begin like those of UTF-16."""
 TEXT_SUFFIXES = (".txt", ".tsv", ".csv")
 BLOCK_BYTES = 1 << 20
 BYTE_ORDER_MARK = "\ufeff"
@@ -75,12 +80,13 @@ def parse_json(text: str) -> Any:
 
 
 def _distinct(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(fields)
-    if len(found) < len(fields):
+    """Return the object of a list of names and values; a name that occurs twice is an error."""
+    values = dict(fields)
+    if len(values) < len(fields):
         counts = Counter(name for name, _ in fields)
-        name, _ = counts.most_common(1)[0]
+        [(name, _)] = counts.most_common(1)
         raise ValueError(f"the name {json.dumps(name)} occurs twice")
-    return found
+    return values
 
 
 def read_text(path: Path) -> str:
@@ -94,23 +100,20 @@ def read_text(path: Path) -> str:
     content = bytearray()
     for block in unpack(path):
         content += block
-    for number, marks in {
-        32: (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
-        16: (b"\xff\xfe", b"\xfe\xff"),
-    }.items():
+    for bits, marks in WIDE_ENCODINGS.items():
         if content.startswith(marks):
             raise HeadToHeadError(
-                f"file '{path}' is UTF-{number}; convert it with: iconv -f utf-{number} -t utf-8"
+                f"file '{path}' is UTF-{bits}; convert it with: iconv -f utf-{bits} -t utf-8"
             )
-    if inner := packing(content):
+    inner = packing(content)
+    if inner:
         raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
-    if (position := content.find(b"\0")) >= 0:
+    position = content.find(b"\0")
+    if position >= 0:
         number = content.count(b"\n", 0, position) + 1
-        fix = (
-            "convert a pickle that you trust to JSON"
-            if path.suffix == ".pkl"
-            else "use a UTF-8 file"
-        )
+        fix = "use a UTF-8 file"
+        if path.suffix == ".pkl":
+            fix = "convert a pickle that you trust to JSON"
         raise HeadToHeadError(
             f"file '{path}' is not a text file: line {number} has a NUL byte; {fix}"
         )
@@ -147,9 +150,11 @@ def unpack(path: Path) -> Iterator[bytes]:
             raise HeadToHeadError(
                 f"file '{path}' is packed as {kind}; unpack it, or repack it as zip, gz, bz2 or xz"
             )
-        limit, unpacked = max_data_bytes(), 0
+        blocks = _UNPACKERS[kind](file, path) if kind else _blocks(file)
+        limit = max_data_bytes()
+        unpacked = 0
         try:
-            for block in _UNPACKERS[kind](file, path) if kind else _blocks(file):
+            for block in blocks:
                 unpacked += len(block)
                 if unpacked > limit:
                     raise HeadToHeadError(
@@ -163,9 +168,7 @@ def unpack(path: Path) -> Iterator[bytes]:
             raise HeadToHeadError(
                 f"file '{path}' is damaged: {reason}; download it again"
             ) from error
-        except (
-            RuntimeError
-        ) as error:  # zipfile's error for encryption and for compression methods that it lacks
+        except RuntimeError as error:  # of zipfile, for encryption and unknown compression methods
             raise HeadToHeadError(
                 f"file '{path}' cannot be unpacked: {error}; use another program for it"
             ) from error
@@ -203,20 +206,23 @@ def file_sha256(path: Path, expected: str | None = None) -> str:
     """
     with open_file(path) as file:
         try:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise _unreadable(path, error) from error
-    if expected and found != expected.lower():
+    if expected and sha256 != expected.lower():
         raise HeadToHeadError(
-            f"file '{path}' has sha256 {found}, expected {expected.lower()}; correct data.sha256, or replace the file; "
-            "if it is a download, delete it and run the command again"
+            f"file '{path}' has sha256 {sha256}, expected {expected.lower()}; correct data.sha256, or replace the "
+            "file; if it is a download, delete it and run the command again"
         )
-    return found
+    return sha256
 
 
 def packing(start: bytes | bytearray) -> str | None:
     """Return the compression or archive format of a file with these first bytes."""
-    return next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
+    for kind, magic in MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    return None
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
@@ -250,11 +256,11 @@ def _decompress(new: Callable[[], Any]) -> Callable[[IO[bytes], Path], Iterator[
 def _unzip(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """Yield the only text file of a zip archive; names that begin with "_" or "." are ignored."""
     with zipfile.ZipFile(file) as archive:
-        names = [
-            name
-            for name in archive.namelist()
-            if name.lower().endswith(TEXT_SUFFIXES) and not Path(name).name.startswith(("_", "."))
-        ]
+        names = []
+        for name in archive.namelist():
+            is_hidden = Path(name).name.startswith(("_", "."))
+            if name.lower().endswith(TEXT_SUFFIXES) and not is_hidden:
+                names.append(name)
         if len(names) != 1:
             raise HeadToHeadError(
                 f"file '{path}' must contain exactly one {', '.join(TEXT_SUFFIXES)} file, contains {len(names)}; "
@@ -265,9 +271,8 @@ def _unzip(file: IO[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _unreadable(path: Path, error: Exception) -> HeadToHeadError:
-    return HeadToHeadError(
-        f"file '{path}' cannot be read: {getattr(error, 'strerror', None) or error}"
-    )
+    reason = getattr(error, "strerror", None) or error
+    return HeadToHeadError(f"file '{path}' cannot be read: {reason}")
 
 
 def _megabytes(size: int) -> str:

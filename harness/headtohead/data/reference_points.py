@@ -42,20 +42,24 @@ def nearest_neighbours(sources: Sequence[str], train: Sequence[str]) -> NDArray[
     weights = sparse.diags_array(np.log((1 + len(train)) / (1 + documents)) + 1)
     weighted = counts @ weights
     lengths = np.sqrt(weighted.multiply(weighted).sum(axis=1))
-    unit = (sparse.diags_array(1 / np.where(lengths > 0, lengths, math.inf)) @ weighted).T.tocsr()
+    factors = 1 / np.where(lengths > 0, lengths, math.inf)
+    unit_vectors = sparse.diags_array(factors) @ weighted
+    unit_columns = unit_vectors.T.tocsr()
+    # The length of a query's own vector does not change which row is the most similar.
     queries = _counts(sources, columns) @ weights
-    parts = [
-        (queries[start : start + ROWS_AT_ONCE] @ unit).toarray().argmax(axis=1)
-        for start in range(0, len(sources), ROWS_AT_ONCE)
-    ]
-    return np.concatenate(parts)
+    nearest = []
+    for start in range(0, len(sources), ROWS_AT_ONCE):
+        similarities = queries[start : start + ROWS_AT_ONCE] @ unit_columns
+        nearest.append(similarities.toarray().argmax(axis=1))
+    return np.concatenate(nearest)
 
 
 def nearest_neighbour_translations(data: PreparedData, rows: Sequence[int]) -> list[str]:
     """Return, for rows of the test split, the translation of the most similar training source."""
-    train, test = data.splits["train"], data.splits["test"]
-    found = nearest_neighbours([test.source_text[row] for row in rows], train.source_text)
-    return [train.target_text[index] for index in found.tolist()]
+    train = data.splits["train"]
+    sources = [data.splits["test"].source_text[row] for row in rows]
+    neighbours = nearest_neighbours(sources, train.source_text)
+    return [train.target_text[index] for index in neighbours.tolist()]
 
 
 def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> list[str]:
@@ -68,7 +72,8 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
     tokeniser = replace(data.tokenisers["target"], max_tokens=None)
 
     def reproduced(text: str) -> str:
-        return tokeniser.prepared(tokeniser.ids(tokeniser.unit.split(text)), until_eos=False)
+        ids = tokeniser.ids(tokeniser.unit.split(text))
+        return tokeniser.prepared(ids, until_eos=False)
 
     def is_exact(text: str) -> bool:
         try:
@@ -76,16 +81,20 @@ def vocabulary_bound_translations(data: PreparedData, rows: Sequence[int]) -> li
         except UndefinedError:
             return False
 
-    return [
-        next(filter(is_exact, test.references[row]), None) or reproduced(test.target_text[row])
-        for row in rows
-    ]
+    translations = []
+    for row in rows:
+        exact = next(filter(is_exact, test.references[row]), None)
+        translations.append(exact or reproduced(test.target_text[row]))
+    return translations
 
 
 def majority_target(data: PreparedData) -> str | None:
     """Return the most frequent training target, or None if there are more than ``MAX_TARGETS`` different targets."""
     counts = Counter(data.splits["train"].target_text)
-    return counts.most_common(1)[0][0] if len(counts) <= MAX_TARGETS else None
+    if len(counts) > MAX_TARGETS:
+        return None
+    [(target, _)] = counts.most_common(1)
+    return target
 
 
 def losses_without_model(
@@ -101,22 +110,29 @@ def losses_without_model(
         test: The ids of each test sequence.
         size: The number of tokens of the vocabulary.
     """
-    (first, second), (before, after) = (
-        [
-            np.concatenate([ids[part] for ids in split]).astype(np.int64)
-            for part in (np.s_[:-1], np.s_[1:])
-        ]
-        for split in (train, test)
-    )
-    unigram = (np.bincount(second, minlength=size) + 1) / (len(second) + size)
-    pairs, counts = np.unique(first * size + second, return_counts=True)
-    index = np.searchsorted(pairs, wanted := before * size + after).clip(max=len(pairs) - 1)
-    count = np.where(pairs[index] == wanted, counts[index], 0)
-    bigram = (count + unigram[after]) / (np.bincount(first, minlength=size)[before] + 1)
+    train_before, train_after = _neighbours(train)
+    unigram = (np.bincount(train_after, minlength=size) + 1) / (len(train_after) + size)
+    pairs, pair_counts = np.unique(train_before * size + train_after, return_counts=True)
+    before_counts = np.bincount(train_before, minlength=size)
+
+    before, after = _neighbours(test)
+    test_pairs = before * size + after
+    index = np.searchsorted(pairs, test_pairs).clip(max=len(pairs) - 1)
+    count = np.where(pairs[index] == test_pairs, pair_counts[index], 0)
+    bigram = (count + unigram[after]) / (before_counts[before] + 1)
     return {
         "unigram": -float(np.log(unigram[after]).mean()),
         "bigram": -float(np.log(bigram).mean()),
     }
+
+
+def _neighbours(
+    sequences: Sequence[NDArray[np.int32]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return all pairs of neighbouring tokens of the sequences: the first of each pair, and the second."""
+    before = np.concatenate([ids[:-1] for ids in sequences])
+    after = np.concatenate([ids[1:] for ids in sequences])
+    return before.astype(np.int64), after.astype(np.int64)
 
 
 def bag_of_words_upper_bound(
@@ -132,14 +148,15 @@ def bag_of_words_upper_bound(
     0.6666666666666666
     """
     distinct = dict(zip(sources, references, strict=True))
-    accepted: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    if not distinct:
+        return None
+    # Number of sources that accept each translation, by the bag of words of the source.
+    accepting: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for source, translations in distinct.items():
-        accepted[tuple(sorted(source.split()))].update(set(translations))
-    return (
-        sum(max(counts.values()) for counts in accepted.values()) / len(distinct)
-        if distinct
-        else None
-    )
+        bag = tuple(sorted(source.split()))
+        accepting[bag].update(set(translations))
+    most = sum(max(counts.values()) for counts in accepting.values())
+    return most / len(distinct)
 
 
 def _counts(sentences: Sequence[str], columns: dict[str, int]) -> Any:

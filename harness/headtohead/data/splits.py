@@ -30,6 +30,9 @@ It is the level of the tests: a smaller part of the test set cannot carry a scor
 largest effect of the leak with it instead.
 """
 
+HASH_BASE = 0x9E3779B97F4A7C15
+"""Base of the polynomial hashes of windows: an odd number, so that it has an inverse modulo 2^64."""
+
 Labels = NDArray[np.int64]
 
 
@@ -39,14 +42,18 @@ def components(*keys: Sequence[str]) -> Labels:
     from scipy.sparse.csgraph import connected_components
 
     count = len(keys[0])
-    firsts: list[int] = []
+    # Per key and row: the first row with the same value, to which the row is connected.
+    first_rows: list[int] = []
     for column in keys:
-        first: dict[str, int] = {}
-        firsts += [first.setdefault(value, row) for row, value in enumerate(column)]
-    edges = np.tile(np.arange(count), len(keys)), np.array(firsts, dtype=np.int64)
-    graph = coo_array((np.ones(len(firsts), dtype=bool), edges), shape=(count, count))
-    labels: Labels = connected_components(graph, directed=False)[1].astype(np.int64)
-    return labels
+        first_row: dict[str, int] = {}
+        for row, value in enumerate(column):
+            first_rows.append(first_row.setdefault(value, row))
+    rows = np.tile(np.arange(count), len(keys))
+    edges = (rows, np.array(first_rows, dtype=np.int64))
+    graph = coo_array((np.ones(len(rows), dtype=bool), edges), shape=(count, count))
+    _, labels = connected_components(graph, directed=False)
+    as_integers: Labels = labels.astype(np.int64)
+    return as_integers
 
 
 def divide(
@@ -66,36 +73,48 @@ def divide(
         seed: Seed of the shuffle.
 
     Raises:
-        HeadToHeadError: If a part would be empty.
+        HeadToHeadError: If a part would be empty, or the dataset chose an unknown part.
     """
     parts = {part: [row for row, name in enumerate(chosen) if name == part] for part in PARTS}
-    free = np.array([row for row, name in enumerate(chosen) if name is None], dtype=np.int64)
-    missing = {
-        part: int(size) if size >= 1 else max(1, round(size * len(free)))
-        for part, size in (("test", test), ("valid", valid))
-        if not parts[part]
-    }
+    free = [row for row, name in enumerate(chosen) if name is None]
+    unknown = {*chosen} - {*PARTS, None}
+    if unknown:
+        raise HeadToHeadError(
+            f"a pair of the dataset has the part '{unknown.pop()}'; expected train, valid or test"
+        )
+    open_places: dict[str, int] = {}  # the number of pairs that a part still lacks
+    for part, size in (("test", test), ("valid", valid)):
+        if not parts[part]:
+            open_places[part] = int(size) if size >= 1 else max(1, round(size * len(free)))
     groups: dict[int, list[int]] = {}
-    for row in free.tolist():
+    for row in free:
         groups.setdefault(int(labels[row]), []).append(row)
     members = list(groups.values())
-    for group in (members[index] for index in shuffled(len(members), seed)):
-        part = next((name for name, count in missing.items() if 0 < len(group) <= count), "train")
+    for index in shuffled(len(members), seed):
+        group = members[index]
+        fitting = [part for part, places in open_places.items() if len(group) <= places]
+        if fitting:
+            part = fitting[0]
+            open_places[part] -= len(group)
+        else:
+            part = "train"
         parts[part] += group
-        if part in missing:
-            missing[part] -= len(group)
-    for part in PARTS:
-        if not parts[part]:
-            if not len(free):
-                raise HeadToHeadError(
-                    f"every pair has a part, and none is for {part}; add pairs for {part}"
-                )
-            largest = int(np.bincount(labels).max()) if len(labels) else 0
-            raise HeadToHeadError(
-                f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "
-                "groups are not split; add pairs, lower data.valid and data.test, or set data.split: row"
-            )
+    for part, rows in parts.items():
+        if not rows:
+            raise _empty_part(part, labels, has_free_rows=bool(free))
     return {part: np.sort(np.array(rows, dtype=np.int64)) for part, rows in parts.items()}
+
+
+def _empty_part(part: str, labels: Labels, *, has_free_rows: bool) -> HeadToHeadError:
+    if not has_free_rows:
+        return HeadToHeadError(
+            f"every pair has a part, and none is for {part}; add pairs for {part}"
+        )
+    largest = int(np.bincount(labels).max())
+    return HeadToHeadError(
+        f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group has {largest}, and "
+        "groups are not split; add pairs, lower data.valid and data.test, or set data.split: row"
+    )
 
 
 def shuffled(count: int, seed: int) -> Labels:
@@ -110,23 +129,12 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     happens by chance. Windows are compared by polynomial hashes modulo 2^64: a hash is a difference
     of prefix sums, divided by a power of the base.
     """
-    length, base = min(WINDOW, len(test)), 0x9E3779B97F4A7C15
-
-    def powers(factor: int, count: int) -> NDArray[np.uint64]:
-        factors = np.full(count + 1, factor, dtype=np.uint64)
-        factors[0] = 1
-        return np.cumprod(factors, dtype=np.uint64)
-
-    def windows(ids: NDArray[np.integer]) -> NDArray[np.uint64]:
-        terms = (ids + 1).astype(np.uint64) * powers(base, len(ids))[:-1]
-        sums = np.cumsum(np.concatenate([[np.uint64(0)], terms]), dtype=np.uint64)
-        count = max(0, len(ids) - length + 1)
-        return (sums[length:] - sums[:count]) * powers(pow(base, -1, 2**64), count)[:count]
-
-    recurs = np.isin(windows(test), windows(train))
+    length = min(WINDOW, len(test))
+    recurs = np.isin(_window_hashes(test, length), _window_hashes(train, length))
     if recurs.mean() < RECURRENCE:
         return 0.0
     (starts,) = np.nonzero(recurs)
+    # Per token: the windows that begin there, minus those that ended before it.
     changes = np.zeros(len(test) + 1, dtype=np.int64)
     np.add.at(changes, starts, 1)
     np.add.at(changes, starts + length, -1)
@@ -134,11 +142,32 @@ def text_leak(train: NDArray[np.integer], test: NDArray[np.integer]) -> float:
     return float(is_leaked.mean())
 
 
+def _window_hashes(ids: NDArray[np.integer], length: int) -> NDArray[np.uint64]:
+    """Return the hash of every window of ``length`` ids."""
+    terms = (ids + 1).astype(np.uint64) * _powers(HASH_BASE, len(ids))
+    sums = np.cumsum(np.concatenate([[np.uint64(0)], terms]), dtype=np.uint64)
+    count = max(0, len(ids) - length + 1)
+    differences: NDArray[np.uint64] = sums[length:] - sums[:count]
+    return differences * _powers(pow(HASH_BASE, -1, 2**64), count)
+
+
+def _powers(base: int, count: int) -> NDArray[np.uint64]:
+    """Return the powers 0 to ``count`` - 1 of a base, modulo 2^64."""
+    factors = np.full(count, base, dtype=np.uint64)
+    factors[:1] = 1
+    return np.cumprod(factors, dtype=np.uint64)
+
+
 def leak(
     train: Iterable[str], test: Sequence[str], weights: Sequence[float] | None = None
 ) -> float:
     """Return the fraction of test sentences that are also in train, by default with equal weights."""
-    seen = set(train)
-    weights = [1.0] * len(test) if weights is None else weights
-    leaked = sum(weight for sentence, weight in zip(test, weights, strict=True) if sentence in seen)
-    return float(leaked / (sum(weights) or 1.0))
+    if weights is None:
+        weights = [1.0] * len(test)
+    in_train = set(train)
+    leaked = 0.0
+    for sentence, weight in zip(test, weights, strict=True):
+        if sentence in in_train:
+            leaked += weight
+    total = sum(weights)
+    return float(leaked / total) if total else 0.0

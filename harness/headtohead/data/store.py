@@ -56,10 +56,10 @@ Array = NDArray[Any]
 
 def data_identity(config: DataConfig, source_sha256: str) -> list[Any]:
     """Return what prepared data depend on besides the corpus, as JSON values."""
-    options = config.options.model_dump(
-        mode="json"
-    )  # also those outside the hash: which file is which, checksums
-    return [FORMAT, identity_fields(config) | {"options": options}, source_sha256]
+    fields = identity_fields(config)
+    # Also the options outside the hash: which file is which, checksums.
+    fields["options"] = config.options.model_dump(mode="json")
+    return [FORMAT, fields, source_sha256]
 
 
 class PreparedStore:
@@ -78,8 +78,10 @@ class PreparedStore:
     def load(self, key: str) -> PreparedData | None:
         """Return the prepared data, or None if the file is missing or damaged."""
         path = self.path(key)
+        if not os.path.lexists(path):
+            return None
         try:
-            return _unpack(path, self.max_bytes) if os.path.lexists(path) else None
+            return _unpack(path, self.max_bytes)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
@@ -109,34 +111,35 @@ class PreparedStore:
 
 
 def _pack(data: PreparedData, key: str) -> dict[str, Array]:
+    """Return the arrays of a file: ids by part and side, and the JSON document with everything else."""
+    arrays: dict[str, Array] = {}
+    texts: dict[str, list[list[str]]] = {}
+    further_references: dict[str, list[list[str]]] = {}
+    for part, split in data.splits.items():
+        texts[part] = [split.source_text, split.target_text]
+        if part != "train":
+            further_references[part] = [list(accepted[1:]) for accepted in split.references]
+        for side in SIDES:
+            ids = split.ids(side)
+            arrays[f"{part}.{side}.ids"] = np.concatenate(ids)
+            arrays[f"{part}.{side}.ends"] = np.cumsum([len(sentence) for sentence in ids])
+        if split.labels is not None:
+            arrays[f"{part}.labels"] = np.concatenate(split.labels)
     document: dict[str, Any] = {
         "key": key,
         "record": data.record,
         "data_hash": data.data_hash,
         "tokenisers": {side: asdict(data.tokenisers[side]) for side in SIDES},
-        "texts": {
-            part: [split.source_text, split.target_text] for part, split in data.splits.items()
-        },
-        "further_references": {
-            part: [list(accepted[1:]) for accepted in split.references]
-            for part, split in data.splits.items()
-            if part != "train"
-        },
+        "texts": texts,
+        "further_references": further_references,
     }
     text = json.dumps(document, ensure_ascii=False)
-    arrays: dict[str, Array] = {
-        "document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-    }
-    for part, split in data.splits.items():
-        for side in SIDES:
-            arrays[f"{part}.{side}.ids"] = np.concatenate(split.ids(side))
-            arrays[f"{part}.{side}.ends"] = np.cumsum([len(ids) for ids in split.ids(side)])
-        if split.labels is not None:
-            arrays[f"{part}.labels"] = np.concatenate(split.labels)
+    arrays["document"] = np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     return arrays
 
 
 def _unpack(path: Path, max_bytes: int) -> PreparedData:
+    """Return the prepared data of a file; every damage raises one of the errors in `_DAMAGE`."""
     with open_file(path, max_bytes) as file:
         if file.read(DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
             raise ValueError("its content does not have its sha256")
@@ -145,31 +148,45 @@ def _unpack(path: Path, max_bytes: int) -> PreparedData:
             document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
             if document["key"] != path.stem:
                 raise ValueError("it belongs to another configuration")
-            splits = {}
-            for part in PARTS:
-                texts = document["texts"][part]
-                further = document["further_references"].get(part, [()] * len(texts[1]))
-                references = [(own, *others) for own, others in zip(texts[1], further, strict=True)]
-                source, target = (
-                    _sentences(arrays[f"{part}.{side}.ids"], arrays[f"{part}.{side}.ends"])
-                    for side in SIDES
-                )
-                of_targets = arrays.get(f"{part}.labels")
-                labels = (
-                    None
-                    if of_targets is None
-                    else _sentences(of_targets, arrays[f"{part}.target.ends"])
-                )
-                splits[part] = Split(source, target, texts[0], texts[1], references, labels)
+            splits = {part: _unpack_split(part, document, arrays) for part in PARTS}
     tokenisers = {side: _tokeniser(document["tokenisers"][side]) for side in SIDES}
     return PreparedData(tokenisers, splits, document["record"], document["data_hash"])
 
 
+def _unpack_split(part: str, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Split:
+    source_text, target_text = document["texts"][part]
+    further_references = document["further_references"].get(part)
+    if further_references is None:  # those of train
+        further_references = [()] * len(target_text)
+    references = []
+    for text, further in zip(target_text, further_references, strict=True):
+        references.append((text, *further))
+    source_ends = arrays[f"{part}.source.ends"]
+    target_ends = arrays[f"{part}.target.ends"]
+    labels = None
+    if f"{part}.labels" in arrays:
+        labels = _sentences(arrays[f"{part}.labels"], target_ends)
+    return Split(
+        _sentences(arrays[f"{part}.source.ids"], source_ends),
+        _sentences(arrays[f"{part}.target.ids"], target_ends),
+        source_text,
+        target_text,
+        references,
+        labels,
+    )
+
+
 def _tokeniser(fields: Mapping[str, Any]) -> Tokeniser:
-    nested = {"unit": Unit(**fields["unit"]), "vocabulary": Vocabulary(**fields["vocabulary"])}
-    return Tokeniser(**{**fields, **nested})
+    unit = Unit(**fields["unit"])
+    vocabulary = Vocabulary(**fields["vocabulary"])
+    return Tokeniser(**{**fields, "unit": unit, "vocabulary": vocabulary})
 
 
 def _sentences(ids: Array, ends: Array) -> list[Array]:
-    ends = ends.tolist()  # np.split takes four times as long
-    return [ids[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    """Return the ids of each sentence; ``ends`` has the number of ids up to the end of each."""
+    sentences = []
+    start = 0
+    for end in ends.tolist():  # np.split takes four times as long
+        sentences.append(ids[start:end])
+        start = end
+    return sentences

@@ -54,7 +54,8 @@ def load_tokenizer(text: str) -> Any:
     tokenizers = _library()
     parts = json.loads(text)
     for name in ("normalizer", "decoder"):
-        if (growth := _growth(parts.get(name))) > MAX_GROWTH:
+        growth = _growth(parts.get(name))
+        if growth > MAX_GROWTH:
             raise HeadToHeadError(
                 f"the tokenizer is refused: its {name} can lengthen a text {growth:.2g} times, more than {MAX_GROWTH}; "
                 "remove steps of type Replace"
@@ -80,10 +81,10 @@ def _growth(step: Any) -> float:
     if not isinstance(step, dict):
         return 1.0
     if step.get("type") == "Replace":
-        pattern = step["pattern"].get("String", "")  # a regular expression can match the empty text
-        return max(
-            1.0, len(step["content"]) / len(pattern) if pattern else 1 + len(step["content"])
-        )
-    return math.prod(
-        _growth(inner) for name in ("normalizers", "decoders") for inner in step.get(name, ())
-    )
+        added = len(step["content"])
+        pattern = step["pattern"].get("String")
+        if not pattern:  # a regular expression can match the empty text before every character
+            return 1.0 + added
+        return max(1.0, added / len(pattern))
+    inner_steps = [*step.get("normalizers", ()), *step.get("decoders", ())]
+    return math.prod(_growth(inner) for inner in inner_steps)

@@ -113,21 +113,26 @@ PARSERS: dict[Format, Callable[[Path, Sequence[str]], list[Row]]] = {
 
 def _with_usual_width(rows: Sequence[Row]) -> list[Row]:
     """Return the rows; lists with another number of fields than most lists have a problem."""
-    widths = Counter(len(row.content) for row in rows if isinstance(row.content, list))
-    if not widths:
+    first_lines: dict[int, int] = {}
+    counts = Counter[int]()
+    for row in rows:
+        if isinstance(row.content, list):
+            width = len(row.content)
+            first_lines.setdefault(width, row.line)
+            counts[width] += 1
+    if not counts:
         return list(rows)
-    usual, _ = max(widths.items(), key=lambda item: (item[0] > 1, item[1]))  # the first of several
-    lists = (row for row in rows if isinstance(row.content, list))
-    example = next(row.line for row in lists if len(row.content) == usual)
-
-    def checked(row: Row) -> Row:
-        if not isinstance(row.content, list) or len(row.content) == usual:
-            return row
-        count = len(row.content)
-        noun = "field" if count == 1 else "fields"
-        return replace(row, problem=f"has {count} {noun}, line {example} has {usual}")
-
-    return [checked(row) for row in rows]
+    # Of equally frequent widths, the one that occurs first.
+    usual = max(counts, key=lambda width: (width > 1, counts[width]))
+    checked = []
+    for row in rows:
+        width = len(row.content) if isinstance(row.content, list) else usual
+        if width != usual:
+            noun = "field" if width == 1 else "fields"
+            problem = f"has {width} {noun}, line {first_lines[usual]} has {usual}"
+            row = replace(row, problem=problem)
+        checked.append(row)
+    return checked
 
 
 def _refuse_other_separators(path: Path, form: Format, lines: Sequence[str]) -> None:
@@ -136,14 +141,16 @@ def _refuse_other_separators(path: Path, form: Format, lines: Sequence[str]) -> 
     Tabs are rare in texts: a file of tabs with another separator in every line is accepted.
     """
     filled = [line for line in lines if line.strip()]
-    own = SEPARATOR_OF[form]
-    if len(filled) < 2 or (form == "tsv" and any(own in line for line in filled)):
+    expected = SEPARATOR_OF[form]
+    if len(filled) < 2:
+        return
+    if form == "tsv" and any(expected in line for line in filled):
         return
     for separator, name in SEPARATORS.items():
         counts = {line.count(separator) for line in filled}
-        if separator == own or len(counts) > 1 or counts == {0}:
+        if separator == expected or len(counts) > 1 or counts == {0}:
             continue
-        remedy = REMEDIES.get(separator, f"replace it by a {SEPARATORS[own]}")
+        remedy = REMEDIES.get(separator, f"replace it by a {SEPARATORS[expected]}")
         raise HeadToHeadError(
             f"file '{path}' is read as {form}, but every line has the same number of another "
             f"separator, the {name}; {remedy}, or set data.format: {form} if it belongs to the texts"
@@ -152,19 +159,25 @@ def _refuse_other_separators(path: Path, form: Format, lines: Sequence[str]) -> 
 
 def _refuse_quotes_of_csv(path: Path, lines: Sequence[str]) -> None:
     """Raise an error if every quotation mark is one of CSV, which are no part of a text."""
-    fields = [
-        (number, field)
-        for number, line in enumerate(lines, 1)
-        for field in line.split("\t")
-        if field
-    ]
-    marked = [(number, field) for number, field in fields if '"' in field]
-    doubled = [(number, field) for number, field in marked if '""' in field[1:-1]]
-    are_all_marked = len(marked) == len(fields) > 2
-    if not (doubled or are_all_marked) or not all(QUOTED.fullmatch(field) for _, field in marked):
+    fields = 0
+    marked: list[int] = []  # line numbers of fields with quotation marks
+    doubled: list[int] = []
+    for number, line in enumerate(lines, 1):
+        for field in line.split("\t"):
+            if field:
+                fields += 1
+            if '"' not in field:
+                continue
+            if not QUOTED.fullmatch(field):
+                return
+            marked.append(number)
+            if '""' in field[1:-1]:
+                doubled.append(number)
+    are_all_marked = len(marked) == fields > 2
+    if not (doubled or are_all_marked):
         return
-    line, _ = doubled[0] if doubled else marked[0]
+    first = doubled[0] if doubled else marked[0]
     raise HeadToHeadError(
-        f"file '{path}' has texts in the quotation marks of CSV, as in line {line}, which tsv "
+        f"file '{path}' has texts in the quotation marks of CSV, as in line {first}, which tsv "
         "keeps; remove them, or set data.format: tsv if they belong to the texts"
     )

@@ -112,10 +112,8 @@ class Tokeniser:
         """Return the prepared text of ids, to compare with the texts of a split."""
         if not self.unit.is_text:
             return self.decode(ids, until_eos)
-        return " ".join(
-            self.vocabulary.words[index]
-            for index in self.vocabulary.without_boundaries(ids, until_eos)
-        )
+        kept = self.vocabulary.without_boundaries(ids, until_eos)
+        return " ".join(self.vocabulary.words[index] for index in kept)
 
     def unknown(self, text: str) -> list[str]:
         """Return the different tokens of a raw text that the vocabulary lacks, as people read them."""
@@ -152,7 +150,8 @@ def units_of(
         name = "file"
     if text_unit is not None:
         name = text_unit
-    return {side: Unit(name, config.normalise, (subwords_of or {}).get(side)) for side in SIDES}
+    subwords_of = subwords_of or {}
+    return {side: Unit(name, config.normalise, subwords_of.get(side)) for side in SIDES}
 
 
 def boundaries_of(config: DataConfig) -> dict[Side, Boundaries]:

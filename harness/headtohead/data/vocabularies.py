@@ -48,7 +48,7 @@ def vocabularies_of(
     units: Mapping[Side, Unit],
     config: DataConfig,
     printed: Tables | None,
-    known: Words,
+    further: Words,
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; a shared vocabulary is the same object twice.
 
@@ -57,12 +57,12 @@ def vocabularies_of(
         units: Unit of each side.
         config: The ``data`` section.
         printed: Tables of word to id of the dataset, source and target, if it has any.
-        known: Words of each side that get ids even if training does not contain them.
+        further: Words of each side that get ids even if training does not contain them.
 
     Raises:
         UndefinedError: If ``data.vocabulary.ids`` is incompatible with the data or with other fields.
     """
-    vocabulary, sentences = config.vocabulary, train
+    vocabulary = config.vocabulary
     if vocabulary.ids == "printed":
         reason = "data.vocabulary.ids: printed does not count words"
         refuse_counting_fields(config, reason, "data.vocabulary.shared", vocabulary.shared)
@@ -70,31 +70,44 @@ def vocabularies_of(
             raise UndefinedError(
                 f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
+        source_ids, target_ids = printed
         return {
-            side: _printed(table, vocabulary) for side, table in zip(SIDES, printed, strict=True)
+            "source": _printed(source_ids, vocabulary),
+            "target": _printed(target_ids, vocabulary),
         }
-    if vocabulary.ids == "frequency":
-        sentences = {}
-        for side in SIDES:
-            front, back = BOUNDARIES[boundaries_of(config)[side]]
-            plain = ([word for word in words if word not in SPECIALS] for words in train[side])
-            sentences[side] = [[*front, *words, *back] for words in plain]
-    pieces = config.tokens != "word"
+    sentences = _with_boundaries(train, config) if vocabulary.ids == "frequency" else train
+    words: dict[Side, Iterable[str]] = {**further}
     if config.tokens == "character":  # characters are not known before the text
-        known = dict.fromkeys(SIDES, ())
-    if config.tokens == "subword":
-        known = {side: subwords.pieces(str(units[side].subwords)) for side in SIDES}
-    if vocabulary.shared:
-        words = known["source"] if pieces else {*known["source"], *known["target"]}
-        both = count_words([*sentences["source"], *sentences["target"]], vocabulary, words, pieces)
-        return {"source": both, "target": both}
-    return {side: count_words(sentences[side], vocabulary, known[side], pieces) for side in SIDES}
+        words = dict.fromkeys(SIDES, ())
+    elif config.tokens == "subword":
+        words = {side: subwords.pieces(str(units[side].subwords)) for side in SIDES}
+    pieces = config.tokens != "word"
+    if not vocabulary.shared:
+        return {
+            side: count_words(sentences[side], vocabulary, words[side], pieces) for side in SIDES
+        }
+    # Subwords of a shared vocabulary are learned once, so both sides have the same.
+    of_both = words["source"] if pieces else {*words["source"], *words["target"]}
+    all_sentences = [*sentences["source"], *sentences["target"]]
+    return dict.fromkeys(SIDES, count_words(all_sentences, vocabulary, of_both, pieces))
+
+
+def _with_boundaries(train: Sentences, config: DataConfig) -> Sentences:
+    """Return the sentences with their boundary tokens, and without special tokens that are written in a text."""
+    sentences: Sentences = {}
+    for side, boundaries in boundaries_of(config).items():
+        before, after = BOUNDARIES[boundaries]
+        sentences[side] = []
+        for words in train[side]:
+            plain = [word for word in words if word not in SPECIALS]
+            sentences[side].append([*before, *plain, *after])
+    return sentences
 
 
 def count_words(
     sentences: Iterable[Sequence[str]],
     config: VocabularyConfig,
-    known: Iterable[str] = (),
+    further: Iterable[str] = (),
     pieces: bool = False,
 ) -> Vocabulary:
     """Return the vocabulary of the words of the training sentences, the most frequent first.
@@ -107,31 +120,35 @@ def count_words(
         sentences: Words of each training sentence; for ``ids: frequency`` with its boundary tokens.
         config: The minimum frequency of a word, the maximum size with special tokens, and the treatment of unknown
             words. Both limits exclude no special token.
-        known: Words that are included even if no sentence contains them, after all others.
+        further: Words that are included even if no sentence contains them, after all others.
         pieces: Whether these are subwords, which are included without limits.
     """
-    standard, limits, least = (
-        config.ids == "standard",
-        not pieces,
-        0 if pieces else config.min_count,
-    )
-    counts = Counter(word for sentence in sentences for word in sentence)
-    counts.update(dict.fromkeys(known if pieces else sorted(known), 0))
-    front = list(
-        SPECIALS if standard else SPECIALS[:2] if config.unknown == "token" else SPECIALS[:1]
-    )
-    boundaries = [] if standard else [word for word in (SOS_WORD, EOS_WORD) if counts[word]]
-    ordered = sorted(counts, key=lambda word: (-counts[word], word if standard else ""))
-    plain = [word for word in ordered if word not in SPECIALS and max(counts[word], 1) >= least]
-    if config.max_size is not None and limits:
-        plain = plain[: max(0, config.max_size - len(front) - len(boundaries))]
+    counts = Counter[str]()
+    for sentence in sentences:
+        counts.update(sentence)
+    counts.update(dict.fromkeys(further if pieces else sorted(further), 0))
+    boundaries: list[str] = []
+    if config.ids == "standard":
+        front = list(SPECIALS)
+        ordered = sorted(counts, key=lambda word: (-counts[word], word))
+    else:
+        front = [PAD_WORD, UNK_WORD] if config.unknown == "token" else [PAD_WORD]
+        boundaries = [word for word in (SOS_WORD, EOS_WORD) if counts[word]]
+        ordered = sorted(counts, key=lambda word: -counts[word])
+    plain = [word for word in ordered if word not in SPECIALS]
+    if not pieces:
+        plain = [word for word in plain if max(counts[word], 1) >= config.min_count]
+        if config.max_size is not None:
+            plain = plain[: max(0, config.max_size - len(front) - len(boundaries))]
     included = {*plain, *boundaries}
-    return Vocabulary([*front, *(word for word in ordered if word in included)], config.unknown)
+    counted = [word for word in ordered if word in included]
+    return Vocabulary([*front, *counted], config.unknown)
 
 
 def _printed(table: Mapping[str, int], config: VocabularyConfig) -> Vocabulary:
-    words = sorted(table, key=table.__getitem__)
-    if [table[word] for word in words] != list(range(len(words))):
+    """Return the vocabulary of a table of ids by word."""
+    words = sorted(table, key=lambda word: table[word])
+    if sorted(table.values()) != list(range(len(words))):
         raise UndefinedError(
             f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset"
         )
@@ -150,8 +167,9 @@ def refuse_counting_fields(config: DataConfig, reason: str, other: str, other_is
         "data.vocabulary.max_size": config.vocabulary.max_size is not None,
         f"data.tokens: {config.tokens}": config.tokens != "word",
     }
-    for name in (name for name, is_set in fields.items() if is_set):
-        raise UndefinedError(f"{reason}; leave out {name}")
+    for name, is_set in fields.items():
+        if is_set:
+            raise UndefinedError(f"{reason}; leave out {name}")
 
 
 def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
@@ -161,7 +179,8 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
         HeadToHeadError: If the file is not a tokenizer, or a special token is missing.
         UndefinedError: If other fields contradict the file.
     """
-    vocabulary, name = config.vocabulary, file_name(config)
+    vocabulary = config.vocabulary
+    name = file_name(config)
     reason = "data.vocabulary.file has its own tokens and ids"
     refuse_counting_fields(config, reason, "data.vocabulary.ids", vocabulary.ids != "standard")
     text = _read(config)
@@ -180,26 +199,31 @@ def read_tokenizer(config: DataConfig) -> tuple[Vocabulary, str]:
             f"{name} splits words at random (model.dropout); set it to null in the file"
         )
     ids: dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
+    words = _words_by_id(ids, name)
+    for kind, token in _special_tokens(ids, vocabulary, name).items():
+        words[ids[token]] = OWN_NAMES[kind]
+    for word in sorted(OWN_NAMES.values()):
+        if words.count(word) > 1:
+            raise HeadToHeadError(
+                f"{name} uses '{word}' for another token than the special token of that name; name the special "
+                "tokens in data.vocabulary.special_tokens"
+            )
+    return Vocabulary(words, vocabulary.unknown), text
+
+
+def _words_by_id(ids: Mapping[str, int], name: str) -> list[str]:
+    """Return the token of every id from 0; an id without a token has a name that no text contains."""
     size = max(ids.values(), default=-1) + 1
     if size > len(ids) + MAX_UNUSED_IDS:
         raise HeadToHeadError(f"{name} has {len(ids)} tokens with ids up to {size - 1}")
-    unused = [f"<unused {index}>" for index in range(size)]
-    words = [*unused]
-    for word, index in sorted(ids.items()):
-        if words[index] != unused[index]:
+    token_of: dict[int, str] = {}
+    for token, index in sorted(ids.items()):
+        if index in token_of:
             raise HeadToHeadError(
-                f"{name} has two tokens for the id {index}, '{words[index]}' and '{word}'; keep one"
+                f"{name} has two tokens for the id {index}, '{token_of[index]}' and '{token}'; keep one"
             )
-        words[index] = word
-    for kind, token in _special_tokens(ids, vocabulary, name).items():
-        words[ids[token]] = OWN_NAMES[kind]
-    repeated = {word for word in OWN_NAMES.values() if words.count(word) > 1}
-    if repeated:
-        raise HeadToHeadError(
-            f"{name} uses '{min(repeated)}' for another token than the special token of that name; name the special "
-            "tokens in data.vocabulary.special_tokens"
-        )
-    return Vocabulary(words, vocabulary.unknown), text
+        token_of[index] = token
+    return [token_of.get(index, f"<unused {index}>") for index in range(size)]
 
 
 def _parsed(text: str, name: str) -> Any:
@@ -233,26 +257,32 @@ def _read(config: DataConfig) -> str:
 
 def _special_tokens(ids: dict[str, int], vocabulary: VocabularyConfig, name: str) -> dict[str, str]:
     """Return the special tokens of the file: the configured ones, else those with a usual name."""
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for kind, usual in USUAL_NAMES.items():
         field = f"data.vocabulary.special_tokens.{kind}"
-        token: str | None = getattr(vocabulary.special_tokens, kind)
-        if token is not None and token not in ids:
-            hint = similar(token, [other for other in ids if not other.isalnum()][:1000])
-            raise HeadToHeadError(f"{field}: {name} has no token '{token}'{hint}")
-        token = token or next((candidate for candidate in usual if candidate in ids), None)
-        if token is not None:
-            found[kind] = token
-        elif kind != "unk" or vocabulary.unknown == "token":
-            remedy = ", or set data.vocabulary.unknown: refuse if it has a token for every text" * (
-                kind == "unk"
-            )
+        configured: str | None = getattr(vocabulary.special_tokens, kind)
+        if configured is not None and configured not in ids:
+            symbols = [token for token in ids if not token.isalnum()]
+            hint = similar(configured, symbols[:1000])
+            raise HeadToHeadError(f"{field}: {name} has no token '{configured}'{hint}")
+        if configured:
+            tokens[kind] = configured
+            continue
+        present = [token for token in usual if token in ids]
+        if present:
+            tokens[kind] = present[0]
+        elif kind != "unk":
             raise HeadToHeadError(
-                f"{name} has none of the tokens {', '.join(usual)}; name its token in {field}{remedy}"
+                f"{name} has none of the tokens {', '.join(usual)}; name its token in {field}"
             )
-    if len(set(found.values())) < len(found):
-        listed = ", ".join(f"{kind}: {token}" for kind, token in found.items())
+        elif vocabulary.unknown == "token":
+            raise HeadToHeadError(
+                f"{name} has none of the tokens {', '.join(usual)}; name its token in {field}, or set "
+                "data.vocabulary.unknown: refuse if it has a token for every text"
+            )
+    if len(set(tokens.values())) < len(tokens):
+        listed = ", ".join(f"{kind}: {token}" for kind, token in tokens.items())
         raise HeadToHeadError(
             f"data.vocabulary.special_tokens: each needs its own token, but found {listed}"
         )
-    return found
+    return tokens

@@ -72,27 +72,27 @@ class Vocabulary:
             UndefinedError: For an unknown word, if ``unknown`` is ``refuse``, or if the vocabulary has no such boundary
                 token.
         """
-        ids, unk = self._ids, self.unk if self.unknown == "token" else None
-        try:
-            if self.unknown == "drop":
-                found = [ids[word] for word in words if word in ids]
-            elif unk is not None:
-                found = [ids.get(word, unk) for word in words]
-            else:
-                found = [ids[word] for word in words]
-        except KeyError as error:
-            raise UndefinedError(
-                f"the vocabulary has no word '{error.args[0]}', and data.vocabulary.unknown is refuse; "
-                "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
-            ) from None
-        specials, (front, back) = self._specials, BOUNDARIES[boundaries]
-        for word in (*back, *front):
-            if word not in specials:
+        ids: list[int] = []
+        for word in words:
+            if word in self._ids:
+                ids.append(self._ids[word])
+            elif self.unknown == "token" and self.unk is not None:
+                ids.append(self.unk)
+            elif self.unknown != "drop":
+                raise UndefinedError(
+                    f"the vocabulary has no word '{word}', and data.vocabulary.unknown is refuse; "
+                    "use other words, or set data.vocabulary.unknown to drop, or to token if there is an <unk>"
+                )
+        before, after = BOUNDARIES[boundaries]
+        for word in (*after, *before):
+            if word not in self._specials:
                 raise UndefinedError(
                     f"the vocabulary has no boundary token {word}; set data.source_boundaries or "
                     "data.target_boundaries to none"
                 )
-        return [*(specials[word] for word in front), *found, *(specials[word] for word in back)]
+        first = [self._specials[word] for word in before]
+        last = [self._specials[word] for word in after]
+        return [*first, *ids, *last]
 
     def __contains__(self, word: object) -> bool:
         """Return whether a word has an id; special tokens count as unknown words."""
@@ -100,7 +100,9 @@ class Vocabulary:
 
     def label(self, index: int) -> str:
         """Return the word of an id, or the id as text if the embedding has more rows than there are words."""
-        return self.words[index] if index < len(self.words) else str(index)
+        if index < len(self.words):
+            return self.words[index]
+        return str(index)
 
     def without_boundaries(self, ids: Iterable[int], until_eos: bool = True) -> list[int]:
         """Return the ids up to the first <eos>, without <pad>, <sos>, <eos> and ids without a word."""

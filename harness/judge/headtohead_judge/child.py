@@ -68,7 +68,8 @@ def call_in_child(
     Raises:
         HeadToHeadError: If the function raises an error, its process dies, or it exceeds a limit.
     """
-    seconds, memory = seconds or SECONDS, MEMORY_BYTES + MEMORY_FACTOR * max_data_bytes()
+    seconds = seconds or SECONDS
+    memory = MEMORY_BYTES + MEMORY_FACTOR * max_data_bytes()
     code = f"from {__name__} import main; main({function!r}, {seconds!r}, {memory!r})"
     try:
         done = run_program(
@@ -79,13 +80,9 @@ def call_in_child(
             f"{subject} cannot be read: the reader took more than {seconds:g} s"
         ) from error
     if done.returncode:
-        ending = f"exit code {done.returncode}"
-        if done.returncode < 0:
-            name = signal.Signals(-done.returncode).name
-            ending = (
-                f"{name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"
-            )
-        raise HeadToHeadError(f"{subject} cannot be read: the reader ended with {ending}")
+        raise HeadToHeadError(
+            f"{subject} cannot be read: the reader ended with {_ending(done.returncode, memory)}"
+        )
     answer = json.loads(done.stdout)
     if "result" in answer:
         return answer["result"]
@@ -95,6 +92,13 @@ def call_in_child(
     raise HeadToHeadError(f"{subject} cannot be read: {answer['error']}")
 
 
+def _ending(returncode: int, memory: int) -> str:
+    if returncode > 0:
+        return f"exit code {returncode}"
+    name = signal.Signals(-returncode).name
+    return f"{name}; the file is damaged or needs more than {memory / 2**30:.0f} GiB of memory"
+
+
 def main(function: str, seconds: float, memory: int) -> None:
     """Call a function with the arguments on standard input, and write its result or error to standard output."""
     for kind, limit in (
@@ -102,23 +106,18 @@ def main(function: str, seconds: float, memory: int) -> None:
         (resource.RLIMIT_CPU, int(seconds) + 1),  # ends a child whose parent was killed
         (resource.RLIMIT_CORE, 0),
     ):
-        with suppress(
-            ValueError, OSError, OverflowError
-        ):  # a lower limit of the machine, or a system without this limit
+        # A lower limit of the machine, or a system without this limit.
+        with suppress(ValueError, OSError, OverflowError):
             resource.setrlimit(kind, (limit, limit))
     output = os.dup(1)
     os.dup2(2, 1)  # libraries print to standard output
     try:
         module, name = function.split(":")
-        text = json.dumps(
-            {"result": getattr(importlib.import_module(module), name)(*json.load(sys.stdin))}
-        )
+        called = getattr(importlib.import_module(module), name)
+        text = json.dumps({"result": called(*json.load(sys.stdin))})
         if len(text) > max_data_bytes():
-            text = json.dumps(
-                {
-                    "error": f"more than {max_data_bytes():,} bytes; if you trust it, set {MAX_DATA_BYTES}"
-                }
-            )
+            problem = f"more than {max_data_bytes():,} bytes; if you trust it, set {MAX_DATA_BYTES}"
+            text = json.dumps({"error": problem})
     except HeadToHeadError as error:
         type_name = f"{type(error).__module__}:{type(error).__name__}"
         text = json.dumps({"error": str(error), "type": type_name})

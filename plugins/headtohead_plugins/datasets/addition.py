@@ -35,15 +35,20 @@ class Addition(ComputedDataset):
     @classmethod
     def task(cls, options: Any, split: str) -> Task:
         """Generate pairs of numbers; ``a + b`` and ``b + a`` are the same example."""
-        is_reversed = options.digit_order == "reversed"
+
+        def draw(random: np.random.RandomState, length: int) -> Example:
+            return _example(random, length, is_reversed=options.digit_order == "reversed")
+
+        def capacity(length: int) -> int:
+            numbers = _count_numbers(length)
+            return numbers * (numbers + 1) // 2
+
         return Task(
-            languages=(
-                "two numbers",
-                "the sum",
-            ),  # the same of both orders, so that they are compared
+            # The same languages for both orders of digits, so that reports compare the orders.
+            languages=("two numbers", "the sum"),
             citation="Lee et al. 2023, Teaching Arithmetic to Small Transformers",
-            draw=lambda random, length: _example(random, length, is_reversed),
-            capacity=lambda length: _numbers(length) * (_numbers(length) + 1) // 2,
+            draw=draw,
+            capacity=capacity,
             unit="digits",
         )
 
@@ -53,17 +58,25 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"addition": Addition}
 
 
-def _numbers(length: int) -> int:
+def _count_numbers(length: int) -> int:
     """Return how many numbers have ``length`` digits; 0 has one digit."""
-    return 10 if length == 1 else 9 * 10 ** (length - 1)
+    if length == 1:
+        return 10
+    return int(9 * 10 ** (length - 1))
 
 
-def _example(random: np.random.RandomState, length: int, is_reversed: bool) -> Example:
-    a, b = (_number(random, length) for _ in range(2))
+def _example(random: np.random.RandomState, length: int, *, is_reversed: bool) -> Example:
+    a = _number(random, length)
+    b = _number(random, length)
     total = str(a + b)
-    source = f"{' '.join(str(a))} + {' '.join(str(b))}"
-    target = " ".join(reversed(total) if is_reversed else total)
-    return Example(key=f"{min(a, b)} + {max(a, b)}", pairs=((source, target),))
+    if is_reversed:
+        total = total[::-1]
+    source = f"{_spaced(a)} + {_spaced(b)}"
+    return Example(key=f"{min(a, b)} + {max(a, b)}", pairs=((source, " ".join(total)),))
+
+
+def _spaced(number: int) -> str:
+    return " ".join(str(number))
 
 
 def _number(random: np.random.RandomState, length: int) -> int:

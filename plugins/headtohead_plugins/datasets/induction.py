@@ -44,7 +44,8 @@ class Induction(LabelledDataset):
             position = int(random.randint(length - 2))
             words[position] = words[-1] = SPECIAL
             text = " ".join(words)
-            return Example(key=text, pairs=((text, words[position + 1]),), labelled=(length - 1,))
+            label = words[position + 1]
+            return Example(key=text, pairs=((text, label),), labelled=(length - 1,))
 
         return Task(
             languages=("tokens with a repeated special token", "the token after it"),

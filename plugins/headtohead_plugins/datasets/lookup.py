@@ -44,25 +44,25 @@ class Lookup(ComputedDataset):
                 f"lookup: a source of {longest} pairs requires {longest} keys, got {options.keys}; "
                 "raise keys or lower longest"
             )
-        shortest = (
-            min((options.shortest, *options.lengths("test")))
-            if split == "length"
-            else options.shortest
-        )
+        shortest = options.shortest_of(split)
         if options.queries > shortest:
             raise HeadToHeadError(
                 f"lookup: {options.queries} queries require {options.queries} pairs, but the shortest "
                 f"source has {shortest}; raise shortest or lower queries"
             )
+
+        def draw(random: np.random.RandomState, length: int) -> Example:
+            return _example(random, length, options)
+
+        def capacity(length: int) -> int:
+            lists = math.comb(options.keys, length) * options.values**length
+            return int(lists * math.perm(length, options.queries))
+
         return Task(
             languages=("keys, values and queries", "values"),
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
-            draw=lambda random, length: _example(random, length, options),
-            capacity=lambda length: (
-                math.comb(options.keys, length)
-                * options.values**length
-                * math.perm(length, options.queries)
-            ),
+            draw=draw,
+            capacity=capacity,
             unit="key-value pairs",
         )
 
@@ -75,10 +75,9 @@ def register_datasets() -> dict[str, type[Dataset]]:
 def _example(random: np.random.RandomState, length: int, options: Options) -> Example:
     keys = [f"k{number}" for number in random.permutation(options.keys)[:length]]
     values = [f"v{number}" for number in random.randint(options.values, size=length)]
-    queried = [int(index) for index in random.permutation(length)[: options.queries]]
+    queried = random.permutation(length)[: options.queries].tolist()
     entries = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
     queries = " ".join(keys[index] for index in queried)
-    return Example(
-        key=f"{' '.join(sorted(entries))} ? {queries}",
-        pairs=((f"{' '.join(entries)} ? {queries}", " ".join(values[index] for index in queried)),),
-    )
+    source = f"{' '.join(entries)} ? {queries}"
+    target = " ".join(values[index] for index in queried)
+    return Example(key=f"{' '.join(sorted(entries))} ? {queries}", pairs=((source, target),))

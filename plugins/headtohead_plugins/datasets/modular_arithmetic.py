@@ -47,7 +47,8 @@ class ModularArithmetic(ComputedDataset):
             else:
                 words, value = _chain(random, length, options.modulus)
             text = " ".join(words)
-            return Example(key=text, pairs=((text, str(value % options.modulus)),))
+            target = str(value % options.modulus)
+            return Example(key=text, pairs=((text, target),))
 
         return Task(
             languages=("expressions", f"values modulo {options.modulus}"),
@@ -65,16 +66,19 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 def _chain(random: np.random.RandomState, length: int, modulus: int) -> tuple[list[str], int]:
     """Return the words and the value of an expression without brackets."""
-    numbers = random.randint(modulus, size=length).tolist()
-    words, total, product = [str(numbers[0])], 0, numbers[0]
-    for number, kind in zip(
-        numbers[1:], random.randint(len(OPERATIONS), size=length - 1).tolist(), strict=True
-    ):
-        words += [OPERATIONS[kind], str(number)]
-        if OPERATIONS[kind] == "*":
+    first, *numbers = random.randint(modulus, size=length).tolist()
+    operations = random.randint(len(OPERATIONS), size=length - 1).tolist()
+    words = [str(first)]
+    total = 0  # the sum of all products that are complete
+    product = first
+    for number, index in zip(numbers, operations, strict=True):
+        operation = OPERATIONS[index]
+        words += [operation, str(number)]
+        if operation == "*":
             product *= number
         else:
-            total, product = total + product, number if OPERATIONS[kind] == "+" else -number
+            total += product
+            product = number if operation == "+" else -number
     return words, total + product
 
 
@@ -83,8 +87,9 @@ def _tree(random: np.random.RandomState, length: int, modulus: int) -> tuple[lis
     if length == 1:
         number = int(random.randint(modulus))
         return [str(number)], number
-    first = int(random.randint(1, length))
-    (left, a), (right, b) = _tree(random, first, modulus), _tree(random, length - first, modulus)
-    kind = OPERATIONS[random.randint(len(OPERATIONS))]
-    value = {"+": a + b, "-": a - b, "*": a * b}[kind]
-    return ["(", *left, kind, *right, ")"], value % modulus
+    left_length = int(random.randint(1, length))
+    left, a = _tree(random, left_length, modulus)
+    right, b = _tree(random, length - left_length, modulus)
+    operation = OPERATIONS[random.randint(len(OPERATIONS))]
+    value = {"+": a + b, "-": a - b, "*": a * b}[operation]
+    return ["(", *left, operation, *right, ")"], value % modulus

@@ -18,9 +18,7 @@ other level), and tokens that are no query are random keys or values, without th
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-from itertools import chain
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -58,16 +56,20 @@ class Options(SizeOptions):
 
     def lengths(self, part: str = "train") -> Sequence[str]:
         """Return the levels of a part."""
-        named = (part == "test" and self.test_levels) or self.levels
-        return list(
-            dict.fromkeys(
-                chain.from_iterable(ORIGINAL[part] if x == "original" else (x,) for x in named)
-            )
-        )
+        named = self.levels
+        if part == "test" and self.test_levels:
+            named = self.test_levels
+        levels: list[str] = []
+        for name in named:
+            levels += ORIGINAL[part] if name == "original" else [name]
+        return list(dict.fromkeys(levels))
 
     def contradiction(self, split: str) -> str | None:
         """Return which level is impossible, or None."""
-        for level in [*self.lengths(), *(self.lengths("test") if split == "length" else ())]:
+        levels = [*self.lengths()]
+        if split == "length":
+            levels += self.lengths("test")
+        for level in levels:
             tokens, pairs = sizes(level)
             if tokens % 2 or tokens < 4 * pairs:
                 return f"level {level} requires an even number of at least {4 * pairs} tokens"
@@ -78,8 +80,8 @@ class Options(SizeOptions):
 
 def sizes(level: str) -> tuple[int, int]:
     """Return the tokens and the key-value pairs of a level."""
-    tokens, pairs = map(int, re.split("x", level))
-    return tokens, pairs
+    tokens, pairs = level.split("x")
+    return int(tokens), int(pairs)
 
 
 class MultiQueryRecall(LabelledDataset):
@@ -92,18 +94,22 @@ class MultiQueryRecall(LabelledDataset):
         """Generate sequences; two with the same tokens are the same example."""
 
         def draw(random: np.random.RandomState, level: str) -> Example:
-            return _example(random, *sizes(level), options)
+            tokens, pairs = sizes(level)
+            return _example(random, tokens, pairs, options)
 
         def capacity(level: str) -> int:
-            (tokens, pairs), size = sizes(level), options.alphabet // 2 * 2
-            listed, places = math.perm(size // 2, pairs) ** 2, tokens // 2 - pairs
+            tokens, pairs = sizes(level)
+            half = int(options.alphabet) // 2
+            lists = math.perm(half, pairs) ** 2
+            places = tokens // 2 - pairs
             if not options.random_non_queries:
-                return listed * math.perm(places, pairs)
+                return lists * math.perm(places, pairs)
             # Every second position has every key at least once (inclusion and exclusion), the others any token.
-            queried = sum(
-                (-1) ** n * math.comb(pairs, n) * (size - n) ** places for n in range(pairs + 1)
-            )
-            return int(listed * queried * size**places)
+            queried = 0
+            for absent in range(pairs + 1):
+                without = math.comb(pairs, absent) * (2 * half - absent) ** places
+                queried += without if absent % 2 == 0 else -without
+            return int(lists * queried * (2 * half) ** places)
 
         return Task(
             languages=("keys, values and queries", "values"),
@@ -126,17 +132,18 @@ def _example(random: np.random.RandomState, tokens: int, pairs: int, options: Op
     places = (tokens - 2 * pairs) // 2
     weights = np.arange(1, places + 1, dtype=np.float64) ** (options.power_a - 1)
     chosen = random.choice(places, pairs, replace=False, p=weights / weights.sum())
-    words = [
-        f"{'kv'[number // half]}{number % half}" for number in random.randint(2 * half, size=tokens)
-    ]
-    if not options.random_non_queries:
-        words = ["none"] * tokens
-    words[: 2 * pairs] = chain.from_iterable(zip(keys, values, strict=True))
-    labels = dict(zip((2 * pairs + 2 * chosen).tolist(), values, strict=True))
-    for position, key in zip(labels, keys, strict=True):
+    numbers = random.randint(2 * half, size=tokens)  # drawn in both cases: equal keys and queries
+    words = ["none"] * tokens
+    if options.random_non_queries:
+        words = [f"k{number}" if number < half else f"v{number - half}" for number in numbers]
+    words[: 2 * pairs : 2] = keys
+    words[1 : 2 * pairs : 2] = values
+    labels: dict[int, str] = {}
+    for place, key, value in zip(chosen.tolist(), keys, values, strict=True):
+        position = 2 * pairs + 2 * place
         words[position] = key
-    labelled = tuple(sorted(labels))
-    text = " ".join(words)
-    return Example(
-        key=text, pairs=((text, " ".join(map(labels.__getitem__, labelled))),), labelled=labelled
-    )
+        labels[position] = value
+    labelled = sorted(labels)
+    source = " ".join(words)
+    target = " ".join(labels[position] for position in labelled)
+    return Example(key=source, pairs=((source, target),), labelled=tuple(labelled))

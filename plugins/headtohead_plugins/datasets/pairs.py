@@ -95,18 +95,15 @@ class Options(BaseOptions):
     @field_validator("file", "valid_file", "test_file", mode="before")
     @classmethod
     def _as_tuple(cls, value: object) -> object:
+        if isinstance(value, str):
+            return (value,)
         # A list is no tuple for pydantic's strict mode after a validator in Python.
-        return (
-            (value,)
-            if isinstance(value, str)
-            else tuple(value)
-            if isinstance(value, list)
-            else value
-        )
+        return tuple(value) if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _check(self) -> Options:
-        if sum(map(bool, (self.file, self.saved, self.hub))) != 1:
+        is_set = [bool(value) for value in (self.file, self.saved, self.hub)]
+        if is_set.count(True) != 1:
             raise ValueError("set one of data.file, data.saved and data.hub")
         if (self.saved or self.hub) and (self.valid_file or self.test_file):
             raise ValueError(
@@ -116,21 +113,24 @@ class Options(BaseOptions):
             raise ValueError(f"columns are two different columns, got {self.columns[0]} twice")
         if (self.configuration or self.revision) and not self.hub:
             raise ValueError("configuration and revision belong to hub")
-        for files in (self.file, self.valid_file, self.test_file):
-            if len(files) > 2:
-                raise ValueError(
-                    f"expected one file or [source file, target file], got {len(files)} files"
-                )
-        of_tables = [
-            name for name in ("format", "header", "columns") if getattr(self, name) is not None
-        ]
-        if self.saved or self.hub:
-            of_tables = [name for name in of_tables if name != "columns"]
-        elif 1 in map(len, (self.file, self.valid_file, self.test_file)):
-            of_tables = []
-        if of_tables:
-            raise ValueError(f"{of_tables[0]} belongs to tables: one file with both sides")
+        numbers = [len(files) for files in (self.file, self.valid_file, self.test_file)]
+        if max(numbers) > 2:
+            too_many = next(number for number in numbers if number > 2)
+            raise ValueError(
+                f"expected one file or [source file, target file], got {too_many} files"
+            )
+        if 1 not in numbers:
+            self._refuse_table_options()
         return self
+
+    def _refuse_table_options(self) -> None:
+        """Raise an error for options of tables, which parallel files and Hugging Face datasets are not."""
+        names = ["format", "header"]
+        if self.file:
+            names.append("columns")
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} belongs to tables: one file with both sides")
 
 
 class Pairs(Dataset):
@@ -149,12 +149,8 @@ class Pairs(Dataset):
         assert isinstance(options, Options)
         if options.saved or options.hub:
             return frozenset(PARTS.values())
-        given = {
-            part
-            for part, files in (("valid", options.valid_file), ("test", options.test_file))
-            if files
-        }
-        return frozenset({*given, "train"} if given else ())
+        separate = _separate_parts(options)
+        return frozenset(["train", *separate]) if separate else frozenset()
 
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
@@ -191,39 +187,49 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 def _from_files(options: Options, notes: list[str]) -> list[Pair]:
     """Return the pairs of all files; those of ``file`` belong to train if another part has a file."""
-    given = [
-        part
-        for part, files in (("valid", options.valid_file), ("test", options.test_file))
-        if files
-    ]
-    free = "train" if len(given) == 2 else None
+    separate = _separate_parts(options)
+    part_of_file = "train" if len(separate) == 2 else None
     pairs: list[Pair] = []
     for part, files in (
-        (free, options.file),
+        (part_of_file, options.file),
         ("valid", options.valid_file),
         ("test", options.test_file),
     ):
         if not files:
             continue
         texts = _parallel(files) if len(files) == 2 else _table(files[0], options, notes)
-        pairs += [_pair(source, target, part) for source, target in texts]
-    if given:
-        notes.append(
-            f"{' and '.join(given)} {'are separate files' if len(given) > 1 else 'is a separate file'}"
-        )
+        for source, target in texts:
+            pairs.append(_pair(source, target, part))
+    if len(separate) == 2:
+        notes.append("valid and test are separate files")
+    elif separate:
+        notes.append(f"{separate[0]} is a separate file")
     return pairs
 
 
+def _separate_parts(options: Options) -> list[str]:
+    """Return the parts that have a file of their own."""
+    parts = []
+    if options.valid_file:
+        parts.append("valid")
+    if options.test_file:
+        parts.append("test")
+    return parts
+
+
 def _pair(source: str, target: str, part: str | None) -> Pair:
-    source, target = (
-        " ".join(text.splitlines()).replace("\t", " ").strip() for text in (source, target)
-    )
-    return Pair(source, target, source, part)
+    source = _one_line(source)
+    return Pair(source, _one_line(target), source, part)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines()).replace("\t", " ").strip()
 
 
 def _parallel(files: Sequence[str]) -> list[tuple[str, str]]:
     """Return the pairs of two files with a sentence per line."""
-    source, target = (read_lines(_path(name)) for name in files)
+    source = read_lines(_path(files[0]))
+    target = read_lines(_path(files[1]))
     if len(source) != len(target):
         raise HeadToHeadError(
             f"file '{files[0]}' has {len(source):,} lines and '{files[1]}' {len(target):,}; parallel files have a "
@@ -251,27 +257,29 @@ def _table(name: str, options: Options, notes: list[str]) -> list[tuple[str, str
     pairs = list[tuple[str, str]]()
     wrong = list[tuple[int, str]]()
     for row in rows:
-        source, target = (_text(row.content, column) for column in columns)
-        if row.problem is None and source is not None and target is not None:
-            pairs.append((source, target))
-        else:
+        source = _text(row.content, columns[0])
+        target = _text(row.content, columns[1])
+        if row.problem:
+            wrong.append((row.line, row.problem))
+        elif source is None or target is None:
             missing = columns[0] if source is None else columns[1]
-            wrong.append(
-                (
-                    row.line,
-                    row.problem or f"has no text in column {missing}{_known_fields(row.content)}",
-                )
-            )
+            problem = f"has no text in column {missing}{_field_names(row.content)}"
+            wrong.append((row.line, problem))
+        else:
+            pairs.append((source, target))
     if not rows:
         raise HeadToHeadError(f"file '{name}' has no pairs; add them, or leave out the file")
     if not wrong:
         return pairs
     line, problem = wrong[0]
     if not options.skip_malformed:
-        raise HeadToHeadError(
+        message = (
             f"file '{name}': line {line} {problem}; wrong lines: {len(wrong)} of {len(rows)}; {REMEDIES[form]}, or set "
-            f"data.skip_malformed: true{'' if pairs else '; for a text without pairs, set data.dataset: text'}"
+            "data.skip_malformed: true"
         )
+        if not pairs:
+            message += "; for a text without pairs, set data.dataset: text"
+        raise HeadToHeadError(message)
     notes.append(
         f"malformed lines of '{PurePath(name).name}' that were skipped: {len(wrong)}, first {line}"
     )
@@ -301,7 +309,8 @@ def _numbered_columns(
                 f"file '{name}': line {header.line}, the header, {header.problem}; correct it"
             )
         names = [field.strip() for field in header.content]
-    source, target = (_number(name, names, column) for column in columns)
+    source = _number(name, names, columns[0])
+    target = _number(name, names, columns[1])
     if source == target:
         raise HeadToHeadError(
             f"file '{name}': data.columns {list(columns)} are the same column; name two columns"
@@ -349,17 +358,20 @@ def _is_column_name(field: str) -> bool:
     return bool(words) and COLUMN_NAMES.issuperset(words)
 
 
-def _known_fields(content: Any) -> str:
-    """Return the names of a JSON object, for a message."""
+def _field_names(content: Any) -> str:
+    """Return the names of a JSON object, for a message; empty for a row of a table."""
     if not isinstance(content, Mapping):
         return ""
-    return f" (it has: {', '.join(map(str, list(content)[:MAX_NAMES]))})"
+    names = [str(name) for name in content]
+    return f" (it has: {', '.join(names[:MAX_NAMES])})"
 
 
 def _format(name: str) -> Format:
     """Return the format of a file by the ending of its name."""
     path = PurePath(name.lower())
-    ending = (PurePath(path.stem) if path.suffix in PACKED else path).suffix
+    ending = path.suffix
+    if ending in PACKED:
+        ending = PurePath(path.stem).suffix
     if ending not in FORMATS and path.suffix != ".zip":
         raise HeadToHeadError(
             f"file '{name}': unknown ending '{ending}'; rename it to {', '.join(FORMATS)}, or set data.format"
@@ -369,30 +381,40 @@ def _format(name: str) -> Format:
 
 def _text(row: Any, column: Column) -> str | None:
     """Return the text of a field of a row, or of nested JSON objects by a dotted name; None if it has no valid text."""
-    if isinstance(column, int):
-        row = row[column - 1] if isinstance(row, list) and len(row) >= column else None
-    elif isinstance(row, Mapping) and column in row:
-        row = row[column]
-    else:
-        for part in column.split("."):
-            row = row.get(part) if isinstance(row, Mapping) else None
+    value = _value(row, column)
+    if not isinstance(value, str):
+        return None
     # JSON can contain half of a surrogate pair, which cannot be written as UTF-8.
-    return (
-        row
-        if isinstance(row, str) and not any("\ud800" <= letter <= "\udfff" for letter in row)
-        else None
-    )
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        return None
+    return value
+
+
+def _value(row: Any, column: Column) -> Any:
+    """Return the value of a column, or None."""
+    if isinstance(column, int):
+        if isinstance(row, list) and len(row) >= column:
+            return row[column - 1]
+        return None
+    if isinstance(row, Mapping) and column in row:
+        return row[column]
+    value = row
+    for part in column.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
 
 
 def _from_hugging_face(options: Options) -> list[Pair]:
     """Return the pairs of a dataset, with the parts of its splits; train has no part if another part is to be taken."""
     try:
         version = importlib.metadata.version("datasets")
+        major = int(version.split(".")[0])
     except importlib.metadata.PackageNotFoundError:
         version = "none"
-    if (
-        version == "none" or int(version.split(".")[0]) < LEAST_DATASETS
-    ):  # older versions run scripts of a dataset
+        major = 0
+    if major < LEAST_DATASETS:  # older versions run scripts of a dataset
         raise HeadToHeadError(
             f"data.saved and data.hub require the package datasets {LEAST_DATASETS} or later, found {version}; "
             "pip install 'headtohead[hf]'"
@@ -419,11 +441,10 @@ def _check_saved(folder: Path, name: str) -> None:
     for path in [*folder.rglob("dataset_dict.json"), *folder.rglob("state.json")]:
         try:
             record = json.loads("\n".join(read_lines(path)))
-            names = [
-                *record.get("splits", []),
-                *(file["filename"] for file in record.get("_data_files", [])),
-            ]
-            outside = [name for name in names if name == ".." or PurePath(name).name != name]
+            names = [*record.get("splits", [])]
+            for file in record.get("_data_files", []):
+                names.append(file["filename"])
+            outside = [entry for entry in names if entry == ".." or PurePath(entry).name != entry]
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             raise HeadToHeadError(
                 f"file '{path}' is no record of a saved dataset; save the dataset again"
@@ -434,11 +455,38 @@ def _check_saved(folder: Path, name: str) -> None:
             )
 
 
-def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+def read_hugging_face(values: dict[str, Any]) -> list[tuple[str, str, str | None]]:
     """Return source, target and part of each row of a dataset; `call_in_child` calls it in a child process."""
-    options = Options(**given)
+    options = Options(**values)
+    name = _name(options)
+    columns = options.columns or ("source", "target")
+    splits = _hugging_face_splits(options)
+    for split in splits:
+        if split not in PARTS:
+            raise HeadToHeadError(
+                f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}"
+            )
+    parts = {PARTS[split] for split in splits}
+    texts: list[tuple[str, str, str | None]] = []
+    for split, rows in splits.items():
+        part: str | None = PARTS[split]
+        if len(splits) == 1 or (part == "train" and len(parts) < len({*PARTS.values()})):
+            part = None  # the split of the configuration takes the other parts from these rows
+        for number, row in enumerate(rows, 1):
+            source = _text(row, columns[0])
+            target = _text(row, columns[1])
+            if source is None or target is None:
+                raise HeadToHeadError(
+                    f"dataset '{name}', split {split}: row {number} does not have a text in both columns {columns[0]} "
+                    f"and {columns[1]}; set data.columns to two of: {', '.join(row)}"
+                )
+            texts.append((source, target, part))
+    return texts
+
+
+def _hugging_face_splits(options: Options) -> Mapping[str, Any]:
+    """Return the rows of each split of a Hugging Face dataset; ``train`` for a dataset without splits."""
     library = importlib.import_module("datasets")
-    name, columns = _name(options), options.columns or ("source", "target")
     try:
         if options.saved:
             loaded = library.load_from_disk(str(_path(options.saved)))
@@ -446,32 +494,12 @@ def read_hugging_face(given: dict[str, Any]) -> list[tuple[str, str, str | None]
             loaded = library.load_dataset(
                 options.hub, options.configuration, revision=options.revision
             )
-    except (
-        Exception
-    ) as error:  # the library raises errors of its own, of its storage and of the network
+    except Exception as error:  # errors of the library, of its storage and of the network
         reason = " ".join(str(error).split())
         raise HeadToHeadError(
-            f"dataset '{name}' cannot be loaded: {type(error).__name__}: {reason}"
+            f"dataset '{_name(options)}' cannot be loaded: {type(error).__name__}: {reason}"
         ) from error
-    splits = loaded if isinstance(loaded, Mapping) else {"train": loaded}
-    parts = {PARTS.get(split) for split in splits} if len(splits) > 1 else set()
-    found: list[tuple[str, str, str | None]] = []
-    for split, rows in splits.items():
-        if split not in PARTS:
-            raise HeadToHeadError(
-                f"dataset '{name}' has the split '{split}'; expected {', '.join(PARTS)}"
-            )
-        is_free = not parts or (PARTS[split] == "train" and len(parts) < len({*PARTS.values()}))
-        part = None if is_free else PARTS[split]
-        for number, row in enumerate(rows, 1):
-            source, target = (_text(row, column) for column in columns)
-            if source is None or target is None:
-                raise HeadToHeadError(
-                    f"dataset '{name}', split {split}: row {number} does not have a text in both columns {columns[0]} "
-                    f"and {columns[1]}; set data.columns to two of: {', '.join(row)}"
-                )
-            found.append((source, target, part))
-    return found
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
 
 
 def _name(options: Options) -> str:

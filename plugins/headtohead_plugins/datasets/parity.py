@@ -37,7 +37,8 @@ class Parity(ComputedDataset):
         def draw(random: np.random.RandomState, length: int) -> Example:
             digits = random.randint(2, size=length)
             text = " ".join(map(str, digits))
-            return Example(key=text, pairs=((text, str(digits.sum() % 2)),))
+            target = str(digits.sum() % 2)
+            return Example(key=text, pairs=((text, target),))
 
         return Task(
             languages=("binary digits", "parity"),

@@ -20,7 +20,8 @@ from headtohead.data import Example, LabelledDataset, LengthOptions, Task
 from headtohead.plugin import Dataset, HeadToHeadError, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
-NOISE, ANSWER = ".", ">"
+NOISE = "."
+ANSWER = ">"
 
 
 class Options(LengthOptions):
@@ -45,11 +46,7 @@ class SelectiveCopy(LabelledDataset):
     def task(cls, options: Any, split: str) -> Task:
         """Generate sequences; two with the same tokens are the same example."""
         count = options.data_tokens
-        shortest = (
-            min((options.shortest, *options.lengths("test")))
-            if split == "length"
-            else options.shortest
-        )
+        shortest = options.shortest_of(split)
         if shortest < count:
             raise HeadToHeadError(
                 f"selective-copy: {count} data tokens require a length of {count}, but the shortest is {shortest}; "
@@ -58,13 +55,14 @@ class SelectiveCopy(LabelledDataset):
 
         def draw(random: np.random.RandomState, length: int) -> Example:
             data = [f"t{number}" for number in random.randint(options.alphabet, size=count)]
+            positions = np.sort(random.permutation(length)[:count])
             words = [NOISE] * length + [ANSWER] * count
-            for position, token in zip(
-                np.sort(random.permutation(length)[:count]).tolist(), data, strict=True
-            ):
+            for position, token in zip(positions.tolist(), data, strict=True):
                 words[position] = token
-            text = " ".join(words)
-            return Example(text, ((text, " ".join(data)),), tuple(range(length, length + count)))
+            source = " ".join(words)
+            target = " ".join(data)
+            answers = range(length, length + count)
+            return Example(key=source, pairs=((source, target),), labelled=tuple(answers))
 
         return Task(
             languages=("data and noise", "the data"),

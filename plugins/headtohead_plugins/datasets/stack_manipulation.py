@@ -21,6 +21,8 @@ from headtohead.data import EXACT_MATCH, ComputedDataset, Example, LengthOptions
 from headtohead.plugin import Dataset, hookimpl
 from headtohead.plugin import Options as BaseOptions
 
+OPERATIONS = ("pop", "push 0", "push 1")
+
 
 class Options(LengthOptions):
     """The length is the number of symbols of the content and of operations, half each."""
@@ -46,7 +48,7 @@ class StackManipulation(ComputedDataset):
             languages=("a stack and operations", "the stack after them"),
             citation="Delétang et al. 2023, Neural Networks and the Chomsky Hierarchy, appendix A.1",
             draw=_example,
-            capacity=lambda length: 2 ** (length // 2) * 3 ** (length - length // 2),
+            capacity=_capacity,
             unit="symbols and operations",
         )
 
@@ -56,15 +58,20 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"stack-manipulation": StackManipulation}
 
 
+def _capacity(length: int) -> int:
+    symbols = length // 2
+    return int(2**symbols * len(OPERATIONS) ** (length - symbols))
+
+
 def _example(random: np.random.RandomState, length: int) -> Example:
-    stack = list(map(str, random.randint(2, size=length // 2)))
-    operations = [
-        ("pop", "push 0", "push 1")[kind] for kind in random.randint(3, size=length - len(stack))
-    ]
+    stack = [str(symbol) for symbol in random.randint(2, size=length // 2)]
+    kinds = random.randint(len(OPERATIONS), size=length - len(stack))
+    operations = [OPERATIONS[kind] for kind in kinds]
     text = " ".join([*stack, "then", *operations])  # the top of the stack is its last symbol
     for operation in operations:
         if operation != "pop":
             stack.append(operation[-1])
         elif stack:
             stack.pop()
-    return Example(key=text, pairs=((text, " ".join(reversed(stack)) or "empty"),))
+    target = " ".join(reversed(stack)) or "empty"
+    return Example(key=text, pairs=((text, target),))

@@ -12,7 +12,7 @@ Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:150
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 from typing import Any, ClassVar
 
@@ -52,7 +52,9 @@ class Symbols(ComputedDataset):
     @classmethod
     def task(cls, options: Any, split: str) -> Task:
         """Generate sequences of symbols and compute the target of each."""
-        longest, name, size = options.longest_of(split), cls.entry_name, options.alphabet
+        name = cls.entry_name
+        size = options.alphabet
+        longest = options.longest_of(split)
         if options.distinct and size < longest:
             raise HeadToHeadError(
                 f"{name}: {longest} distinct symbols require an alphabet of {longest}, got {size}; raise "
@@ -60,31 +62,32 @@ class Symbols(ComputedDataset):
             )
         if options.all_orders and (split == "length" or not options.distinct):
             raise HeadToHeadError(f"{name}: all_orders requires distinct: true and split: iid")
+        # Whether all orders of the same symbols are one example.
         by_bag = options.all_orders or not cls.ordered
 
         def draw(random: np.random.RandomState, length: int) -> Example:
-            symbols: np.ndarray
-            if options.distinct:
-                symbols = random.permutation(size)[:length]
-            elif not by_bag:
-                symbols = random.randint(size, size=length)
-            else:
-                # Stars and bars: n of size + n - 1 positions are a multiset of n symbols, each equally likely.
-                positions = np.sort(random.permutation(size + length - 1)[:length])
-                symbols = random.permutation(positions - np.arange(length))
-            source = symbols.tolist()
-            orders = map(list, permutations(sorted(source))) if options.all_orders else [source]
-            pairs = tuple((_text(order), _text(cls._answer(order))) for order in orders)
-            return Example(_text(sorted(source) if by_bag else source), pairs)
+            source = _draw_symbols(random, length, options, by_bag).tolist()
+            key = _text(sorted(source)) if by_bag else _text(source)
+            orders: Iterable[Sequence[int]] = [source]
+            if options.all_orders:
+                orders = permutations(sorted(source))
+            pairs = [(_text(order), _text(cls._answer(order))) for order in orders]
+            return Example(key, tuple(pairs))
 
         def capacity(length: int) -> int:
             if options.distinct:
                 return math.comb(size, length) if by_bag else math.perm(size, length)
-            return math.comb(size + length - 1, length) if by_bag else size**length
+            if by_bag:
+                return math.comb(size + length - 1, length)
+            return int(size**length)
 
-        each: Callable[[int], int] = math.factorial if options.all_orders else lambda _: 1
         return Task(
-            ("symbols", f"symbols ({name})"), cls.citation, draw, capacity, each, targets_join=True
+            languages=("symbols", f"symbols ({name})"),
+            citation=cls.citation,
+            draw=draw,
+            capacity=capacity,
+            each=math.factorial if options.all_orders else _one,
+            targets_join=True,
         )
 
 
@@ -124,5 +127,22 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"copy": Copy, "reverse": Reverse, "sort": Sort}
 
 
+def _draw_symbols(
+    random: np.random.RandomState, length: int, options: Options, by_bag: bool
+) -> np.ndarray:
+    """Return random symbols; all distinct sequences, or with ``by_bag`` all multisets, are equally likely."""
+    if options.distinct:
+        return random.permutation(options.alphabet)[:length]
+    if not by_bag:
+        return random.randint(options.alphabet, size=length)
+    # Stars and bars: n of alphabet + n - 1 positions are a multiset of n symbols.
+    positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
+    return random.permutation(positions - np.arange(length))
+
+
+def _one(length: int) -> int:
+    return 1
+
+
 def _text(symbols: Sequence[int]) -> str:
-    return " ".join(map(str, symbols))
+    return " ".join(str(symbol) for symbol in symbols)

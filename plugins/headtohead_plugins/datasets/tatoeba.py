@@ -52,14 +52,10 @@ class Options(BaseOptions):
     @field_validator("sentences", mode="before")
     @classmethod
     def _as_tuple(cls, value: object) -> object:
+        if isinstance(value, str):
+            return (value,)
         # A list is no tuple for pydantic's strict mode after a validator in Python.
-        return (
-            (value,)
-            if isinstance(value, str)
-            else tuple(value)
-            if isinstance(value, list)
-            else value
-        )
+        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("pair")
     @classmethod
@@ -83,11 +79,13 @@ class Options(BaseOptions):
             )
         if self.file and self.links:
             raise ValueError("file excludes sentences and links; leave out either")
-        names = [location.rpartition("/")[2] for location in _locations(self)]
-        if isinstance(self.sha256, dict) and (unknown := sorted(self.sha256.keys() - {*names})):
-            raise ValueError(
-                f"sha256 names '{unknown[0]}', which is not read; use {', '.join(names)}"
-            )
+        if isinstance(self.sha256, dict):
+            names = [_file_name(location) for location in _locations(self)]
+            unknown = sorted(self.sha256.keys() - {*names})
+            if unknown:
+                raise ValueError(
+                    f"sha256 names '{unknown[0]}', which is not read; use {', '.join(names)}"
+                )
         return self
 
 
@@ -100,15 +98,20 @@ class Tatoeba(Dataset):
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
         """Return a hash of the sha256 of all files, or None if a file is not downloaded yet."""
         assert isinstance(options, Options)
-        hashes = [
-            fetched_sha256(location, cache)
-            if _is_url(location)
-            else file_sha256(_path(location, options))
-            for location in _locations(options)
-        ]
-        if None in hashes:
+        hashes: list[str] = []
+        is_complete = True
+        for location in _locations(options):
+            if not _is_url(location):
+                hashes.append(file_sha256(_path(location, options)))
+                continue
+            sha256 = fetched_sha256(location, cache)
+            if sha256 is None:
+                is_complete = False
+            else:
+                hashes.append(sha256)
+        if not is_complete:
             return None
-        return hashlib.sha256(" ".join(map(str, hashes)).encode()).hexdigest()
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
@@ -119,8 +122,9 @@ class Tatoeba(Dataset):
         if len(files) == 1:
             texts = _read_pairs(files[0], options.swap)
         else:
-            *sentences, links = files
-            texts = _linked(_read_sentences(sentences, options.pair), links, options.pair, notes)
+            *sentence_files, links = files
+            sentences = _read_sentences(sentence_files, options.pair)
+            texts = _linked(sentences, links, options.pair, notes)
         if not texts:
             raise HeadToHeadError(
                 f"'{files[-1]}' links no sentences of {options.pair}; check data.pair"
@@ -152,8 +156,16 @@ def _locations(options: Options) -> list[str]:
     if base.lower().endswith(PACKED):
         return [base]
     source, target = options.pair.split("-")
-    sentences = [f"{base}/{code}/{code}_sentences.tsv.bz2" for code in (source, target)]
-    return [*sentences, f"{base}/{source}/{source}-{target}_links.tsv.bz2"]
+    return [
+        f"{base}/{source}/{source}_sentences.tsv.bz2",
+        f"{base}/{target}/{target}_sentences.tsv.bz2",
+        f"{base}/{source}/{source}-{target}_links.tsv.bz2",
+    ]
+
+
+def _file_name(location: str) -> str:
+    _, _, name = location.rpartition("/")
+    return name
 
 
 def _is_url(location: str) -> bool:
@@ -171,8 +183,9 @@ def _path(location: str, options: Options) -> Path:
 
 def _local(location: str, options: Options, cache: Path) -> Path:
     """Return the path of a file, downloaded if necessary; its sha256 is checked if one is expected."""
-    name, hashes = location.rpartition("/")[2], options.sha256
-    expected = hashes if isinstance(hashes, str | None) else hashes.get(name)
+    expected = options.sha256
+    if isinstance(expected, dict):
+        expected = expected.get(_file_name(location))
     if _is_url(location):
         return fetch(location, cache, sha256=expected)
     path = _path(location, options)
@@ -184,33 +197,37 @@ def _read_pairs(path: Path, swap: bool) -> list[tuple[str, str]]:
     """Return source and target of each row; an empty row or a missing side is an empty text."""
     lines = read_lines(path)
     columns = _columns(path, lines)
-    first, second = (3, 1) if columns == 4 else (1, 0)
-    if not swap:
-        first, second = second, first
-    pairs, wrong = [], []
+    first, second = (1, 3) if columns == 4 else (0, 1)
+    pairs: list[tuple[str, str]] = []
+    wrong: list[tuple[int, int]] = []
     for number, line in enumerate(lines, start=1):
         fields = line.split("\t")
         if len(fields) == columns:
-            pairs.append((fields[first].strip(), fields[second].strip()))
+            pair = (fields[first].strip(), fields[second].strip())
         elif len(fields) == 1 and (columns < 4 or not line.strip()):
-            pairs.append(("", line.strip()) if swap else (line.strip(), ""))
+            pair = (line.strip(), "")
         else:
             wrong.append((number, len(fields)))
+            continue
+        pairs.append(pair[::-1] if swap else pair)
     if wrong:
         number, count = wrong[0]
-        others = f", and {len(wrong) - 1} more lines are wrong" if len(wrong) > 1 else ""
-        raise HeadToHeadError(
-            f"file '{path}': line {number} has {count} columns, expected {columns} as in the lines before{others}"
-        )
+        message = f"file '{path}': line {number} has {count} columns, expected {columns} as in the lines before"
+        if len(wrong) > 1:
+            message += f", and {len(wrong) - 1} more lines are wrong"
+        raise HeadToHeadError(message)
     return pairs
 
 
 def _columns(path: Path, lines: Sequence[str]) -> int:
     """Return the number of columns of the first line that contains a tab."""
-    number, fields = next(
-        ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line),
-        (1, [""]),
-    )
+    line_number = 1
+    fields = [""]
+    for number, line in enumerate(lines, start=1):
+        if "\t" in line:
+            line_number = number
+            fields = line.split("\t")
+            break
     numeric = [field.isdigit() for field in fields]
     if len(fields) == 4 and numeric[0] and numeric[2]:
         return 4
@@ -221,7 +238,7 @@ def _columns(path: Path, lines: Sequence[str]) -> int:
     if len(fields) in (2, 3):
         return len(fields)
     raise HeadToHeadError(
-        f"file '{path}': line {number} has {len(fields)} columns; expected text, text and an optional "
+        f"file '{path}': line {line_number} has {len(fields)} columns; expected text, text and an optional "
         "attribution, or id, text, id, text, separated by tabs"
     )
 
@@ -252,7 +269,9 @@ def _linked(
     texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]
 ) -> list[tuple[str, str]]:
     """Return the linked pairs without duplicates; links can be written in either direction."""
-    source, target = (texts[code] for code in pair.split("-"))
+    source_code, target_code = pair.split("-")
+    source = texts[source_code]
+    target = texts[target_code]
     links: dict[tuple[str, str], None] = {}
     unresolved = 0
     for number, line in enumerate(read_lines(path), start=1):

@@ -16,7 +16,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -67,7 +68,18 @@ SUBWORDS = 1000
 
 def predicted_bytes(tokens: str) -> float:
     """Return the number of bytes of all tokens but the first, which has no label."""
-    return float(sum(2 if token.startswith(NUMBER) else len(token) for token in tokens.split()[1:]))
+    count = 0
+    for token in tokens.split()[1:]:
+        count += 2 if token.startswith(NUMBER) else len(token)
+    return float(count)
+
+
+def bits_per_byte(counts: Sequence[float]) -> float:
+    """Return the loss in bits of the predicted tokens divided by their bytes; NaN without bytes."""
+    nats, predicted = counts
+    if not predicted:
+        return math.nan
+    return nats / math.log(2) / predicted
 
 
 BITS_PER_BYTE = Metric(
@@ -75,7 +87,7 @@ BITS_PER_BYTE = Metric(
     range=(0.0, math.inf),
     higher_is_better=False,
     per_target=predicted_bytes,
-    pool=lambda counts: counts[0] / math.log(2) / counts[1] if counts[1] else math.nan,
+    pool=bits_per_byte,
 )
 
 
@@ -113,14 +125,15 @@ class Options(BaseOptions):
 
     @model_validator(mode="after")
     def _refuse_unused(self) -> Self:
-        of_ids = {_has_ids(name) for name in (self.file, self.valid_file) if name}
         if self.valid_file and self.held_out != 0.1:
             raise ValueError("held_out is not used with valid_file; leave one of them out")
-        if len(of_ids) > 1:
+        are_ids = [_has_ids(name) for name in (self.file, self.valid_file) if name]
+        has_ids = True in are_ids
+        if has_ids and False in are_ids:
             raise ValueError("file and valid_file must both be .bin files of ids, or both text")
-        if of_ids == {True} and self.unit != "character":
+        if has_ids and self.unit != "character":
             raise ValueError("a .bin file has its own tokens; leave out unit")
-        if of_ids != {True} and self.symbols:
+        if not has_ids and self.symbols:
             raise ValueError(
                 "symbols are the texts of ids; leave them out, or set file to a .bin file"
             )
@@ -165,58 +178,60 @@ class Text(Dataset):
         assert isinstance(options, Options)
         if options.download:
             return fetched_sha256(DOWNLOADS[options.download][0], cache)
-        files = [*_files(options, cache), *([Path(options.symbols)] if options.symbols else [])]
-        return hashlib.sha256(" ".join(map(file_sha256, files)).encode()).hexdigest()
+        files = _files(options, cache)
+        if options.symbols:
+            files.append(Path(options.symbols))
+        hashes = [file_sha256(file) for file in files]
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Return the blocks of all parts as targets of empty sources."""
         assert isinstance(options, Options)
         files = _files(options, cache)
-        of_ids = _has_ids(files[0].name)
-        symbols = _symbols(options.symbols) if options.symbols else None
-        train, *others = [_numbered(file, symbols) if of_ids else read_text(file) for file in files]
-        first = len(train) if others else int(len(train) * (1 - options.held_out))
-        rest = others[0] if others else train[first:]
-        parts = {
-            "train": train[:first],
-            "valid": rest[: len(rest) // 2],
-            "test": rest[len(rest) // 2 :],
-        }
-        held_out, trained = (
-            (" ".join(own) if of_ids else own) for own in (parts["test"], parts["train"])
-        )
-        if others and held_out in trained:
-            raise HeadToHeadError(
-                f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation"
-            )
-        known = list(symbols.values()) if symbols else []
-        tokens, words = (parts, known) if of_ids else _tokens(parts, options)
-        pairs = [
-            Pair("", " ".join(own[start : start + options.block + 1]), f"{part} {start}", part)
-            for part, own in tokens.items()
-            for start in range(0, len(own) - 1, options.block)
-        ]
-        missing = [part for part, own in tokens.items() if len(own) < 2]
-        if missing:
-            raise HeadToHeadError(
-                f"file '{files[-1]}' is too short: {missing[0]} has no token to predict; use a longer file"
-                f"{'' if others else ', or change data.held_out'}"
-            )
-        sizes = ", ".join(f"{part} {len(own):,}" for part, own in tokens.items())
+        read = _ids_of_files if _has_ids(files[0].name) else _texts_of_files
+        content = read(files, options)
+        pairs: list[Pair] = []
+        for part, tokens in content.parts.items():
+            if len(tokens) < 2:
+                remedy = "use a longer file"
+                if len(files) == 1:
+                    remedy = "use a longer file, or change data.held_out"
+                raise HeadToHeadError(
+                    f"file '{files[-1]}' is too short: {part} has no token to predict; {remedy}"
+                )
+            for start in range(0, len(tokens) - 1, options.block):
+                block = tokens[start : start + options.block + 1]
+                pairs.append(Pair("", " ".join(block), f"{part} {start}", part))
+        sizes = ", ".join(f"{part} {len(tokens):,}" for part, tokens in content.parts.items())
         return Corpus(
             pairs=pairs,
             licence="not stated",
             citation="not stated",
             languages=("none", options.download or files[0].name),
-            notes=(
-                f"tokens ({'ids' if of_ids else options.unit}): {sizes}, in blocks of {options.block}",
-            ),
-            words=words,
+            notes=(f"tokens ({content.kind}): {sizes}, in blocks of {options.block}",),
+            words=content.words,
             targets_join=False,
             has_sources=False,
-            unit=_unit(options, symbols, of_ids),
+            unit=content.unit,
         )
+
+
+@dataclass(frozen=True)
+class _Content:
+    """The tokens of each part, written in the alphabet.
+
+    Args:
+        parts: Tokens by part.
+        words: The tokens that the unit has in every text, in the order of their ids; empty if they are not known.
+        unit: What a token is.
+        kind: What a token is, for a note.
+    """
+
+    parts: Mapping[str, Sequence[str]]
+    words: list[str]
+    unit: TextUnit
+    kind: str
 
 
 def _files(options: Options, cache: Path) -> list[Path]:
@@ -235,6 +250,65 @@ def _files(options: Options, cache: Path) -> list[Path]:
     return [Path(name) for name in (options.file, options.valid_file) if name]
 
 
+def _texts_of_files(files: Sequence[Path], options: Options) -> _Content:
+    """Return the tokens of text files; subwords are learned on the training part."""
+    texts: dict[str, str] = _divided([read_text(file) for file in files], options.held_out)
+    if len(files) > 1 and texts["test"] in texts["train"]:
+        raise _overlap(files)
+    if options.unit == "character":
+        characters = {part: text_tokens(text, "text-character") for part, text in texts.items()}
+        return _Content(characters, [], "text-character", options.unit)
+    if options.unit == "byte":
+        byte_tokens = {part: text_tokens(text, "text-byte") for part, text in texts.items()}
+        return _Content(byte_tokens, list(BYTES), "text-byte", options.unit)
+    tokenizer = tokenizers_package().ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(
+        [texts["train"]], vocab_size=options.subwords, show_progress=False
+    )
+    ids = tokenizer.get_vocab()
+    subwords = {part: tokenizer.encode(text).tokens for part, text in texts.items()}
+    in_order_of_ids = sorted(ids, key=lambda token: ids[token])
+    return _Content(subwords, in_order_of_ids, "text-subword", options.unit)
+
+
+def _ids_of_files(files: Sequence[Path], options: Options) -> _Content:
+    """Return the tokens of files of ids: the symbols of the ids, or without symbols their numbers."""
+    if options.symbols is None:
+        symbols = None
+        words: list[str] = []
+        unit: TextUnit = "text-number"
+    else:
+        symbols = _symbols(options.symbols)
+        words = list(symbols.values())
+        # Symbols with every byte, such as GPT-2's, are those of byte-pair encoding.
+        unit = "text-subword" if BYTES.keys() <= {*words} else "text-symbol"
+    parts: dict[str, list[str]] = _divided(
+        [_numbered(file, symbols) for file in files], options.held_out
+    )
+    if len(files) > 1 and " ".join(parts["test"]) in " ".join(parts["train"]):
+        raise _overlap(files)
+    return _Content(parts, words, unit, "ids")
+
+
+def _divided(contents: Sequence[Any], held_out: float) -> dict[str, Any]:
+    """Return the training, validation and test part of one content, or of a content for training and another one."""
+    if len(contents) == 1:
+        [content] = contents
+        first = int(len(content) * (1 - held_out))
+        train = content[:first]
+        others = content[first:]
+    else:
+        train, others = contents
+    middle = len(others) // 2
+    return {"train": train, "valid": others[:middle], "test": others[middle:]}
+
+
+def _overlap(files: Sequence[Path]) -> HeadToHeadError:
+    return HeadToHeadError(
+        f"file '{files[1]}' ends with a part of '{files[0]}'; use other text for validation"
+    )
+
+
 def _has_ids(name: str) -> bool:
     """Return whether a file has token ids, by the ending of its name."""
     return name.lower().endswith(".bin")
@@ -248,19 +322,15 @@ def _symbols(name: str) -> dict[int, str]:
         raise HeadToHeadError(
             f"file '{name}' is not a JSON file of symbols: {error}; correct it"
         ) from error
-    if (
-        not content
-        or not isinstance(content, list | dict)
-        or not all(isinstance(text, str) for text in content)
-    ):
+    is_collection = isinstance(content, list | dict) and len(content) > 0
+    if not is_collection or not all(isinstance(text, str) for text in content):
         raise HeadToHeadError(
             f"file '{name}' has no symbols; write a JSON list of the texts of ids, or a mapping from texts to ids"
         )
-    pairs = (
-        list(enumerate(content))
-        if isinstance(content, list)
-        else [(index, text) for text, index in content.items()]
-    )
+    if isinstance(content, list):
+        pairs = list(enumerate(content))
+    else:
+        pairs = [(index, text) for text, index in content.items()]
     texts: dict[int, str] = {}
     for index, text in pairs:
         if type(index) is not int or not 0 <= index <= MAX_ID:
@@ -309,7 +379,9 @@ def _token_of(text: str, is_alphabet: bool) -> str:
         UnicodeEncodeError: If the text has half of a character.
     """
     text.encode()
-    return text if is_alphabet and BYTES.keys() >= {*text} else written(text)
+    if is_alphabet and BYTES.keys() >= {*text}:
+        return text
+    return written(text)
 
 
 def _shown(value: object) -> str:
@@ -320,45 +392,16 @@ def _shown(value: object) -> str:
 def _numbered(path: Path, symbols: Mapping[int, str] | None) -> list[str]:
     """Return the tokens of a file of ids; without symbols, a token is its number."""
     ids = read_token_ids(path)
-    known = symbols or {index: f"{NUMBER}{index}" for index in np.unique(ids).tolist()}
-    unknown = ~np.isin(ids, list(known))
-    if unknown.any():
-        first = int(unknown.argmax())
+    if symbols is None:
+        return [f"{NUMBER}{index}" for index in ids.tolist()]
+    is_unknown = ~np.isin(ids, list(symbols))
+    if is_unknown.any():
+        first = int(is_unknown.argmax())
         raise HeadToHeadError(
             f"file '{path}' has the id {ids[first]} (token {first + 1:,}), which data.symbols lacks; add its text, or "
             "use the symbols of the tokenizer that wrote the file"
         )
-    return [known[index] for index in ids.tolist()]
-
-
-def _tokens(parts: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
-    """Return the tokens of each part, written in the alphabet, and the tokens that the unit has in every text."""
-    if options.unit == "character":
-        return {part: text_tokens(text, "text-character") for part, text in parts.items()}, []
-    if options.unit == "byte":
-        return {part: text_tokens(text, "text-byte") for part, text in parts.items()}, list(BYTES)
-    tokenizer = tokenizers_package().ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(
-        [parts["train"]], vocab_size=options.subwords, show_progress=False
-    )
-    ids = tokenizer.get_vocab()
-    return {part: tokenizer.encode(text).tokens for part, text in parts.items()}, sorted(
-        ids, key=ids.__getitem__
-    )
-
-
-def _unit(options: Options, symbols: Mapping[int, str] | None, of_ids: bool) -> TextUnit:
-    """Return what a token is; symbols with every byte, such as GPT-2's, are those of byte-pair encoding."""
-    if not of_ids:
-        units: dict[str, TextUnit] = {
-            "character": "text-character",
-            "byte": "text-byte",
-            "subword": "text-subword",
-        }
-        return units[options.unit]
-    if symbols is None:
-        return "text-number"
-    return "text-subword" if BYTES.keys() <= {*symbols.values()} else "text-symbol"
+    return [symbols[index] for index in ids.tolist()]
 
 
 @hookimpl

@@ -63,24 +63,22 @@ class ToyGrammar(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Generate the pairs; the group is the bag of source words."""
         assert isinstance(options, Options)
-        held_out = _held_out(split, options)
+        is_held_out = _held_out(split, options)
+        pairs = []
+        for source, target in _texts(options.seed, options.size):
+            words = source.split()
+            part = "test" if is_held_out(words) else None
+            pairs.append(Pair(source, target, " ".join(sorted(words)), part))
+        notes: tuple[str, ...] = ()
+        if split in NOTES:
+            notes = (f"split {split}: {NOTES[split].format(options.longest_train)}",)
         return Corpus(
-            pairs=[
-                Pair(
-                    source,
-                    target,
-                    " ".join(sorted(source.split())),
-                    "test" if held_out(source.split()) else None,
-                )
-                for source, target in _texts(options.seed, options.size)
-            ],
+            pairs=pairs,
             licence="MIT",
             citation="headtohead toy-grammar: generated, after the vocabulary of the notebook "
             "'Understanding and Implementing Transformers from Scratch'",
             languages=("English", "French"),
-            notes=(f"split {split}: {NOTES[split].format(options.longest_train)}",)
-            if split in NOTES
-            else (),
+            notes=notes,
         )
 
 
@@ -95,11 +93,11 @@ def _texts(seed: int, size: int) -> tuple[tuple[str, str], ...]:
     pairs: dict[str, str] = {}
     idle = 0
     for family in sampling.families(seed):
-        new = {
-            sentence.english(): sentence.french()
-            for sentence in family
-            if sentence.english() not in pairs
-        }
+        new: dict[str, str] = {}
+        for sentence in family:
+            english = sentence.english()
+            if english not in pairs:
+                new[english] = sentence.french()
         if new and len(pairs) + len(new) <= size:
             pairs.update(new)
             idle = 0
@@ -122,8 +120,10 @@ def _held_out(split: str, options: Options) -> Callable[[list[str]], bool]:
 
 def _combines_held_out(words: list[str]) -> bool:
     """Return whether a sentence has an adjective and a noun that no training sentence combines."""
-    return any(
-        adjective.english in words and not set(words).isdisjoint(noun.english)
-        for index, adjective in enumerate(lexicon.ADJECTIVES)
-        for noun in (lexicon.NOUNS[index], lexicon.NOUNS[-1 - index])
-    )
+    for index, adjective in enumerate(lexicon.ADJECTIVES):
+        if adjective.english not in words:
+            continue
+        for noun in (lexicon.NOUNS[index], lexicon.NOUNS[-1 - index]):
+            if not set(words).isdisjoint(noun.english):
+                return True
+    return False

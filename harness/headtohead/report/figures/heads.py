@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import ROLES, show
+from headtohead.schema.roles import ROLE_NAMES
+from headtohead.storage.metrics import show
 from headtohead.storage.results import HeadRecord
 from headtohead.storage.run_directory import RunDirectory
 
@@ -23,7 +24,7 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     ablated = _ablated_heads(analysis)
     if not ablated:
         return None
-    order = list(ROLES)
+    order = list(ROLE_NAMES)
     layers = {(head["role"], head["layer"]) for _, head in ablated}
     rows = sorted(layers, key=lambda row: (order.index(row[0]), row[1]))
     with style.drawing():
@@ -35,7 +36,9 @@ def heads_figure(analysis: Analysis) -> Figure | None:
             for seed, head in ablated:
                 row = rows.index((head["role"], head["layer"]))
                 _draw_head(figure, axes, kind, seed, head, row)
-        axes.set_yticks(range(len(rows)), [f"{ROLES[role]}, layer {layer}" for role, layer in rows])
+        axes.set_yticks(
+            range(len(rows)), [f"{ROLE_NAMES[role]}, layer {layer}" for role, layer in rows]
+        )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("increase in loss, nats per token")
         points, labels = axes.get_legend_handles_labels()

@@ -8,10 +8,11 @@ is ils, and the first two persons are masculine, so that every sentence has one 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headtohead_plugins.datasets.toy import lexicon as words
 
-VOWELS = "aeiouéèê"
+VOWELS = tuple("aeiouéèê")
 ELIDED = {"je": "j'", "me": "m'", "te": "t'", "le": "l'", "la": "l'", "ne": "n'"}
 
 
@@ -28,18 +29,24 @@ class NounPhrase:
     number: int
 
     def english(self) -> list[str]:
-        adjective = [self.adjective.english] if self.adjective else []
-        return [self.determiner.english[self.number], *adjective, self.noun.english[self.number]]
+        determiner = self.determiner.english[self.number]
+        noun = self.noun.english[self.number]
+        if self.adjective is None:
+            return [determiner, noun]
+        return [determiner, self.adjective.english, noun]
 
     def french(self) -> list[str]:
-        gender = 2 if self.number else int(self.noun.feminine)
-        article, noun = self.determiner.french[gender], self.noun.french[self.number]
+        form = 2 if self.number else int(self.noun.feminine)
+        article = self.determiner.french[form]
+        noun = self.noun.french[self.number]
         if self.adjective is None:
             return [article, noun]
         adjective = agree(self.adjective, self)
-        if self.adjective.precedes:
-            return ["de" if article == "des" else article, adjective, noun]
-        return [article, noun, adjective]
+        if not self.adjective.precedes:
+            return [article, noun, adjective]
+        if article == "des":
+            article = "de"
+        return [article, adjective, noun]
 
     @property
     def feminine(self) -> bool:
@@ -80,32 +87,48 @@ class Clause:
             english += self.object.english()
         if self.preposition and self.complement:
             english += [self.preposition[0], *self.complement.english()]
-        return english + (self.adverbial[0].split() if self.adverbial else [])
+        if self.adverbial:
+            english += self.adverbial[0].split()
+        return english
 
     def french(self) -> list[str]:
-        core = ["ne"] if self.negated else []
+        core = _french_subject(self.subject)
+        if self.negated:
+            core.append("ne")
         if isinstance(self.object, words.Pronoun):
             core.append(self.object.object[1])
-        core.append((self.verb.french if self.verb else words.BE)[self.subject.form])
-        core += ["pas"] if self.negated else []
-        french = elide([*_french_subject(self.subject), *core])
+        verb_forms = self.verb.french if self.verb else words.BE
+        core.append(verb_forms[self.subject.form])
+        if self.negated:
+            core.append("pas")
+        french = elide(core)
         if self.predicate:
             french.append(agree(self.predicate, self.subject))
         if isinstance(self.object, NounPhrase):
             french += self.object.french()
         if self.preposition and self.complement:
             french += [self.preposition[1], *self.complement.french()]
-        return french + (self.adverbial[1].split() if self.adverbial else [])
+        if self.adverbial:
+            french += self.adverbial[1].split()
+        return french
 
     def _english_verb(self) -> list[str]:
-        third = self.subject.form == 2
+        """Return the words of the verb, or of "be", with "not" if the clause is negated."""
+        is_third = self.subject.form == 2  # third person singular
         if self.verb is None:
-            first = isinstance(self.subject, words.Pronoun) and self.subject.form == 0
-            be = "is" if third else "am" if first else "are"
-            return [be, "not"] if self.negated else [be]
+            auxiliary = self._english_be()
+            return [auxiliary, "not"] if self.negated else [auxiliary]
         if self.negated:
-            return ["does" if third else "do", "not", self.verb.english[0]]
-        return [self.verb.english[third]]
+            auxiliary = "does" if is_third else "do"
+            return [auxiliary, "not", self.verb.english[0]]
+        return [self.verb.english[is_third]]
+
+    def _english_be(self) -> str:
+        if self.subject.form == 2:
+            return "is"
+        if self.subject.form == 0:
+            return "am"
+        return "are"
 
 
 @dataclass(frozen=True)
@@ -141,16 +164,21 @@ def agree(adjective: words.Adjective, with_: Subject) -> str:
 
 def elide(french: list[str]) -> list[str]:
     """Shorten je, me, te, le, la and ne before a vowel: ``ne est`` becomes ``n' est``."""
-    following = [*french[1:], ""]
-    return [
-        ELIDED.get(word, word) if after[:1] and after[0] in VOWELS else word
-        for word, after in zip(french, following, strict=True)
-    ]
+    elided = []
+    for word, following in pairwise([*french, ""]):
+        if following.startswith(VOWELS):
+            word = ELIDED.get(word, word)
+        elided.append(word)
+    return elided
 
 
 def _english_subject(subject: Subject) -> list[str]:
-    return subject.english() if isinstance(subject, NounPhrase) else [subject.subject[0]]
+    if isinstance(subject, NounPhrase):
+        return subject.english()
+    return [subject.subject[0]]
 
 
 def _french_subject(subject: Subject) -> list[str]:
-    return subject.french() if isinstance(subject, NounPhrase) else [subject.subject[1]]
+    if isinstance(subject, NounPhrase):
+        return subject.french()
+    return [subject.subject[1]]

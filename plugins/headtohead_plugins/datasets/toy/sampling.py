@@ -6,7 +6,7 @@ sentences under every version of numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 from typing import Any, TypeVar
@@ -16,7 +16,8 @@ import numpy as np
 from headtohead_plugins.datasets.toy import lexicon as words
 from headtohead_plugins.datasets.toy.grammar import Clause, Greeting, NounPhrase, Sentence, Subject
 
-SHORTEST, LONGEST = 3, 14
+SHORTEST = 3
+LONGEST = 14
 PHRASES = ("subject", "object", "complement")
 """Parts of a clause that can be noun phrases, from left to right."""
 FAMILY = (2, 3, 4)
@@ -43,31 +44,38 @@ def siblings(sentence: Sentence) -> list[Sentence]:
 
     All have the same bag of English words: nouns and determiners keep their number.
     """
-    phrases = [phrase for part in sentence.parts for phrase in _phrases(part)]
-    nouns = [(phrase.noun, phrase.number) for phrase in phrases if phrase.noun.animate]
-    determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
-    adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
+    nouns: list[tuple[words.Noun, int]] = []
+    determiners: list[tuple[words.Determiner, int]] = []
+    adjectives: list[words.Adjective] = []
+    for part in sentence.parts:
+        adjectives += _adjectives(part)
+        for phrase in _phrases(part):
+            determiners.append((phrase.determiner, phrase.number))
+            if phrase.noun.animate:
+                nouns.append((phrase.noun, phrase.number))
     orders = product(_same_number(nouns), _same_number(determiners), permutations(adjectives))
-    filled = (
-        _filled(sentence, iter(first), iter(second), iter(third)) for first, second, third in orders
-    )
-    return list(dict.fromkeys(other for other in filled if _natural(other)))
+    distinct: dict[Sentence, None] = {}
+    for noun_order, determiner_order, adjective_order in orders:
+        filled = _filled(sentence, iter(noun_order), iter(determiner_order), iter(adjective_order))
+        if _natural(filled):
+            distinct[filled] = None
+    return list(distinct)
 
 
 def draw_sentence(random: Random) -> Sentence:
     """Sample a sentence; about 12 % have two clauses."""
     if random.random_sample() < 0.12:
         return Sentence((_short_clause(random), _short_clause(random)))
-    kinds: Sequence[tuple[float, Callable[[Random], Clause | Greeting]]] = (
-        (0.58, _transitive),
-        (0.17, _intransitive),
-        (0.07, _going),
-        (0.15, _copular),
-        (0.03, _greeting),
-    )
-    weights = [weight for weight, _ in kinds]
-    kind = kinds[int(random.choice(len(kinds), p=weights))][1]
-    return Sentence((kind(random),))
+    kinds: Mapping[Callable[[Random], Clause | Greeting], float] = {
+        _transitive: 0.58,
+        _intransitive: 0.17,
+        _going: 0.07,
+        _copular: 0.15,
+        _greeting: 0.03,
+    }
+    index = int(random.choice(len(kinds), p=[*kinds.values()]))
+    draw_part = [*kinds][index]
+    return Sentence((draw_part(random),))
 
 
 def _filled(
@@ -78,50 +86,54 @@ def _filled(
 ) -> Sentence:
     """Return the sentence with these words, from left to right."""
 
-    def phrase(old: NounPhrase) -> NounPhrase:
-        return NounPhrase(
-            next(determiners),
-            next(adjectives) if old.adjective else None,
-            next(nouns) if old.noun.animate else old.noun,
-            old.number,
-        )
+    def fill_phrase(phrase: NounPhrase) -> NounPhrase:
+        determiner = next(determiners)
+        adjective = next(adjectives) if phrase.adjective else None
+        noun = next(nouns) if phrase.noun.animate else phrase.noun
+        return NounPhrase(determiner, adjective, noun, phrase.number)
 
-    def part(old: Clause | Greeting) -> Clause | Greeting:
-        if isinstance(old, Greeting):
-            return Greeting(phrase(old.addressee))
-        changed: dict[str, Any] = {
-            name: phrase(value)
-            for name in PHRASES
-            if isinstance(value := getattr(old, name), NounPhrase)
-        }
-        return replace(old, **changed, predicate=next(adjectives) if old.predicate else None)
+    def fill_part(part: Clause | Greeting) -> Clause | Greeting:
+        if isinstance(part, Greeting):
+            return Greeting(fill_phrase(part.addressee))
+        changed: dict[str, Any] = {}
+        for name in PHRASES:
+            value = getattr(part, name)
+            if isinstance(value, NounPhrase):
+                changed[name] = fill_phrase(value)
+        if part.predicate:
+            changed["predicate"] = next(adjectives)
+        return replace(part, **changed)
 
-    return Sentence(tuple(part(old) for old in sentence.parts))
+    return Sentence(tuple(fill_part(part) for part in sentence.parts))
 
 
 def _same_number(slots: Sequence[tuple[Item, int]]) -> Iterator[tuple[Item, ...]]:
     """Yield the orders of the items in which each slot keeps its grammatical number."""
+    numbers = [number for _, number in slots]
     for order in permutations(slots):
-        if all(new[1] == old[1] for new, old in zip(order, slots, strict=True)):
+        if [number for _, number in order] == numbers:
             yield tuple(item for item, _ in order)
 
 
 def _natural(sentence: Sentence) -> bool:
     """Return whether no negated verb has an indefinite object, which French expresses differently."""
-    return not any(
-        isinstance(part, Clause)
-        and part.negated
-        and isinstance(part.object, NounPhrase)
-        and part.object.determiner.indefinite
-        for part in sentence.parts
-    )
+    for part in sentence.parts:
+        if not isinstance(part, Clause) or not part.negated:
+            continue
+        if isinstance(part.object, NounPhrase) and part.object.determiner.indefinite:
+            return False
+    return True
 
 
 def _adjectives(part: Clause | Greeting) -> list[words.Adjective]:
-    adjectives = [phrase.adjective for phrase in _phrases(part)]
-    if isinstance(part, Clause):
+    """Return the adjectives of a part from left to right, that of the predicate last."""
+    adjectives = []
+    for phrase in _phrases(part):
+        if phrase.adjective:
+            adjectives.append(phrase.adjective)
+    if isinstance(part, Clause) and part.predicate:
         adjectives.append(part.predicate)
-    return [adjective for adjective in adjectives if adjective]
+    return adjectives
 
 
 def _phrases(part: Clause | Greeting) -> list[NounPhrase]:
@@ -136,7 +148,9 @@ def _choose(random: Random, items: Sequence[Item]) -> Item:
 
 
 def _choose_or_none(random: Random, probability: float, items: Sequence[Item]) -> Item | None:
-    return _choose(random, items) if random.random_sample() < probability else None
+    if random.random_sample() < probability:
+        return _choose(random, items)
+    return None
 
 
 def _noun_phrase(
@@ -147,16 +161,23 @@ def _noun_phrase(
     number: int | None = None,
     definite: bool = False,
 ) -> NounPhrase:
+    """Sample a noun phrase.
+
+    Args:
+        random: The generator.
+        animate: Whether the noun is animate; False allows all nouns.
+        adjective: Probability of an adjective.
+        number: 0 (singular) or 1 (plural); by default random.
+        definite: Whether the determiner is definite; False allows all determiners.
+    """
     nouns = [noun for noun in words.NOUNS if noun.animate or not animate]
-    determiners = [
-        determiner for determiner in words.DETERMINERS if not (definite and determiner.indefinite)
-    ]
-    return NounPhrase(
-        _choose(random, determiners),
-        _choose_or_none(random, adjective, words.ADJECTIVES),
-        _choose(random, nouns),
-        random.randint(2) if number is None else number,
-    )
+    determiners = [word for word in words.DETERMINERS if not (definite and word.indefinite)]
+    chosen_determiner = _choose(random, determiners)
+    chosen_adjective = _choose_or_none(random, adjective, words.ADJECTIVES)
+    chosen_noun = _choose(random, nouns)
+    if number is None:
+        number = random.randint(2)
+    return NounPhrase(chosen_determiner, chosen_adjective, chosen_noun, number)
 
 
 def _subject(random: Random, pronoun: float, *, adjective: float = 0.4) -> Subject:
@@ -167,10 +188,10 @@ def _subject(random: Random, pronoun: float, *, adjective: float = 0.4) -> Subje
 
 def _pronoun(random: Random) -> words.Pronoun:
     """Sample I, you and we three times as often: no noun has their verb forms."""
-    return _choose(
-        random,
-        [pronoun for pronoun in words.PRONOUNS for _ in range(1 if pronoun.person == 3 else 3)],
-    )
+    pronouns: list[words.Pronoun] = []
+    for pronoun in words.PRONOUNS:
+        pronouns += [pronoun] if pronoun.person == 3 else [pronoun] * 3
+    return _choose(random, pronouns)
 
 
 def _negated(random: Random) -> bool:
@@ -179,7 +200,8 @@ def _negated(random: Random) -> bool:
 
 def _transitive(random: Random) -> Clause:
     """Sample a clause; the object often has the number of the subject, so that the two can be exchanged."""
-    subject, negated = _subject(random, 0.2), _negated(random)
+    subject = _subject(random, 0.2)
+    negated = _negated(random)
     return Clause(
         subject,
         verb=_choose(random, words.TRANSITIVES),
@@ -192,33 +214,35 @@ def _transitive(random: Random) -> Clause:
 def _object(random: Random, subject: Subject, negated: bool) -> Subject:
     if random.random_sample() < 0.18:
         person = subject.person if isinstance(subject, words.Pronoun) else 3
-        return _choose(
-            random,
-            [pronoun for pronoun in words.PRONOUNS if person == 3 or pronoun.person != person],
-        )
+        # No reflexive pronouns: "I watch me".
+        others = [word for word in words.PRONOUNS if person == 3 or word.person != person]
+        return _choose(random, others)
     number = subject.number if random.random_sample() < 0.75 else None
-    return _noun_phrase(
-        random, animate=random.random_sample() < 0.75, number=number, definite=negated
-    )
+    animate = random.random_sample() < 0.75
+    return _noun_phrase(random, animate=animate, number=number, definite=negated)
 
 
 def _intransitive(random: Random) -> Clause:
-    return Clause(
-        _subject(random, 0.7),
-        adverbial=_choose(random, words.ADVERBIALS),
-        verb=_choose(random, words.INTRANSITIVES),
-        negated=_negated(random),
-    )
+    """Sample a clause without an object, with an adverbial."""
+    subject = _subject(random, 0.7)
+    adverbial = _choose(random, words.ADVERBIALS)
+    verb = _choose(random, words.INTRANSITIVES)
+    return Clause(subject, verb=verb, adverbial=adverbial, negated=_negated(random))
 
 
 def _going(random: Random) -> Clause:
     """Sample a clause with go or another intransitive verb and a prepositional phrase."""
     preposition = _choose(random, words.PREPOSITIONS)
+    subject = _subject(random, 0.6)
+    verb = words.GO
+    if random.random_sample() >= 0.6:
+        verb = _choose(random, words.INTRANSITIVES)
+    complement = _noun_phrase(random, animate=preposition[0] == "with", definite=True)
     return Clause(
-        _subject(random, 0.6),
-        verb=words.GO if random.random_sample() < 0.6 else _choose(random, words.INTRANSITIVES),
+        subject,
+        verb=verb,
         preposition=preposition,
-        complement=_noun_phrase(random, animate=preposition[0] == "with", definite=True),
+        complement=complement,
         negated=_negated(random),
     )
 

@@ -57,13 +57,14 @@ class Incompatibilities:
 
         It is an error if a variant does not run that is ``required``, by its slug with a description and a location.
         """
-        running, excluded = [], []
+        running: list[Variant] = []
+        excluded: list[ExcludedRecord] = []
         for variant in variants:
             exclusion = self._first_exclusion(variant)
-            if exclusion is not None:
-                source, reason = "exclude", self.loaded.file.exclude[exclusion].reason
+            if exclusion is None:
+                reason = self._incompatibility(variant)
             else:
-                source, reason = "incompatible", self._incompatibility(variant)
+                reason = self.loaded.file.exclude[exclusion].reason
             if reason is None:
                 running.append(variant)
                 continue
@@ -79,7 +80,7 @@ class Incompatibilities:
                 title=variant.title,
                 axes=variant.axes,
                 reason=reason,
-                source=source,
+                source="incompatible" if exclusion is None else "exclude",
             )
             excluded.append(record)
         return running, excluded

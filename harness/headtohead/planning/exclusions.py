@@ -61,10 +61,7 @@ class Incompatibilities:
         excluded: list[ExcludedRecord] = []
         for variant in variants:
             exclusion = self._first_exclusion(variant)
-            if exclusion is None:
-                reason = self._incompatibility(variant)
-            else:
-                reason = self.loaded.file.exclude[exclusion].reason
+            reason = self._reason(variant, exclusion)
             if reason is None:
                 running.append(variant)
                 continue
@@ -90,6 +87,12 @@ class Incompatibilities:
         matching = [number for number, holds in enumerate(self.exclusions) if holds(variant)]
         self.unused.difference_update(matching)
         return matching[0] if matching else None
+
+    def _reason(self, variant: Variant, exclusion: int | None) -> str | None:
+        """Return the reason that the file gives for an exclusion; without one, why the settings cannot run, or None."""
+        if exclusion is not None:
+            return self.loaded.file.exclude[exclusion].reason
+        return self._incompatibility(variant)
 
     def _incompatibility(self, variant: Variant) -> str | None:
         """Return why the settings of a variant cannot run, or None; without data, only contradictions are found."""

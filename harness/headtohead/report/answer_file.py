@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import Collapse
 from headtohead.analysis.study import Analysis, LooksStatus
 from headtohead.analysis.wording import contrast_name
@@ -17,6 +17,7 @@ from headtohead.report.content import Report
 from headtohead.report.folder import ANSWER_FORMAT
 from headtohead.report.setup import setup_line
 from headtohead_judge.answer import plain, summary_fields, test_fields
+from headtohead_judge.contrast import Contrast, Side, with_sign
 
 VERSION = 3
 
@@ -89,26 +90,39 @@ def _contrasts(analysis: Analysis) -> list[dict[str, Any]]:
     return contrasts
 
 
-def _contrast(analysis: Analysis, contrast: Contrast) -> dict[str, Any]:
-    declared = contrast.declared
+def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "label": contrast_name(analysis, contrast),
         "name": contrast.name,
         "metric": contrast.metric,
         "reason": contrast.reason,
         "seeds": contrast.seeds,
-        "against_metric": declared.against_metric if declared else None,
-        "lengths": declared.lengths if declared else None,
-        "against_lengths": declared.against_lengths if declared else None,
     }
+    fields |= _sides(contrast.contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
     fields |= {
         "direction": contrast.direction_name,
-        "pairs": contrast.pairs,
         "expected": contrast.expected or None,
         "agreement": str(contrast.agreement) if contrast.agreement else None,
     }
     return fields
+
+
+def _sides(contrast: Contrast) -> dict[str, Any]:
+    """Return the compared variants, and how their metrics and lengths differ.
+
+    In each setting, a variant with a positive weight is beside one with a negative weight.
+    """
+    pairs: list[tuple[Side, Side]] = []
+    for setting in contrast.settings:
+        pairs += zip(with_sign(setting, 1.0), with_sign(setting, -1.0), strict=True)
+    side, against = pairs[0]
+    return {
+        "pairs": [(first.variant, second.variant) for first, second in pairs],
+        "against_metric": against.metric if against.metric != side.metric else None,
+        "lengths": side.lengths,
+        "against_lengths": against.lengths if against.lengths != side.lengths else None,
+    }
 
 
 def _training(analysis: Analysis) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
-from headtohead.analysis.contrasts import sides
-from headtohead.analysis.scores import Side
+from headtohead.analysis.scores import scores_of
 from headtohead.analysis.study import Analysis
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
@@ -34,6 +33,7 @@ from headtohead.report.render import fragment, markdown, page
 from headtohead.report.section import Section, text_lines
 from headtohead.report.sections import report_sections
 from headtohead.storage.frames import load_frames
+from headtohead_judge.contrast import Side
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "contrasts": forest_figure,
@@ -195,7 +195,7 @@ def _table(report: Report) -> str:
         shortest, longest = side.lengths or (0, 0)
         scores = []
         for variant, seed in zip(table["variant"], table["seed"], strict=True):
-            by_seed = side._replace(slug=str(variant)).scores(report.analysis.frames)
+            by_seed = scores_of(report.analysis.frames, side._replace(variant=str(variant)))
             scores.append(by_seed.get(int(seed), math.nan))
         table[f"{side.metric}/{shortest}-{longest}"] = scores
     for name, dtype in table.dtypes.items():
@@ -208,11 +208,10 @@ def _limited_sides(analysis: Analysis) -> list[Side]:
     """Return the metrics and the source lengths of declared contrasts that count only some source lengths."""
     limited: list[Side] = []
     for contrast in analysis.families.declared.contrasts:
-        for pair in sides(contrast):
-            for side in pair:
-                anonymous = side._replace(slug="")
-                if side.lengths and anonymous not in limited:
-                    limited.append(anonymous)
+        for side in contrast.contrast.sides:
+            anonymous = side._replace(variant="")
+            if side.lengths and anonymous not in limited:
+                limited.append(anonymous)
     return limited
 
 

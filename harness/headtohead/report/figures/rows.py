@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name
 from headtohead.figures import style
@@ -44,24 +44,24 @@ def forest_rows(analysis: Analysis) -> list[Row]:
     return [_forest_row(analysis, contrast) for contrast in ordered]
 
 
-def _by_change(contrasts: Sequence[Contrast]) -> list[Contrast]:
+def _by_change(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
     """Return the total difference, then the changes in the order of their larger difference."""
     axes = list(dict.fromkeys(contrast.axis for contrast in contrasts))
 
-    def rank(contrast: Contrast) -> tuple[bool, int, str]:
-        return contrast.axis is not None, axes.index(contrast.axis), contrast.kind
+    def rank(contrast: ContrastResult) -> tuple[bool, int, str]:
+        return contrast.axis is not None, axes.index(contrast.axis), contrast.family
 
     return sorted(contrasts, key=rank)
 
 
-def _best_first(analysis: Analysis, contrasts: Sequence[Contrast]) -> list[Contrast]:
-    def gain(contrast: Contrast) -> float:
+def _best_first(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
+    def gain(contrast: ContrastResult) -> float:
         return analysis.sign * contrast.paired.mean if contrast.paired else 0.0
 
     return sorted(contrasts, key=gain, reverse=True)
 
 
-def _forest_row(analysis: Analysis, contrast: Contrast) -> Row:
+def _forest_row(analysis: Analysis, contrast: ContrastResult) -> Row:
     paired = contrast.paired
     assert paired is not None
     points = []

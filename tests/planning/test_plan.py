@@ -13,7 +13,7 @@ from headtohead.planning.record import experiment_record, run_record
 from headtohead.planning.stacking import local_stacks
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
-from headtohead.plugins.registry import current, register
+from headtohead.plugins.registry import register
 from made import plugin_of, refused
 
 PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
@@ -434,9 +434,7 @@ def test_a_style_with_a_hook_of_self_attention_is_excluded_from_cross_attention(
     style = type("Own", (Attention,), {hook: lambda self, *arguments: arguments[0]})
     register(plugin_of(attention={"own": style}))
     reasons = [
-        find_incompatibility(
-            resolve({"train": {"epochs": 1}, "attention": attention}), {}, current()
-        )
+        find_incompatibility(resolve({"train": {"epochs": 1}, "attention": attention}), {})
         for attention in ("own", {"cross": "own"}, {"encoder": "own", "decoder": "own"})
     ]
     assert reasons == ["own is defined for self-attention; use another attention.cross"] * 2 + [

@@ -100,11 +100,11 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
     }
     fields |= _sides(contrast.contrast)
     fields |= test_fields(contrast.paired, contrast.judgement)
-    fields |= {
-        "direction": contrast.direction_name,
-        "expected": contrast.expected or None,
-        "agreement": str(contrast.agreement) if contrast.agreement else None,
-    }
+    fields["direction"] = contrast.direction_name
+    fields["expected"] = contrast.expected or None
+    fields["agreement"] = None
+    if contrast.agreement:
+        fields["agreement"] = str(contrast.agreement)
     return fields
 
 
@@ -117,12 +117,17 @@ def _sides(contrast: Contrast) -> dict[str, Any]:
     for setting in contrast.settings:
         pairs += zip(with_sign(setting, 1.0), with_sign(setting, -1.0), strict=True)
     side, against = pairs[0]
-    return {
+    fields: dict[str, Any] = {
         "pairs": [(first.variant, second.variant) for first, second in pairs],
-        "against_metric": against.metric if against.metric != side.metric else None,
+        "against_metric": None,
         "lengths": side.lengths,
-        "against_lengths": against.lengths if against.lengths != side.lengths else None,
+        "against_lengths": None,
     }
+    if against.metric != side.metric:
+        fields["against_metric"] = against.metric
+    if against.lengths != side.lengths:
+        fields["against_lengths"] = against.lengths
+    return fields
 
 
 def _training(analysis: Analysis) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from headtohead.config.builder import FAMILIES
 from headtohead.data.batches import padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_bound, geometry_of, incompatibility, only_length
 from headtohead.plugins.component import Component
 from headtohead.plugins.entry import Options, Setting
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, current
 from headtohead.plugins.watched_reads import only_declared_reads
 from headtohead.schema.run_config import RunConfig
@@ -207,7 +207,7 @@ def _decoding_without_boundaries(config: RunConfig, longest: Lengths) -> str | N
 def _incompatible_entry(config: RunConfig, longest: Lengths) -> str | None:
     """Return why a plugin entry cannot be used: it says so, or its components accept shorter sequences only."""
     reached = longest_sequences(config, longest)
-    for family in FAMILIES:
+    for family in COMPONENTS:
         for role, entry in config.entries(family).items():
             for chosen in entry.pattern:
                 registered = current().find(family, chosen.name)

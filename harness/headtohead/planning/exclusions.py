@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from headtohead.config.builder import (
-    FAMILIES,
+    SECTION_ENTRIES,
     ConfigBuilder,
     assignment_order,
-    find_contradiction,
     named_parts,
     times_width,
 )
+from headtohead.config.contradictions import find_contradiction
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
 
@@ -131,7 +132,7 @@ class Incompatibilities:
             if axis in (MATCH_AXIS, DATA_AXIS):
                 continue
             section, *_ = axis.split(".")
-            if axis not in self.axes and section not in (*FAMILIES, *SECTIONS):
+            if axis not in self.axes and section not in (*COMPONENTS, *SECTIONS):
                 hint = nearest(axis, self.axes)
                 raise location.child(axis).error(f"unknown axis '{axis}'{hint}")
             builder.assign(tuple(axis.split(".")), when[axis], location.child(axis))
@@ -150,7 +151,8 @@ class Incompatibilities:
             return lambda variant: _has_multiple_width(variant, value)
         path = tuple(axis.split("."))
         target = value_at(config, path)
-        if isinstance(value, str) and path[0] in FAMILIES:  # a name stands for all options
+        is_entry = path[0] in COMPONENTS or path in SECTION_ENTRIES
+        if isinstance(value, str) and is_entry:  # a name stands for all options
             names = _names(target)
             return lambda variant: bool(_names(value_at(variant.config, path)) == names)
         return lambda variant: bool(value_at(variant.config, path) == target)

@@ -10,13 +10,13 @@ import pandas as pd
 
 from headtohead.analysis.results import RunsTable
 from headtohead.analysis.study import Analysis
-from headtohead.config.builder import FAMILIES
 from headtohead.escaping import visible
 from headtohead.execution.loaded import LoadedRun
 from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.figures.style import to_svg
 from headtohead.planning.overview import COLUMNS, overview
 from headtohead.planning.plan import Plan
+from headtohead.plugins.families import COMPONENTS
 from headtohead.report.content import Report
 from headtohead.report.render import fragment
 from headtohead.report.section import Section, table
@@ -136,7 +136,7 @@ def run_html(record: RunRecord, metrics: Mapping[str, float | None]) -> str:
 def _settings(config: RunConfig) -> dict[str, str]:
     """Return the dataset, the entry of each family, by role if they differ, and the sizes of a model."""
     settings = {"data": str(config.data.dataset)}
-    for family in FAMILIES:
+    for family in COMPONENTS:
         entries = getattr(config, family).by_role()
         names = {entry.name for entry in entries.values()}
         if len(names) > 1:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import score_mismatch
-from headtohead.planning.schedule import decays_to_an_end
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
@@ -155,7 +154,7 @@ def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Converge
         trends[slug] = _variant_trend(frames, slug, run_trends, passes)
         name = _schedule_name(variant.config.train)
         schedules[name] = None
-        if decays_to_an_end(variant.config.train):
+        if variant.rate_decays:
             decaying[name] = None
     return Convergence(
         trends,
@@ -167,7 +166,9 @@ def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Converge
 
 
 def _schedule_name(train: TrainConfig) -> str:
-    return f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule
+    name = train.schedule.name
+    final_lr = train.schedule.options.model_dump().get("final_lr")
+    return f"{name} to {final_lr:g}" if final_lr else name
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -226,7 +227,7 @@ def _variant_trend(
 def _flat_verdict(frames: Frames, slug: str) -> str:
     """Return the verdict on a flat loss, no evidence at the end of a schedule that lowers the learning rate."""
     stopped_early = frames.rows(slug)["stopped_early"].fillna(False).astype(bool)
-    is_at_end = decays_to_an_end(frames.by_slug[slug].config.train) and not stopped_early.all()
+    is_at_end = frames.by_slug[slug].rate_decays and not stopped_early.all()
     return SCHEDULE_ENDED if is_at_end else LEVELLED_OFF
 
 

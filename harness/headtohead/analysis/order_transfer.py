@@ -73,10 +73,7 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
                 large_slug = by_size[large][rest]
                 slugs.append((small_slug, large_slug))
                 data_sets.append((data_set_of[small_slug], data_set_of[large_slug]))
-        pairs = []
-        for first, second in itertools.combinations(range(len(slugs)), 2):
-            if data_sets[first] == data_sets[second]:
-                pairs.append((first, second))
+        pairs = _pairs_with_equal(data_sets)
         rows = []
         for size in (0, 1):
             for slug_by_size in slugs:
@@ -90,6 +87,15 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
         if counts:
             results.append(OrderTransfer(small, large, len(slugs), *counts))
     return tuple(results)
+
+
+def _pairs_with_equal(values: Sequence[object]) -> list[tuple[int, int]]:
+    """Return the indices of every two equal values."""
+    pairs = []
+    for first, second in itertools.combinations(range(len(values)), 2):
+        if values[first] == values[second]:
+            pairs.append((first, second))
+    return pairs
 
 
 def _variants_by_size(

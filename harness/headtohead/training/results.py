@@ -19,7 +19,6 @@ from headtohead.data.metrics import Counts, task_metrics
 from headtohead.model.precision import peak_flops
 from headtohead.planning.costs import TRAINING
 from headtohead.planning.pitfalls import padding_has_no_effect
-from headtohead.plugins.registry import current
 from headtohead.schema.metric import LOSS, TEACHER_FORCED, UNPADDED, Metric
 from headtohead.storage.results import BackendRecord, BucketRecord, DecodingRecord, ResultsRecord
 from headtohead.storage.translations import Translation, translations_text
@@ -50,7 +49,7 @@ def score_test_split(
     translate = translator(config, data.target_vocabulary, decoding_limit)
     padded = score(training.model, tensors, rows, translate)
     alone = padded
-    equal = [padding_has_no_effect(config, current()) for config in training.configs]
+    equal = [padding_has_no_effect(variant) for variant in training.configs]
     if config.unpadded and not all(equal):
         alone = score(training.model, tensors, rows, translate, padded=False)
     decoding: DecodingRecord | None = None

@@ -135,7 +135,7 @@ def measure_notebook(
         config = recipe_config(recipe, current(), [f"data.file={json.dumps(str(data_file))}"])
     case, measured = Case(config, cache), []
     with one_thread():
-        for pitfall in find_pitfalls(config, current()):
+        for pitfall in find_pitfalls(config):
             try:
                 measured.append(NotebookPitfall(pitfall, MEASUREMENTS[pitfall.name](case)))
             except MissingFilesError as error:

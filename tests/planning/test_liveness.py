@@ -18,7 +18,6 @@ from headtohead.storage.leases import Busy, Lease, observe
 from headtohead.storage.progress import find_experiment, read_progress
 from headtohead.storage.run import StatusRecord
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
-from headtohead.testing.tiny import tiny_config
 from headtohead.tracking.study import TrackedStudy
 from made import refused
 from made.fake_study import experiment_text
@@ -86,7 +85,7 @@ def study(tmp_path):
         if progress:
             stack = StackFolder(folder / ".stacks" / "1")
             member = StackMember(variant="v", run_hash="0", seed=1, directory=directory)
-            stack.write(StackRecord(configs={"v": tiny_config()}, members=(member,)))
+            stack.write(StackRecord(members=(member,)))
             stack.write_progress(**progress)
         (folder / "experiment.json").write_text(
             experiment_text("study", {"v": None}, [("v", 1, directory)])

@@ -54,7 +54,7 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
         raise HeadToHeadError(
             f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced"
         )
-    for config in stacks[0].record.configs.values():
+    for config in stacks[0].configs().values():
         parsed_options(config, path.name)
     with _workspace(path.parent) as workspace:
         folder = _copy(stacks[0], inside(workspace, path.name))

@@ -230,7 +230,6 @@ def new_stack(
         if with_target is not None:
             probes.append(with_target)
     record = StackRecord(
-        configs={run.variant: plan.variant_of(run).config for run in runs},
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
         probes=tuple(probes),
         threads=threads,
@@ -378,7 +377,7 @@ class _Execution:
         elif code == exits.TIMEOUT:
             self._set_states(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
-            if len(record.configs) == 1:
+            if len(record.variants) == 1:
                 self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
                 self._split(folder, record, _by_variant(record))

@@ -156,11 +156,11 @@ class Worker:
         members = self.record.members
         name = self.runs[0].path.name
         configs = {}
-        for slug, config in self.record.configs.items():
+        for slug, config in folder.configs().items():
             configs[slug] = parsed_options(config, name)
         self.config = configs[members[0].variant]
-        for run in self.runs:
-            _require_unchanged_reads(run.record, configs[run.record.variant])
+        for run, member in zip(self.runs, members, strict=True):
+            _require_unchanged_reads(run.record, configs[member.variant])
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]

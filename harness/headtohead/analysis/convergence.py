@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import score_mismatch
-from headtohead.planning.schedule import decays_to_an_end
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
-from headtohead_judge.differences import pair_differences
+from headtohead_judge.contrast import Side
 
 LOSS = "valid/loss"
 LAST_PART = 0.2
@@ -81,7 +80,7 @@ class LossTrend:
 class StepGap(NamedTuple):
     """A contrast's difference in validation loss, and the steps in which the baseline's loss falls by as much."""
 
-    contrast: Contrast
+    contrast: ContrastResult
     difference: float
     steps: float
 
@@ -127,7 +126,7 @@ class Convergence:
         return next((gap for gap in gaps if gap.contrast.detected), gaps[-1] if gaps else None)
 
 
-def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
+def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
     """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
@@ -148,9 +147,11 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
     for slug in frames.by_slug:
         if frames.trained(slug) == slug:
             trends[slug] = _variant_trend(frames, slug, by_run, passes)
-    trains = [frames.by_slug[slug].config.train for slug in trends]
-    schedules = dict.fromkeys(map(_schedule_name, trains))
-    decaying = dict.fromkeys(_schedule_name(train) for train in trains if decays_to_an_end(train))
+    variants = [frames.by_slug[slug] for slug in trends]
+    schedules = dict.fromkeys(_schedule_name(variant.config.train) for variant in variants)
+    decaying = dict.fromkeys(
+        _schedule_name(variant.config.train) for variant in variants if variant.rate_decays
+    )
     gaps = tuple(_gaps(frames, contrasts, trends))
     return Convergence(
         trends, gaps, tuple(schedules), tuple(decaying), frames.steps(frames.baseline)
@@ -158,7 +159,9 @@ def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
 
 
 def _schedule_name(train: TrainConfig) -> str:
-    return f"{train.schedule} to {train.final_lr:g}" if train.final_lr else train.schedule
+    name = train.schedule.name
+    final_lr = train.schedule.options.model_dump().get("final_lr")
+    return f"{name} to {final_lr:g}" if final_lr else name
 
 
 def run_trend(steps: NDArray[np.int64], losses: NDArray[np.float64]) -> RunTrend | str:
@@ -211,32 +214,31 @@ def _variant_trend(
 def _reached_the_end(frames: Frames, slug: str) -> bool:
     """Return whether a run of a variant trained to the end of a schedule that lowers the learning rate."""
     stopped_early = frames.rows(slug)["stopped_early"].fillna(False).astype(bool)
-    return decays_to_an_end(frames.by_slug[slug].config.train) and not stopped_early.all()
+    return frames.by_slug[slug].rate_decays and not stopped_early.all()
 
 
 def _gaps(
-    frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]
+    frames: Frames, contrasts: Sequence[ContrastResult], trends: Mapping[str, LossTrend]
 ) -> list[StepGap]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
         return []
     gaps = []
-    for contrast in contrasts:
-        sides = {slug for pair in contrast.pairs for slug in pair}
-        if contrast.paired is None or any(
-            score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides
-        ):
+    for result in contrasts:
+        is_comparable = all(
+            score_mismatch(frames, slug, frames.baseline, LOSS) is None for slug in result.variants
+        )
+        if result.paired is None or not is_comparable:
             continue
-        losses = {slug: frames.scores(slug, LOSS) for slug in sides}
-        tested = {
-            slug: {seed: own[seed] for seed in contrast.seeds if seed in own}
-            for slug, own in losses.items()
-        }
-        seeds, differences = pair_differences(tested, contrast.pairs)
+        contrast = result.contrast.with_sides(lambda side: Side(side.variant, LOSS))
+        losses = {}
+        for side in contrast.sides:
+            by_seed = frames.scores(side.variant, LOSS)
+            losses[side] = {seed: by_seed[seed] for seed in result.seeds if seed in by_seed}
+        seeds, differences = contrast.values(losses)
         if seeds:
             difference = float(differences.mean())
-            gaps.append(
-                StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall)
-            )
+            steps = abs(difference) * baseline.steps / baseline.fall
+            gaps.append(StepGap(result, difference, steps))
     return gaps

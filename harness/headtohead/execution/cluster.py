@@ -22,8 +22,8 @@ from headtohead.children import without_working_directory
 from headtohead.config.versions import versions
 from headtohead.errors import HeadToHeadError
 from headtohead.execution.local import POLL_SECONDS, LocalLauncher
+from headtohead.plugins.built_in import MODULES
 from headtohead.plugins.launcher import Exit, Job, Launcher
-from headtohead.plugins.registry import BUILT_IN
 
 FOLDER_TOKEN = "folder-token"
 """File in a stack's folder with a random token, by which another machine verifies that it is the same folder."""
@@ -115,7 +115,7 @@ def _ended(calls: Mapping[Job, Generator[int | str | None]]) -> dict[Job, int | 
 def code_version() -> str:
     """Return the version and a hash of the installed code, which must be equal on both machines."""
     code = b""
-    for name in ("headtohead", BUILT_IN[0].partition(".")[0]):
+    for name in ("headtohead", MODULES[0].partition(".")[0]):
         folder = Path(importlib.import_module(name).__path__[0])
         code += b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return f"{versions()['headtohead']} (code {sha256(code).hexdigest()[:8]})"

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from headtohead.config.builder import FAMILIES, ConfigBuilder, is_dataset_option
+from headtohead.config.builder import SECTION_ENTRIES, ConfigBuilder, is_dataset_option
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant, variant_key
+from headtohead.plugins.families import COMPONENTS
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.storage.contrasts import ChangeContrast
+from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""
@@ -113,7 +114,7 @@ def expand_between(
     names: Sequence[str],
     changes: Mapping[str, Sequence[FieldPath]],
     match: Match,
-) -> tuple[list[Variant], list[ChangeContrast]]:
+) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
@@ -127,17 +128,15 @@ def expand_between(
         slug = shortened_slug(f"from-plus-{slug_word(name)}")
         plus = points.add([name], slug, f"{start_name} + {name}")
         title = f"{name} in {start_name}"
-        contrasts.append(
-            ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START)
-        )
+        effects = (points.effect(name),)
+        contrasts.append(ContrastRecord.of_two(title, "added", plus, START, effects))
     for name in changes:
         slug = shortened_slug(f"to-minus-{slug_word(name)}")
         rest = [kept for kept in changes if kept != name]
         minus = points.add(rest, slug, f"{end_name} − {name}")
         title = f"{name} in {end_name}"
-        contrasts.append(
-            ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus)
-        )
+        effects = (points.effect(name),)
+        contrasts.append(ContrastRecord.of_two(title, "taken", END, minus, effects))
     return list(points.variants.values()), contrasts
 
 
@@ -158,6 +157,10 @@ class _Points:
         self.variants: dict[frozenset[str], Variant] = {}
         self.start_labels = {name: _value(start, fields) for name, fields in changes.items()}
         self.end_labels = {name: _value(end, fields) for name, fields in changes.items()}
+
+    def effect(self, name: str) -> AxisEffect:
+        """Return the labels of a change in both configurations."""
+        return AxisEffect(axis=name, value=self.end_labels[name], against=self.start_labels[name])
 
     def add(self, applied: Collection[str], slug: str, title: str) -> str:
         """Add the configuration with these changes, unless it exists, and return its slug."""
@@ -193,7 +196,7 @@ def with_fields_from(
 
 def _field_of(path: Sequence[Any]) -> FieldPath:
     """Return the field of a change to which a value belongs: an entry or a dataset includes its options."""
-    if path[0] in FAMILIES:
+    if path[0] in COMPONENTS:
         return tuple(path[:2])
     if is_dataset_option(tuple(path)):
         return DATASET
@@ -207,8 +210,10 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
     """Yield the fields that a change can consist of; a plugin entry with its options is one field per role."""
     for name, info in section.model_fields.items():
         path, inner = (*above, name), info.annotation
-        if path[0] in FAMILIES:
+        if path[0] in COMPONENTS:
             yield from ((name, role) for role in inner.model_fields)
+        elif path in SECTION_ENTRIES:
+            yield path
         elif isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _fields(inner, path)
         elif path != ("data", "options"):  # a dataset has its options

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing.subject import Subject
@@ -93,7 +93,7 @@ def known_violations(config: RunConfig) -> dict[str, str]:
             )
         style = current().attention(attention.name)
         causes |= dict.fromkeys(style.known_violations, f"attention.{role}: {attention.name}")
-    for family in FAMILIES:
+    for family in COMPONENTS:
         for role, chosen in config.entries(family).items():
             options = current().find(family, chosen.name).entry.violations_by_option(chosen.options)
             causes |= {

@@ -10,14 +10,17 @@ variants' variances differ. Variants with a significantly larger variance have n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, fdtrc, polygamma
 
 from headtohead_judge.paired_tests import Difference, t_test_p
+
+Name = TypeVar("Name", bound=Hashable)
 
 MAX_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
@@ -93,7 +96,7 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     return BlockModel(float(squares.sum() / degrees), degrees, prior)
 
 
-def pooled(scores: Mapping[str, Sequence[float]]) -> tuple[BlockModel | None, dict[str, float]]:
+def pooled(scores: Mapping[Name, Sequence[float]]) -> tuple[BlockModel | None, dict[Name, float]]:
     """Return the block model of the variants without a larger variance, and the `larger_deviations` of the others.
 
     Contrasts of the others have no block model: their test is the paired t-test.

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.plugins.families import COMPONENTS
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig, changed
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import LONGEST
 from headtohead.testing.tiny import TRAIN
 
-TOKENWISE = ("feed_forward", "norm")
+TOKENWISE = [name for name, family in COMPONENTS.items() if family.acts_per_token]
 """Families that act on each token alone, outside attention, so that entries of other families do not affect them."""
 
 DEFAULTS = "defaults"
@@ -49,7 +49,7 @@ def check_configurations(entry: Registered, registry: Registry) -> Iterator[tupl
     ]
     choices += [
         (f"{family} {name}", {**own, family: name})
-        for family in FAMILIES
+        for family in COMPONENTS
         if family != entry.family and (family in TOKENWISE) == (entry.family in TOKENWISE)
         for name in sorted(registry.entries[family])
     ]
@@ -114,7 +114,12 @@ def reduced(config: RunConfig) -> RunConfig:
     small = changed(
         config,
         model=sizes,
-        train={**TRAIN, "epochs": None, "batch_size": None},
+        train={
+            **TRAIN,
+            "schedule": tiny_config().train.schedule,
+            "epochs": None,
+            "batch_size": None,
+        },
         quirks={"min_vocab_size": None, "pad_to": "batch"},
     )
     vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)

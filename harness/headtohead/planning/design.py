@@ -287,12 +287,9 @@ class Axes:
         for axis in self.axes:
             _, _, field = axis.partition(".")
             if field.split(".")[0] in names:
-                raise (
-                    self.loaded.location("design")
-                    .child(axis)
-                    .error(
-                        "a decoder-only model has neither encoder nor cross-attention; remove this axis"
-                    )
+                location = self.loaded.location("design").child(axis)
+                raise location.error(
+                    "a decoder-only model has neither encoder nor cross-attention; remove this axis"
                 )
 
     def _merged_over(self, recipe: Written | None) -> ConfigBuilder:

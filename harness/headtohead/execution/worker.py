@@ -359,11 +359,6 @@ class Worker:
         target_words = self.data.target_vocabulary.words
         run.write_json(VOCABULARY, {"source": source_words, "target": target_words})
         files.write_text(directory / TRANSLATIONS, translations_table(translations))
-        last_step = member.ended_step or self.training.progress.step
-        scored_step = member.best_step or last_step
-        epoch = scored_step / self.training.plan.steps_per_epoch
-        measured = {name: value for name, value in record.metrics.items() if value is not None}
-        run.log_metrics(scored_step, epoch, time.time(), measured)
         metrics = dict(record.metrics)
         metrics |= self._last_metrics(index, member.best_step)
         metrics |= summary(maps)
@@ -373,19 +368,19 @@ class Worker:
             self.training.token_sums[index]
         )
         results = dict(record) | {"metrics": metrics, "notes": self.folder.record.notes}
-        run.finish(ResultsRecord(**results), last_step)
+        run.finish(ResultsRecord(**results), member.ended_step or self.training.progress.step)
 
     @cached_property
     def _costs(self) -> dict[str, float]:
         return cost_metrics(self.training, [run.record.counts.flops_per_token for run in self.runs])
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
-        """Return the last metrics of the saved weights, without test metrics and the load of the machine."""
+        """Return the last metrics of the saved weights, without the load of the machine."""
         metrics: dict[str, float | None] = {}
         for line in self.runs[index].history():
             if line is None or best_step not in {None, line.step}:
                 continue
             for name, value in line.values.items():
-                if not name.startswith(("test/", "system/")):
+                if not name.startswith("system/"):
                     metrics[name] = value
         return metrics

@@ -114,7 +114,7 @@ def _groups(plan: Plan, runs: Sequence[PlannedRun], device: str) -> dict[Group, 
         train = config.train.model_dump_json()
         positional = config.positional.model_dump_json()
         masking = config.masking.model_dump_json()
-        group_of[slug] = Group(shape(config, current()), positional + masking)
+        group_of[slug] = Group(shape(config), positional + masking)
         # Members with equal optimizer settings are next to each other, since they share one optimizer step.
         sort_key_of[slug] = [train, positional, masking]
     alike = Counter(group_of[run.variant] for run in runs)

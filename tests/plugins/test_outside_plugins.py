@@ -14,9 +14,9 @@ import torch
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.plugin import Options, Positional
 from headtohead.plugins.reads import declared_paths
-from headtohead.planning.schedule import decays_to_an_end, learning_rate
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, check, tiny_config
 from made import separate_registry, unexpected

@@ -218,7 +218,7 @@ def entry(name: str, architecture: str, own: dict[str, Any]) -> tuple[list[str],
     chosen = {family: value for family, value in own.items() if family != "train"}
     train = {"lr": RATES[1], "batch_size": 48, "steps": 60, **own.get("train", {})}
     config = tiny_config(**chosen, train=train, architecture=architecture, dropout=0.1)
-    if find_incompatibility(config, {}, current()) is not None:
+    if find_incompatibility(config, {}) is not None:
         return [], 0, 0
     reference = tiny_training(config, torch.device("cpu"), {})
     for precision, backend in (

@@ -113,14 +113,17 @@ def answer_file(report: Report) -> str:
 def _sides(contrast: Contrast) -> dict[str, Any]:
     """Return the compared variants, and how their metrics and lengths differ.
 
-    In each setting, a variant with a positive weight is beside one with a negative weight.
+    In each setting, every variant with a positive weight is beside one with a negative weight.
     """
     pairs = []
     for setting in contrast.settings:
         positive, negative = with_sign(setting, 1.0), with_sign(setting, -1.0)
-        for side, against in zip(positive, negative, strict=True):
-            pairs.append((side, against))
-    side, against = pairs[0]
+        for index in range(max(len(positive), len(negative))):
+            side = positive[index % len(positive)]
+            pairs.append((side, negative[index % len(negative)]))
+    side, against = contrast.sides[0], contrast.sides[-1]
+    if pairs:
+        side, against = pairs[0]
     return {
         "pairs": [(first.variant, second.variant) for first, second in pairs],
         "against_metric": against.metric if against.metric != side.metric else None,

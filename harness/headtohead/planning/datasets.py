@@ -55,14 +55,14 @@ class PreparedDataSets:
 
         Data are prepared only if the fields of the configuration show no reason.
         """
-        reason = find_incompatibility(config, {}, current())
+        reason = find_incompatibility(config, {})
         if reason is not None:
             return reason
         try:
             prepared = self.of(config)
         except UndefinedError as error:
             return str(error)
-        reason = find_incompatibility(config, prepared.record["longest"], current())
+        reason = find_incompatibility(config, prepared.record["longest"])
         if reason is not None:
             return reason
         target_lengths = [len(ids) for split in prepared.splits.values() for ids in split.target]

@@ -73,7 +73,7 @@ def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[Run
     config = tiny_config(**names)
     # The last target token is a label only.
     longest = {"source": LONGEST[0], "target": (only_length(config) or LONGEST[1]) + 1}
-    reason = find_incompatibility(config, longest, registry)
+    reason = find_incompatibility(config, longest)
     return (config, "") if reason is None else (None, reason)
 
 

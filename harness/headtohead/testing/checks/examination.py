@@ -144,7 +144,7 @@ def examine(
             results = [
                 (invariant, evaluate(invariant, subject_of_recipe)) for invariant in INVARIANTS
             ]
-            return Examination(name, tuple(results), find_pitfalls(config, registry))
+            return Examination(name, tuple(results), find_pitfalls(config))
         subjects = [
             (description, Subject(config))
             for description, config in check_configurations(entry, registry)

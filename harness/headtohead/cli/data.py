@@ -76,7 +76,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     )
     order = "exact match on test for a model without word order"
     sides = ("source", "target") if has_sources else ("target",)
-    example = [data.tokenisers["target"].unit.readable(train.target_text[0])]
+    example = [data.tokenisers["target"].unit.plain_text(train.target_text[0])]
     if has_sources:
         example = [train.source_text[0], *example]
     texts = {

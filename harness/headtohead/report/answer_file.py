@@ -111,12 +111,18 @@ def _contrast(analysis: Analysis, contrast: ContrastResult) -> dict[str, Any]:
 def _sides(contrast: Contrast) -> dict[str, Any]:
     """Return the compared variants, and how their metrics and lengths differ.
 
-    In each setting, a variant with a positive weight is beside one with a negative weight.
+    In each setting, every variant with a positive weight is beside one with a negative weight.
     """
     pairs: list[tuple[Side, Side]] = []
     for setting in contrast.settings:
-        pairs += zip(with_sign(setting, 1.0), with_sign(setting, -1.0), strict=True)
-    side, against = pairs[0]
+        positive = with_sign(setting, 1.0)
+        negative = with_sign(setting, -1.0)
+        for index in range(max(len(positive), len(negative))):
+            pair = positive[index % len(positive)], negative[index % len(negative)]
+            pairs.append(pair)
+    side, against = contrast.sides[0], contrast.sides[-1]
+    if pairs:
+        side, against = pairs[0]
     fields: dict[str, Any] = {
         "pairs": [(first.variant, second.variant) for first, second in pairs],
         "against_metric": None,

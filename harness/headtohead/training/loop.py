@@ -26,6 +26,7 @@ from headtohead.model.members import same_or_each
 from headtohead.model.quirks import changed_batch
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.schema.choices import PRECISIONS
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.metrics import higher_is_better
 from headtohead.storage.stack import ResumePoints
@@ -50,7 +51,7 @@ MIN_JUDGED_STEPS = 100
 
 
 @dataclass
-class Member:
+class MemberProgress:
     """Progress of a run of a stack.
 
     Args:
@@ -79,7 +80,7 @@ class Progress:
     step: int = 0
     train_seconds: float = 0.0
     steps_since: int = 0
-    members: list[Member] = field(default_factory=list)
+    members: list[MemberProgress] = field(default_factory=list)
 
 
 _PROGRESS = TypeAdapter(Progress)
@@ -178,7 +179,7 @@ class StackTraining:
             trains, self.model, self.steps, capturable=self.backend is not None
         )
         self.evaluate_every = evaluation_interval(self.train, self.steps)
-        self.progress = Progress(members=list(map(Member, seeds)))
+        self.progress = Progress(members=list(map(MemberProgress, seeds)))
         self.earlier_seconds = 0.0  # training time before the resume point, in other attempts
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
@@ -515,7 +516,7 @@ def _build_model(
     """Return the model of a stack on its device, in the precision of its weights."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     model = Transformer(config, seeds, *words, configs)
-    dtype = torch.float64 if config.train.precision == "float64" else torch.float32
+    dtype = getattr(torch, PRECISIONS[config.train.precision].weights)
     return model.to(device, dtype)
 
 

@@ -18,6 +18,7 @@ from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.planning.schedule import learning_rate
 from headtohead.plugins.component import takes_weight_decay
+from headtohead.schema.choices import OPTIMIZERS
 from headtohead.schema.run_config import ModelPart, TrainConfig
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -49,7 +50,8 @@ class StackOptimizer:
         owned: dict[Tensor, tuple[int, ...]] = {}
         self._matrices: dict[Tensor, tuple[int, ...]] = {}
         """With Muon, the updated tensors of linear maps, and the widths of the maps side by side in them."""
-        widths = _matrix_widths(model) if trains[0].optimizer == "muon" else {}
+        orthogonalises = OPTIMIZERS[trains[0].optimizer].orthogonalises
+        widths = _matrix_widths(model) if orthogonalises else {}
         for _, group_members in groupby(range(len(trains)), trains.__getitem__):
             members = list(group_members)
             first = trains[members[0]]
@@ -130,7 +132,7 @@ class StackOptimizer:
             [moment["step"] for moment in moments],
             fused=True,
             capturable=self.capturable,
-            decoupled_weight_decay=first.optimizer != "adam",
+            decoupled_weight_decay=OPTIMIZERS[first.optimizer].decouples_decay,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,

@@ -31,7 +31,7 @@ def file(tmp_path):
 
 
 def readable(prepared):
-    return Unit("text-character").readable(prepared)
+    return Unit("text-character").plain_text(prepared)
 
 
 def load(file=None, **options):

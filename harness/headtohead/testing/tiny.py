@@ -62,34 +62,35 @@ def tiny_config(
     Raises:
         HeadToHeadError: The values are invalid in an experiment file, too.
     """
-    train = train or {}
     if norm in get_args(ModelConfig.model_fields["norm"].annotation):
-        model["norm"], norm = norm, "layernorm"
-    replaced = (
-        {"batch_tokens"}
-        if "batch_size" in train
-        else {"steps"}
-        if {"epochs", "tokens"} & {*train}
-        else set()
-    )
-    raw = {
+        model["norm"] = norm
+        norm = "layernorm"
+    raw: dict[str, Any] = {
         "positional": positional,
         "attention": attention,
         "masking": masking,
         "feed_forward": feed_forward,
         "norm": norm,
         "model": SMALL | model,
-        "train": {name: value for name, value in TRAIN.items() if name not in replaced} | train,
+        "train": _small_train(train or {}),
         "quirks": quirks or {},
     }
     if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw)
-    return (
-        config
-        if only_length(config) is None
-        else changed(config, evaluate={"decode": "teacher-forced"})
-    )
+    if only_length(config) is None:
+        return config
+    return changed(config, evaluate={"decode": "teacher-forced"})
+
+
+def _small_train(train: dict[str, Any]) -> dict[str, Any]:
+    """Return ``TRAIN`` with other fields, and without the fields of it that exclude these."""
+    fields = dict(TRAIN)
+    if "batch_size" in train:
+        del fields["batch_tokens"]
+    elif "epochs" in train or "tokens" in train:
+        del fields["steps"]
+    return fields | train
 
 
 @cache
@@ -103,14 +104,15 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        source_words = [
-            words[(index * 3 + position * (1 + index % 5)) % 7] for position in range(1 + index % 6)
-        ]
+        first = 3 * index
+        step = 1 + index % 5
+        length = 1 + index % 6
+        source_words = [words[(first + position * step) % 7] for position in range(length)]
         reversed_words = [f"{word}o" for word in reversed(source_words)]
         if target_words is not None:
             reversed_words = list(islice(cycle(reversed_words), target_words))
-        source, target = " ".join(source_words), " ".join(reversed_words)
-        pairs.append(Pair(source, target, source))
+        source = " ".join(source_words)
+        pairs.append(Pair(source, " ".join(reversed_words), source))
     corpus = Corpus(pairs, "public domain", "invented", ("source", "target"))
     config = DataConfig(
         dataset="invented",

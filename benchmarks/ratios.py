@@ -34,7 +34,8 @@ def main(words: list[str] | None = None) -> None:
     options = parser.parse_args(words)
     torch.set_num_threads(1)
     loaded, device = load_file(options.experiment, options.set), torch.device("cpu")
-    design = expand(loaded, loaded.load_plugins())
+    loaded.load_plugins()
+    design = expand(loaded)
     configs = [variant.config for variant in design.variants]
     trainings = [
         StackTraining(config, [1], prepare(config.data, cache_root()), device) for config in configs

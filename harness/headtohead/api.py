@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headtohead.analysis.study import Analysis
-from headtohead.config.entries import outside_entries
 from headtohead.config.loading import MAX_RUNS, LoadedExperiment, load_file, load_text
-from headtohead.config.project import next_command, reports_folder, runs_folder
+from headtohead.config.project import reports_folder, runs_folder
 from headtohead.config.yaml_text import dump
-from headtohead.data import cache_root, prepare
-from headtohead.errors import DiskError, HeadToHeadError, Interrupted
+from headtohead.errors import HeadToHeadError
 from headtohead.execution.exported import check_target, write_exported
-from headtohead.execution.launching import find_device, make_launcher, refuse_precision
+from headtohead.execution.launching import find_device, make_launcher
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.progress import failure_lines, next_step
-from headtohead.execution.repair import archive_runs, move_damaged_runs, move_stale_runs, with_reset
-from headtohead.execution.scheduler import Machine, Outcome, execute, final_states, pending
+from headtohead.execution.scheduler import Machine
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
-from headtohead.planning.replacing import dropped_note, find_replaced
-from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT
-from headtohead.storage.paths import inside
 from headtohead.storage.progress import experiment_file, find_experiment
 from headtohead.storage.run_directory import RunDirectory, find_run
-from headtohead.tracking import shipper
-from headtohead.tracking.shipping import DEFAULT_LOGGERS, logger_entry
-from headtohead.training.reference_points import save_reference_points
+from headtohead.study import ReportRequest, Result, Retraining, Study
+from headtohead.tracking.command import CommandLoggers
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from headtohead.analysis.results import RunsTable
-    from headtohead.plugins.logger import Answer
-    from headtohead.plugins.registry import Registry
     from headtohead.report.writing import ReportPaths
     from headtohead.storage.frames import Frames
 
@@ -55,29 +40,6 @@ __all__ = [
     "run",
     "write_report",
 ]
-
-
-_REST = "the same command without --only trains them, --allow-partial writes a report without them"
-
-
-@dataclass(frozen=True)
-class Result:
-    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
-
-    experiment: Path
-    states: Counter[str]
-    report: ReportPaths | None
-    answer: str | None
-
-    @property
-    def complete(self) -> bool:
-        """Whether every run has a result."""
-        return set(self.states) <= states.RESULTS
-
-    def _repr_html_(self) -> str:
-        from headtohead.report.notebook import result_html
-
-        return result_html(self.experiment, self.states, self.report)
 
 
 def plan(
@@ -105,7 +67,8 @@ def plan(
         HeadToHeadError: If the file, the data or a plugin is invalid.
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
-    return make_plan(loaded, loaded.load_plugins(), root, fresh=fresh)
+    loaded.load_plugins()
+    return make_plan(loaded, root, fresh=fresh)
 
 
 def _load(
@@ -118,16 +81,14 @@ def _load(
 ) -> tuple[LoadedExperiment, Path]:
     """Return an experiment and its runs folder."""
     if not isinstance(experiment, Mapping):
-        return load_file(experiment, overrides, seeds, max_runs, name), runs_folder(
-            experiment, runs
-        )
+        loaded = load_file(experiment, overrides, seeds, max_runs, name)
+        return loaded, runs_folder(experiment, runs)
     if not name or "/" in name:
         raise HeadToHeadError(
             f"an experiment given as a dict needs a name, got {name!r}; type name='my-study'"
         )
-    return load_text(
-        dump(experiment), Path(f"{name}.yaml"), overrides, seeds, max_runs
-    ), runs_folder(None, runs)
+    loaded = load_text(dump(experiment), Path(f"{name}.yaml"), overrides, seeds, max_runs)
+    return loaded, runs_folder(None, runs)
 
 
 def run(
@@ -191,225 +152,26 @@ def run(
             replace a file that headtohead did not write.
     """
     loaded, root = _load(experiment, overrides, seeds, max_runs, name, runs)
-    registry = loaded.load_plugins()
-    for logger in loggers:
-        if logger in DEFAULT_LOGGERS and not tracking:
-            raise HeadToHeadError(
-                f"--no-tracking and --logger {logger} (tracking and loggers in Python) exclude each other"
-            )
-    if tracking:
-        loggers = (*DEFAULT_LOGGERS, *loggers)
-    loggers = list(dict.fromkeys(loggers))
-    for logger in loggers:
-        logger_entry(logger).require()
-    seconds_to_ship = shipper.shipping_seconds()
+    loaded.load_plugins()
     chosen_launcher = make_launcher(launcher, launcher_options or {})
-    kind = find_device(device, chosen_launcher)
-    for option, given in (("--repair", repair), ("--stale", stale), ("--only", only)):
-        if fresh and given:
-            raise HeadToHeadError(f"--fresh trains every run anew; leave out {option}")
-    ignored: set[str] = set()
-    if repair:
-        ignored |= {
-            run for name in loaded.experiments for run in move_damaged_runs(inside(root, name), log)
-        }
-    planned = make_plan(
-        loaded, registry, root, fresh=fresh, ignored=ignored, ready=chosen_launcher.warm
-    )
-    planned = planned.limited_to(only)
-    look = len(planned.design.seeds) if planned.looks else None
-    refuse_precision(planned, kind)
-    if report:
-        from headtohead.report.folder import report_folder
-
-        report_folder(reports_folder(root, reports), planned.name)  # before anything is trained
-    if reason := find_replaced(planned, stale=stale):
-        raise HeadToHeadError(reason)
-    tuning = planned.tuning
-    parts = (planned,) if tuning is None or tuning.is_done else (tuning.plan, planned)
-    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
-    _check_plugins(parts, machine, retrain=retry or stale, log=log)
-    if dropped := dropped_note(planned):
-        log(f"note: {dropped}")
-
-    def plan_again(look: int | None) -> Plan:
-        return make_plan(
-            loaded, registry, root, ignored=ignored, reuse=not fresh, look=look
-        ).limited_to(only)
-
-    if stale:
-        for part in (planned.tuning.plan, planned) if planned.tuning else (planned,):
-            ignored |= move_stale_runs(part, log)
-        planned = plan_again(look)
-    if fresh:
-        for experiment_name in loaded.experiments:
-            archive_runs(inside(root, experiment_name))
-    session = _Session(
+    chosen_device = find_device(device, chosen_launcher)
+    reports_root = reports_folder(root, reports)
+    study = Study(
+        loaded=loaded,
         root=root,
         # The file does not identify an experiment with a label.
-        target=planned.name if name or isinstance(experiment, Mapping) else experiment,
-        reports=reports_folder(root, reports),
-        loggers=loggers,
-        seconds_to_ship=seconds_to_ship,
-        # The same command with --fresh would train anew.
-        same_command="the same command without --fresh" if fresh else "the same command",
+        target=loaded.name if name or isinstance(experiment, Mapping) else experiment,
+        machine=Machine(chosen_launcher, chosen_device, workers, threads, timeout),
+        retraining=Retraining(fresh, retry, repair, stale, tuple(only)),
+        report=ReportRequest(reports_root, report, allow_partial),
+        loggers=CommandLoggers.chosen(loggers, root, log, tracking=tracking),
+        command=command or "",
         log=log,
     )
-    tuning = planned.tuning
-    if tuning is not None and not tuning.is_done:
-        with session.shipped(tuning.plan):
-            while tuning is not None and not tuning.is_done:  # again if the sweep is widened
-                sweep = with_reset(tuning.plan, log, retry=retry)
-                log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-                outcome = execute(sweep, machine, cache_root(), command or "")
-                planned = plan_again(look)
-                tuning = planned.tuning
-                if not outcome.complete:
-                    break
-        if not outcome.complete:
-            session.log_end(sweep, sweep.name, outcome)
-            session.finish_shipping(planned.name)
-            return Result(planned.directory, outcome.states, None, None)
-    planned = with_reset(planned, log, retry=retry)
-    for note in planned.notes:
-        log(f"note: {note}")
-    written = None
-    # The shipper's last pass logs the report, so the report is written before the shipper is closed.
-    with session.shipped(planned):
-        outcome = execute(planned, machine, cache_root(), command or "")
-        while (look := _next_look(planned, outcome, log)) is not None:
-            planned = plan_again(look)
-            outcome = execute(planned, machine, cache_root(), command or "")
-        if report and (outcome.complete or allow_partial):
-            _save_reference_points(planned, registry, log)
-            from headtohead.report.trackers import tracked_answer
-            from headtohead.report.writing import read_report, write_files
-
-            file = planned.loaded.path  # which may have changed since it was read
-            answered = read_report(planned.directory, allow_partial=allow_partial, file=file)
-            written = write_files(answered, session.reports)
-            session.answer = tracked_answer(answered, session.reports)
-            for line in written.lines:
-                log(line)
-            log(f"report: {written.html}")
-        elif not report:
-            log(f"no report was written; {next_command('report', session.target, root)} writes it")
-    if only and not outcome.complete:
-        outcome.states = final_states(planned, planned.selected)
-        log(f"{len(planned.variants) - len(set(only))} variants are left out by --only; {_REST}")
-    session.log_end(planned, session.target, outcome)
-    session.finish_shipping(planned.name)
-    return Result(planned.directory, outcome.states, written, written.answer if written else None)
-
-
-def _check_plugins(
-    plans: Sequence[Plan], machine: Machine, *, retrain: bool, log: Callable[[str], object]
-) -> None:
-    """Check the variants with outside plugins that will train.
-
-    Args:
-        plans: The sweep, if there is one, and the comparison.
-        machine: Determines the stacks.
-        retrain: Whether runs with a final state train again.
-        log: Receives lines of text for the user.
-    """
-    configs = [variant.config for plan in plans for variant in plan.variants]
-    if not any(outside_entries(config) for config in configs):
-        return
-    from headtohead.testing.checks.as_trained import PlannedStack
-    from headtohead.testing.checks.before_training import check_before_training
-
-    stacks = []
-    for plan in plans:
-        runs = plan.selected if retrain else pending(plan)
-        stacks += [PlannedStack.of(plan, members) for members in machine.stacks(plan, runs)]
-    check_before_training(stacks, cache_root(), log)
-
-
-def _save_reference_points(plan: Plan, registry: Registry, log: Callable[[str], object]) -> None:
-    """Compute the reference points that an experiment lacks; a folder that cannot be written has none."""
-    try:
-        save_reference_points(
-            plan.directory, lambda config: prepare(config, cache_root(), registry=registry)
-        )
-    except DiskError as error:
-        log(
-            f"note: the report has no reference points; cannot write to '{plan.directory}' ({error.strerror})"
-        )
-
-
-@dataclass
-class _Session:
-    """Logs the runs of a command to trackers and prints how to continue.
-
-    ``target`` names the experiment in printed commands. After the report, the command waits for the loggers at most
-    about ``seconds_to_ship``.
-    """
-
-    root: Path
-    target: Path | str
-    reports: Path
-    loggers: Sequence[str]
-    seconds_to_ship: float
-    same_command: str
-    log: Callable[[str], object]
-    answer: Answer | None = None
-    """The answer for the loggers, once the report is written."""
-    shippers: list[tuple[str, shipper.ShipperProcess]] = field(default_factory=list)
-
-    @contextmanager
-    def shipped(self, plan: Plan) -> Iterator[None]:
-        """Log the runs of an experiment to the loggers while they train."""
-        started = (shipper.start_shipper(plan.directory, name) for name in self.loggers)
-        processes = [process for process in started if process is not None]
-        self.shippers = [(plan.name, process) for process in processes] + self.shippers
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.log(f"interrupted; finished runs are kept, and {self.same_command} resumes")
-            raise Interrupted from None
-        finally:
-            for process in processes:
-                process.close(self.answer)
-
-    def log_end(self, plan: Plan, name: Path | str, outcome: Outcome) -> None:
-        """Print why runs of a plan have no result, and how to continue."""
-        if outcome.stopped:
-            self.log(outcome.stopped)
-        for line in failure_lines(
-            plan.directory, [run.directory for run in plan.runs if not run.reused_from]
-        ):
-            self.log(line)
-        if not outcome.complete:
-            counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
-            self.log(
-                f"not complete: {counts}; {next_command('status', name, self.root)} shows each; "
-                f"{next_step(outcome.states, self.same_command)}"
-            )
-
-    def finish_shipping(self, name: str) -> None:
-        """Wait a limited time for the shippers, and print where the runs are or how to log the rest."""
-        until = time.monotonic() + shipper.QUIET_SECONDS + self.seconds_to_ship
-        for shipped_name, process in self.shippers:
-            target = self.target if shipped_name == name else shipped_name
-            missing = process.finish(process.sync_command(target, self.root), until, self.log)
-            if missing is not None:
-                self.log(missing)
-            elif shipped_name == name:
-                self.log(process.logged_line(self.root))
-
-
-def _next_look(planned: Plan, outcome: Outcome, log: Callable[[str], object]) -> int | None:
-    """Return the number of seeds of the next look, or None if there is none or runs have no result."""
-    if planned.looks is None or not outcome.complete:
-        return None
-    from headtohead.analysis.findings.design import looks_line
-    from headtohead.storage.frames import load_frames
-
-    status = Analysis(load_frames(planned.directory)).looks
-    assert status is not None
-    log(looks_line(status))
-    return status.next
+    study.validate()
+    while step := study.next_step():
+        study.run(step)
+    return study.end()
 
 
 def write_report(
@@ -473,9 +235,10 @@ def _model_card(loaded: LoadedRun) -> str:
     from headtohead.report.model_card import model_card
     from headtohead.storage.frames import load_frames
 
-    results, study = RunDirectory(loaded.path).results, loaded.path.parent
+    results = RunDirectory(loaded.path).results
     assert results is not None
-    frames = load_frames(study) if (study / EXPERIMENT).is_file() else None
+    experiment = loaded.path.parent
+    frames = load_frames(experiment) if (experiment / EXPERIMENT).is_file() else None
     return model_card(loaded.record, results, frames, translates=loaded.can_translate)
 
 
@@ -491,7 +254,8 @@ def results(experiment: Path | str, *, runs: Path | str | None = None) -> RunsTa
     """
     from headtohead.analysis.results import RunsTable
 
-    table = RunsTable((frames := _frames(experiment, runs)).runs)
+    frames = _frames(experiment, runs)
+    table = RunsTable(frames.runs)
     table.frames = frames
     return table
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
@@ -15,9 +16,9 @@ from PIL import Image
 from headtohead.errors import HeadToHeadError
 from headtohead.escaping import visible
 from headtohead.figures.sheet import grid, tiles
+from headtohead.schema.roles import ROLE_NAMES, ROLES
 from headtohead.storage import states
 from headtohead.storage.attention_maps import ProbeMaps, load_maps
-from headtohead.storage.metrics import ROLES
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 
 WIDTH = 1200
@@ -34,69 +35,134 @@ h3{font-size:14px;margin:16px 0 4px}
 .maps{display:flex;flex-wrap:wrap;gap:4px 20px}section,figure{margin:0;max-width:100%;overflow-x:auto}
 figcaption,p{color:#667080;margin:0 0 4px}summary{cursor:pointer;margin-top:16px}img{display:block}"""
 
+PAGE = (
+    '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>Attention: {sentence}</title><style>{style}</style>"
+    "<h1>Attention of every variant: “{sentence}”</h1>"
+    "<p>Rows are queries, columns are keys. Blue is a positive weight, orange a negative one; full colour is 1, "
+    "or the largest weight if that is larger. Layers and heads are numbered from 0; heads with the same number can "
+    "have different functions in two models.</p>{omitted}{sections}"
+)
+NO_DIFFERENCE = "<p>No difference to the baseline: it has other heads, layers or tokens.</p>"
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run on a page, with its maps of the probe sentence."""
+
+    run: TrackedRun
+    probe: ProbeMaps
+    is_baseline: bool
+
+    @property
+    def title(self) -> str:
+        """The variant and its seed."""
+        baseline = ", the baseline" if self.is_baseline else ""
+        return f"{self.run.variant.title} (seed {self.run.seed}{baseline})"
+
+    def weights(self, role: str) -> NDArray[np.float32] | None:
+        """Return the maps of a role; None without any, and for a damaged file, which is reported with its run."""
+        with suppress(HeadToHeadError):
+            return self.probe.weights.get(role)
+        return None
+
+
+@dataclass
+class PageSize:
+    """The bytes of a page's figures, and the titles of the variants that are left out above `MAX_BYTES`."""
+
+    size: int = 0
+    omitted: set[str] = field(default_factory=set)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further figure fits."""
+        return self.size > MAX_BYTES
+
 
 def attention_pages(study: TrackedStudy) -> Iterator[tuple[str, str]]:
     """Yield the file name and the HTML of each probe sentence, with the maps of each variant's first finished seed."""
-    shown = dict[str, tuple[TrackedRun, list[ProbeMaps]]]()
+    shown = _shown_maps(study)
+    if not shown:
+        return
+    for index in range(min(len(maps) for _, maps in shown)):
+        runs = []
+        for run, maps in shown:
+            is_baseline = run.variant.slug == study.record.baseline
+            runs.append(ShownRun(run, maps[index], is_baseline))
+        yield f"probe-{index}.html", _page(runs)
+
+
+def _shown_maps(study: TrackedStudy) -> list[tuple[TrackedRun, list[ProbeMaps]]]:
+    """Return the first finished run of each variant with its maps, that of the baseline first."""
+    shown: dict[str, tuple[TrackedRun, list[ProbeMaps]]] = {}
     for run in study.runs():
+        slug = run.variant.slug
         with suppress(HeadToHeadError):  # a damaged run has been reported when it was logged
-            if run.variant.slug not in shown and run.begun() and run.state == states.DONE:
+            if slug not in shown and run.begun() and run.state == states.DONE:
                 maps = load_maps(run.path)
-                shown |= {run.variant.slug: (run, maps)} if maps else {}
-    baseline = shown.pop(study.record.baseline, None)
-    ordered = [*([baseline] if baseline else []), *shown.values()]
-    for index in range(min((len(maps) for _, maps in ordered), default=0)):
-        probes = [(run, maps[index]) for run, maps in ordered]
-        yield f"probe-{index}.html", _page(probes, baseline and baseline[1][index])
+                if maps:
+                    shown[slug] = (run, maps)
+    return sorted(shown.values(), key=lambda item: item[0].variant.slug != study.record.baseline)
 
 
-def _page(probes: list[tuple[TrackedRun, ProbeMaps]], baseline: ProbeMaps | None) -> str:
-    text, size, omitted = [], 0, set[str]()
-    for role in reversed(ROLES):
-        variants, wide = [], 0
-        for run, probe in probes:
-            weights = _weights(probe).get(role) if size <= MAX_BYTES else None
-            if weights is not None:
-                width, figures = _figure("weights", weights, probe, role)
-                other = _weights(baseline).get(role) if baseline and probe is not baseline else None
-                if baseline and other is not None:
-                    if other.shape == weights.shape and baseline.tokens(role) == probe.tokens(role):
-                        figures += _figure("minus the baseline", weights - other, probe, role)[1]
-                    else:
-                        figures += "<p>No difference to the baseline: it has other heads, layers or tokens.</p>"
-                size, wide = size + len(figures), max(wide, 2 * width + GAP)
-                title = f"{run.variant.title} (seed {run.seed}{', the baseline' if probe is baseline else ''})"
-                section = (
-                    f'<section><h3>{escape(title)}</h3><div class="maps">{figures}</div></section>'
-                )
-                variants += [section] if size <= MAX_BYTES else []
-            if size > MAX_BYTES:
-                omitted.add(run.variant.title)
-        opened, folded = "".join(variants[:MAX_OPEN]), "".join(variants[MAX_OPEN:])
-        columns = f'<div class="variants" style="--wide:{wide}px">'
-        summary = f"<details><summary>{len(variants) - MAX_OPEN} more variants</summary>"
-        more = f"{summary}{columns}{folded}</div></details>" * bool(folded)
-        text.append(f"<h2>{ROLES[role]}</h2>{columns}{opened}</div>{more}" * bool(variants))
-    left_out = f"<p>Too large for this page: {escape(', '.join(sorted(omitted)))}.</p>" * bool(
-        omitted
-    )
-    first = probes[0][1].probe
-    source = escape(first["source"] or first["target"] or "")  # a text has no sources
+def _page(runs: Sequence[ShownRun]) -> str:
+    """Return the page of a probe sentence, a section per role."""
+    page_size = PageSize()
+    sections = [_role_section(runs, role, page_size) for role in reversed(ROLES)]
+    omitted = ""
+    if page_size.omitted:
+        titles = ", ".join(sorted(page_size.omitted))
+        omitted = f"<p>Too large for this page: {escape(titles)}.</p>"
+    first = runs[0].probe.probe
+    sentence = escape(first["source"] or first["target"] or "")  # a text has no sources
     return visible(
-        f'<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Attention: {source}</title><style>{STYLE}</style><h1>Attention of every variant: “{source}”</h1>"
-        "<p>Rows are queries, columns are keys. Blue is a positive weight, orange a negative one; full colour is 1, "
-        "or the largest weight if that is larger. Layers and heads are numbered from 0; heads with the same number can "
-        "have different functions in two models.</p>"
-        f"{left_out}{''.join(text)}"
+        PAGE.format(sentence=sentence, style=STYLE, omitted=omitted, sections="".join(sections))
     )
 
 
-def _weights(probe: ProbeMaps) -> dict[str, NDArray[np.float32]]:
-    """Return the maps by role; none of a damaged file, which is reported when its run is logged."""
-    with suppress(HeadToHeadError):
-        return probe.weights
-    return {}
+def _role_section(runs: Sequence[ShownRun], role: str, page_size: PageSize) -> str:
+    """Return the maps of a role of all variants; variants that do not fit are added to ``page_size.omitted``."""
+    baseline = runs[0] if runs[0].is_baseline else None
+    variants = []
+    widest = 0
+    for shown in runs:
+        weights = None if page_size.is_full else shown.weights(role)
+        if weights is not None:
+            width, figures = _figure("weights", weights, shown.probe, role)
+            figures += _difference(shown, weights, baseline, role)
+            page_size.size += len(figures)
+            widest = max(widest, 2 * width + GAP)
+        if page_size.is_full:
+            page_size.omitted.add(shown.run.variant.title)
+        elif weights is not None:
+            heading = f"<h3>{escape(shown.title)}</h3>"
+            variants.append(f'<section>{heading}<div class="maps">{figures}</div></section>')
+    if not variants:
+        return ""
+    columns = f'<div class="variants" style="--wide:{widest}px">'
+    section = f"<h2>{ROLE_NAMES[role]}</h2>{columns}{''.join(variants[:MAX_OPEN])}</div>"
+    folded = variants[MAX_OPEN:]
+    if folded:
+        summary = f"<summary>{len(folded)} more variants</summary>"
+        section += f"<details>{summary}{columns}{''.join(folded)}</div></details>"
+    return section
+
+
+def _difference(
+    shown: ShownRun, weights: NDArray[np.float32], baseline: ShownRun | None, role: str
+) -> str:
+    """Return the figure of the difference to the baseline, or why there is none; empty for the baseline itself."""
+    if baseline is None or shown is baseline:
+        return ""
+    baseline_weights = baseline.weights(role)
+    if baseline_weights is None:
+        return ""
+    has_tokens = baseline.probe.tokens(role) == shown.probe.tokens(role)
+    if not has_tokens or baseline_weights.shape != weights.shape:
+        return NO_DIFFERENCE
+    _, figure = _figure("minus the baseline", weights - baseline_weights, shown.probe, role)
+    return figure
 
 
 def _figure(
@@ -104,11 +170,12 @@ def _figure(
 ) -> tuple[int, str]:
     """Return the width and the element of a figure of ``[layer, head, query, key]``, a row per layer if it fits."""
     heads = tiles(weights, *probe.tokens(role))
-    image, content = (
-        grid(heads, max(1, min(weights.shape[1], WIDTH // heads[0].width))),
-        io.BytesIO(),
-    )
-    image.quantize(COLOURS, Image.Quantize.FASTOCTREE).save(content, "png", optimize=True)
+    fitting = WIDTH // heads[0].width
+    heads_per_row = max(1, min(weights.shape[1], fitting))
+    image = grid(heads, heads_per_row)
+    content = io.BytesIO()
+    few_colours = image.quantize(COLOURS, Image.Quantize.FASTOCTREE)
+    few_colours.save(content, "png", optimize=True)
     data = base64.b64encode(content.getvalue()).decode("ascii")
     return image.width, (
         f'<figure><figcaption>{caption}</figcaption><img width="{image.width}" height="{image.height}" '

@@ -6,6 +6,7 @@ import getpass
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ TAG_LIMIT = 8000
 MAX_NAME = 44
 """Maximum characters of a variant in the name of a run."""
 
+MAX_TRANSLATIONS = 10
+
 RUN_HASH_TAG = "h2h.run_hash"
 TRAINING_TAG = "h2h.training"
 GROUP_TAG = "h2h.group"
@@ -47,30 +50,42 @@ def parameters(resolved: ResolvedVariant, **identity: str | int) -> dict[str, st
     Unset fields and fields that are not hashed are omitted. An entry that is equal in all roles is a single
     parameter; an option follows the name after a dot.
     """
-    counts = resolved.counts
-    costs = {"parameters": counts.total, "flops_per_token": counts.flops_per_token}
-    params: dict[str, Any] = {**resolved.axes, **identity, **costs}
     config = resolved.config.model_dump(mode="json")
     for family in FAMILIES:
         config.pop(family, None)  # omitted at its default
+    params: dict[str, Any] = {}
+    for name, value in leaves(config):
+        if not is_runtime(*name.split(".")[:2]):
+            params[name.replace(".options.", ".")] = value
+    for family in FAMILIES:
         roles = getattr(resolved.config, family).model_dump(mode="json")
+        params |= _family_parameters(family, roles)
+    params |= resolved.axes
+    params |= identity
+    params["parameters"] = resolved.counts.total
+    params["flops_per_token"] = resolved.counts.flops_per_token
+    shown = {}
+    for name, value in params.items():
+        if value is not None:
+            shown[mlflow_name(name)] = text(value)[:PARAM_LIMIT]
+    return shown
+
+
+def _family_parameters(family: str, roles: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the entries of a family by role with their options; a single parameter if all roles are equal."""
+    first, *others = roles.values()
+    if all(entry == first for entry in others):
+        entries = {family: first}
+        params = {}
+    else:
         entries = {f"{family}.{role}": entry for role, entry in roles.items()}
-        first, *others = entries.values()
-        if all(entry == first for entry in others):
-            entries = {family: first}
-        else:
-            params.setdefault(family, " / ".join(entry["name"] for entry in entries.values()))
-        for name, entry in entries.items():
-            options = {f"{name}.{option}": value for option, value in leaves(entry["options"])}
-            names = "+".join(each["name"] for each in (entry, *entry.get("next_layers", ())))
-            params = {name: names, **options} | params
-    named = ((name.replace(".options.", "."), value) for name, value in leaves(config))
-    fields = {name: value for name, value in named if not is_runtime(*name.split(".")[:2])} | params
-    return {
-        mlflow_name(name): text(value)[:PARAM_LIMIT]
-        for name, value in fields.items()
-        if value is not None
-    }
+        params = {family: " / ".join(entry["name"] for entry in roles.values())}
+    for name, entry in entries.items():
+        layers = [entry, *entry.get("next_layers", ())]
+        params[name] = "+".join(layer["name"] for layer in layers)
+        for option, value in leaves(entry["options"]):
+            params[f"{name}.{option}"] = value
+    return params
 
 
 def mlflow_name(name: str) -> str:
@@ -82,7 +97,8 @@ def tags(
     study: TrackedStudy, run: TrackedRun, state: str, reason: str | None, description: str
 ) -> dict[str, str]:
     """Return MLflow's tags and ours; writing them repeatedly is safe."""
-    status, record = run.status, run.record
+    status = run.status
+    record = run.record
     values: dict[str, Any] = {
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
@@ -100,17 +116,18 @@ def tags(
         "h2h.data_hash": record.data["data_hash"],
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
+        **plan_tags(study, run),
     }
-    values |= plan_tags(study, run)
     return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
 
 
 def plan_tags(study: TrackedStudy, run: TrackedRun) -> dict[str, str]:
     """Return the tags of a run that depend on the plan."""
+    values = {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title}
     colour = study.colours.get(run.variant.slug)
-    return {IN_PLAN_TAG: "yes", GROUP_TAG: run.variant.title} | (
-        {"mlflow.runColor": colour} if colour else {}
-    )
+    if colour is not None:
+        values["mlflow.runColor"] = colour
+    return values
 
 
 def note(
@@ -122,34 +139,49 @@ def note(
     figures: str,
 ) -> str:
     """Return the run's description in Markdown: question, variant, pitfalls, data, command and worst translations."""
-    escape, record, data = markdown_escape, run.record, run.record.data
-    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
-    command = f"h2h reproduce {run.reused_from or f'{study.name}/{run.path.name}'}"
-    lines = [
+    escape = markdown_escape
+    paragraphs = [
         f"**Question:** {escape(study.record.question)} [Answer]({study_link})",
         f"**Variant:** {escape(run.variant.title)}, seed {run.seed}",
-        figures,
-        *(
-            f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}"
-            for pitfall in record.pitfalls
-        ),
-        f"**{state}:** {escape(reason)}" if reason else "",
-        f"**Trained in** {markdown_code(run.reused_from)}; its checkpoint stays there"
-        if run.reused_from
-        else "",
-        f"**Data:** {escape(data['dataset'])}, split {escape(data['split'])} ({counts})"
-        + "; **leaky split**" * bool(data.get("leaky")),
-        f"**Reproduce:** {markdown_code(command)}",
     ]
-    if state == states.DONE and (worst := worst_translations(run.path)):
-        rows = ([row.source, joined_references(row.references), row.hypothesis] for row in worst)
-        table = ["| source | reference | translation |", "|---|---|---|"]
-        table += [f"| {' | '.join(escape(shortened(cell)) for cell in cells)} |" for cells in rows]
-        lines += [
-            f"**The {len(worst)} worst translations** (fewest words in common with a reference)"
-        ]
-        lines += ["\n".join(table)]
-    return "\n\n".join(filter(None, lines))
+    if figures:
+        paragraphs.append(figures)
+    for pitfall in run.record.pitfalls:
+        paragraphs.append(f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}")
+    if reason:
+        paragraphs.append(f"**{state}:** {escape(reason)}")
+    source = f"{study.name}/{run.path.name}"
+    if run.reused_from:
+        source = run.reused_from
+        paragraphs.append(f"**Trained in** {markdown_code(source)}; its checkpoint stays there")
+    paragraphs.append(f"**Data:** {_data_text(run.record.data)}")
+    paragraphs.append(f"**Reproduce:** {markdown_code(f'h2h reproduce {source}')}")
+    if state == states.DONE:
+        paragraphs += _worst_paragraphs(run.path)
+    return "\n\n".join(paragraphs)
+
+
+def _data_text(data: DataRecord) -> str:
+    """Return dataset, split and number of examples in Markdown."""
+    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
+    dataset = markdown_escape(data["dataset"])
+    split = markdown_escape(data["split"])
+    leak = "; **leaky split**" if data.get("leaky") else ""
+    return f"{dataset}, split {split} ({counts}){leak}"
+
+
+def _worst_paragraphs(run: Path) -> list[str]:
+    """Return a heading and a Markdown table of the worst translations; empty if there are none."""
+    worst = worst_translations(run)
+    if not worst:
+        return []
+    table = ["| source | reference | translation |", "|---|---|---|"]
+    for row in worst:
+        cells = [row.source, joined_references(row.references), row.hypothesis]
+        escaped = [markdown_escape(shortened(cell)) for cell in cells]
+        table.append(f"| {' | '.join(escaped)} |")
+    heading = f"**The {len(worst)} worst translations** (fewest words in common with a reference)"
+    return [heading, "\n".join(table)]
 
 
 def worst_translations(run: Path) -> list[Translation]:
@@ -157,17 +189,22 @@ def worst_translations(run: Path) -> list[Translation]:
 
     def overlap(row: Translation) -> float:
         words = Counter(row.hypothesis.split())
-        references = (Counter(reference.split()) for reference in row.references)
-        return max(
-            (words & own).total() / max(1, words.total() + own.total()) for own in references
-        )
+        scores = []
+        for reference in row.references:
+            expected = Counter(reference.split())
+            common = (words & expected).total()
+            scores.append(common / max(1, words.total() + expected.total()))
+        return max(scores)
 
-    return sorted((row for row in read_translations(run) if not row.exact), key=overlap)[:10]
+    wrong = [row for row in read_translations(run) if not row.exact]
+    return sorted(wrong, key=overlap)[:MAX_TRANSLATIONS]
 
 
 def shortened(cell: str, width: int = 160) -> str:
     """Return a text with at most ``width`` characters."""
-    return cell if len(cell) <= width else f"{cell[: width - 1]}…"
+    if len(cell) <= width:
+        return cell
+    return f"{cell[: width - 1]}…"
 
 
 def dataset_input(data: DataRecord) -> DatasetInput:

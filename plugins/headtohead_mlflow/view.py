@@ -11,12 +11,14 @@ import functools
 import importlib.metadata
 import json
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from headtohead.schema.roles import ROLES
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.study import milliseconds
+from headtohead_mlflow.address import is_server
 from headtohead_mlflow.comparisons import CURVE, DIFFERENCE, VERDICT_TAG
 from headtohead_mlflow.run_page import GROUP_TAG, text
 
@@ -26,24 +28,91 @@ TESTED = ("3.4", *NAMED)
 TAG = "mlflow.sharedViewState."
 HOST = "127.0.0.1"
 PORT = 5000
-CHART = {"deleted": False, "isGenerated": False, "runsCountToCompare": 1000}
+
+Chart = dict[str, Any]
+"""A chart as MLflow stores it."""
+
+Charts = Mapping[str, Sequence[Chart]]
+"""Charts by the name of their section."""
+
+CHART: Chart = {"deleted": False, "isGenerated": False, "runsCountToCompare": 1000}
+"""Fields that every chart has."""
+
 CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
 COST = "flops_per_token"
 CROSS_FIRST = ROLES[::-1]
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
-STUDY_COLUMNS = [
-    *("attributes.`Created`", "tags.`h2h.question`", "tags.`h2h.answer`", "tags.`h2h.verdicts`"),
-    *("metrics.`study/baseline`", "tags.`h2h.states`", "metrics.`study/hours`"),
-]
+EXPLAINED = "diff/… is the difference to the baseline"
+WIDE_SECTIONS = ("Attention", "Axes")
+"""Sections with one chart in a row."""
 
-Charts = dict[str, list[dict[str, Any]]]
-"""Charts by the name of their section."""
+STUDY_COLUMNS = [
+    "attributes.`Created`",
+    "tags.`h2h.question`",
+    "tags.`h2h.answer`",
+    "tags.`h2h.verdicts`",
+    "metrics.`study/baseline`",
+    "tags.`h2h.states`",
+    "metrics.`study/hours`",
+]
+STUDY_WIDTHS = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 250, "tags.`h2h.verdicts`": 150}
+"""Widths with which question, answer and verdicts are visible on a screen of 1,280 pixels."""
+
+PAGE_STATE: Mapping[str, Any] = {
+    "datasetsFilter": [],
+    "runsPinned": [],
+    "runsHidden": [],
+    "runsExpanded": {},
+    "runsVisibilityMap": {},
+    "runListHidden": False,
+    "startTime": "ALL",
+    "lifecycleFilter": "Active",
+    "modelVersionFilter": "All Runs",
+    "orderByKey": "params.`seed`",
+    "orderByAsc": True,
+    "runsHiddenMode": "SHOW_ALL",
+    "viewMaximized": False,
+    "autoRefreshEnabled": True,
+    "isAccordionReordered": True,
+    "useGroupedValuesInCharts": True,
+    "hideEmptyCharts": True,
+    "globalLineChartConfig": {
+        "xAxisKey": "step",
+        "lineSmoothness": 0,
+        "selectedXAxisMetricKey": "",
+    },
+}
+"""The fields of a page's state that are equal in all views."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A field over whose values charts average: ``mode`` is ``param`` or ``tag``."""
+
+    mode: str
+    name: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class View:
+    """A saved view: its name, its charts, and over what they average."""
+
+    name: str
+    charts: Charts
+    search: str
+    group: Group | None = None
+    hides_runs: bool = False
 
 
 def untested() -> list[str]:
     """Return a note if the views were not tested with the installed MLflow; then there are none."""
-    tested = f"no saved views: they were tested with MLflow {', '.join(TESTED)}, not {_release()}"
-    return [] if _release() in TESTED else [f"{tested}; the experiment's page shows the same runs"]
+    if _release() in TESTED:
+        return []
+    return [
+        f"no saved views: they were tested with MLflow {', '.join(TESTED)}, not {_release()}; "
+        "the experiment's page shows the same runs"
+    ]
 
 
 @functools.cache
@@ -58,10 +127,14 @@ def link(experiment_id: str, uri: str = "", port: int = PORT, *, index: bool = F
 
     Without a store, the link is relative to the server's address.
     """
-    server = uri.rstrip("/") if uri.startswith("http") or not uri else f"http://{HOST}:{port}"
-    view = "" if untested() else f"&viewStateShareKey={'studies' if index else 'study'}"
-    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning{view}"
-    return f"{server}{path}&compareRunsMode={'TABLE' if index else 'CHART'}"
+    server = f"http://{HOST}:{port}"
+    if not uri or is_server(uri):
+        server = uri.rstrip("/")
+    path = f"/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    key, mode = ("studies", "TABLE") if index else ("study", "CHART")
+    if not untested():
+        path += f"&viewStateShareKey={key}"
+    return f"{server}{path}&compareRunsMode={mode}"
 
 
 def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
@@ -71,167 +144,167 @@ def views(plan: ExperimentRecord, search: str = "") -> dict[str, str]:
     """
     if untested():
         return {}
-    primary, *others = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
-    # Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
-    shown = (
-        () if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts) else plan.axes
-    )
-    axes = {axis: {text(variant.axes.get(axis)) for variant in plan.variants} for axis in shown}
-    parallel: dict[str, Any] = {
-        "type": "PARALLEL",
-        "selectedParams": list(plan.axes),
-        "showAllRuns": True,
-    }
-    parallel["selectedMetrics"] = [primary]
-    # The step of an attention image is the index of its probe sentence; views start with the first.
-    images = [
-        {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
-        for key in (f"attention/{role}" for role in CROSS_FIRST)
-    ]
-    difference, explained = DIFFERENCE + primary, "diff/… is the difference to the baseline"
-    rest = {"Curves": [_curve(metric) for metric in CURVES], "Fairness": _bars(FAIRNESS)}
-    answer = [
-        *_bars([difference]),
-        _curve(CURVE),
-        _scatter(COST, primary),
-        _curve(DIFFERENCE + CURVE),
-    ]
-    groups = {f"Answer: {explained}": answer, "Scores": _bars([primary, *others]), **rest}
-    # A chart by variant would cut the names of variants.
-    seeds = [_scatter(axis, metric) for axis in axes for metric in (difference, primary)]
-    study = {f"Seeds: {explained}": seeds, "Axes": [parallel], "Attention": images, **rest}
-    heads = _bars(
-        f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in CROSS_FIRST
-    )
-    first_seed = " and ".join(filter(None, [search, f"params.seed = '{plan.seeds[0]}'"]))
-    by_variant = _state(
-        plan, groups, search, ("tag", GROUP_TAG, [variant.title for variant in plan.variants])
-    )
-    attention = _state(plan, {"Attention": images, "Heads": heads}, first_seed) | {
-        "runListHidden": True
-    }
-    states = {
-        "study": ("1 · answer: means over seeds", by_variant | {"runListHidden": True}),
-        "runs": ("2 · seeds: every run", _state(plan, study, search)),
-    }
-    for axis, of in axes.items():
-        averaged = _state(plan, groups, search, ("param", axis, of))
-        states[f"axis-{axis}"] = (f"3 · {axis}: mean over everything else", averaged)
-    states["attention"] = ("4 · attention: first seed", attention)
-    return {f"{TAG}{key}": _packed(plan, name, state) for key, (name, state) in states.items()}
+    tags = {}
+    for key, view in _study_views(plan, search).items():
+        tags[f"{TAG}{key}"] = _packed(plan, view.name, _state(plan, view))
+    return tags
 
 
 def index_view(plan: ExperimentRecord) -> dict[str, str]:
     """Return the experiment tag of the view of the list of studies, the newest first."""
-    order = {
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": False,
-        "selectedColumns": STUDY_COLUMNS,
+    if untested():
+        return {}
+    state = _state(plan, View("studies", {}, ""))
+    state["orderByKey"] = "attributes.start_time"
+    state["orderByAsc"] = False
+    state["selectedColumns"] = STUDY_COLUMNS
+    state["columnOrder"] = STUDY_COLUMNS
+    state["columnWidths"] = STUDY_WIDTHS
+    return {f"{TAG}studies": _packed(plan, "studies", state)}
+
+
+def _study_views(plan: ExperimentRecord, search: str) -> dict[str, View]:
+    """Return the views of a study by key."""
+    primary, *further_metrics = _metrics(plan)
+    axes = _shown_axes(plan)
+    # The step of an attention image is the index of its probe sentence; views start with the first.
+    images = [_images(f"attention/{role}") for role in CROSS_FIRST]
+    curves = [_curve(metric) for metric in CURVES]
+    answer = [
+        _bar(DIFFERENCE + primary),
+        _curve(CURVE),
+        _scatter(COST, primary),
+        _curve(DIFFERENCE + CURVE),
+    ]
+    means = {
+        f"Answer: {EXPLAINED}": answer,
+        "Scores": [_bar(metric) for metric in (primary, *further_metrics)],
+        "Curves": curves,
+        "Fairness": [_bar(metric) for metric in FAIRNESS],
     }
-    # On a screen of 1,280 pixels, question, answer and verdicts are visible.
-    widths = {"tags.`h2h.question`": 200, "tags.`h2h.answer`": 250, "tags.`h2h.verdicts`": 150}
-    order |= {"columnOrder": STUDY_COLUMNS, "columnWidths": widths}
-    return (
-        {}
-        if untested()
-        else {f"{TAG}studies": _packed(plan, "studies", _state(plan, {}, "") | order)}
+    # A chart by variant would cut the names of variants.
+    seeds = []
+    for axis in axes:
+        seeds.append(_scatter(axis, DIFFERENCE + primary))
+        seeds.append(_scatter(axis, primary))
+    every_run = {
+        f"Seeds: {EXPLAINED}": seeds,
+        "Axes": [_parallel_coordinates(plan.axes, primary)],
+        "Attention": images,
+        "Curves": curves,
+        "Fairness": [_bar(metric) for metric in FAIRNESS],
+    }
+    heads = []
+    for statistic in ("entropy", "distance"):
+        heads += [_bar(f"attention/{role}/{statistic}") for role in CROSS_FIRST]
+    first_seed = f"params.seed = '{plan.seeds[0]}'"
+    if search:
+        first_seed = f"{search} and {first_seed}"
+    by_variant = Group("tag", GROUP_TAG, [variant.title for variant in plan.variants])
+    study_views = {
+        "study": View("1 · answer: means over seeds", means, search, by_variant, hides_runs=True),
+        "runs": View("2 · seeds: every run", every_run, search),
+    }
+    for axis, values in axes.items():
+        name = f"3 · {axis}: mean over everything else"
+        study_views[f"axis-{axis}"] = View(name, means, search, Group("param", axis, values))
+    study_views["attention"] = View(
+        "4 · attention: first seed",
+        {"Attention": images, "Heads": heads},
+        first_seed,
+        hides_runs=True,
     )
+    return study_views
+
+
+def _metrics(plan: ExperimentRecord) -> list[str]:
+    """Return the primary metric, then the other reported metrics."""
+    return [*dict.fromkeys([plan.metrics.primary, *plan.metrics.report])]
+
+
+def _shown_axes(plan: ExperimentRecord) -> dict[str, list[str]]:
+    """Return the values of each axis as MLflow shows them.
+
+    Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
+    """
+    if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts):
+        return {}
+    axes = {}
+    for axis in plan.axes:
+        axes[axis] = sorted({text(variant.axes.get(axis)) for variant in plan.variants})
+    return axes
 
 
 def _packed(plan: ExperimentRecord, name: str, state: dict[str, Any]) -> str:
     """Return the value of the tag of a view."""
     from mlflow.utils.validation import MAX_EXPERIMENT_TAG_VAL_LENGTH
 
-    packed = "deflate;" + base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    created = milliseconds(plan.created)
-    content = {"name": name, "createdAt": created, "updatedAt": created, "state": packed}
-    value = json.dumps(content, ensure_ascii=False) if _release() in NAMED else packed
-    if (
-        len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH and state["groupsExpanded"]
-    ):  # thousands of variants
+    compressed = zlib.compress(json.dumps(state).encode(), 9)
+    value = f"deflate;{base64.b64encode(compressed).decode()}"
+    if _release() in NAMED:
+        created = milliseconds(plan.created)
+        content = {"name": name, "createdAt": created, "updatedAt": created, "state": value}
+        value = json.dumps(content, ensure_ascii=False)
+    is_too_long = len(value) > MAX_EXPERIMENT_TAG_VAL_LENGTH
+    if is_too_long and state["groupsExpanded"]:  # thousands of variants
         return _packed(plan, name, state | {"groupsExpanded": {}})
     return value
 
 
-def _state(
-    plan: ExperimentRecord,
-    charts: Charts,
-    search: str,
-    group: tuple[str, str, Collection[str]] | None = None,
-) -> dict[str, Any]:
-    """Return the state of the page; charts average over the runs with equal values of ``group``.
-
-    ``group`` is ``param`` or ``tag``, with its name and its values.
-    """
-    metrics = dict.fromkeys([plan.metrics.primary, *plan.metrics.report])
-    columns = [
-        f"tags.`{VERDICT_TAG}`",
-        *(f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")),
-    ]
-    columns += [
-        *(f"metrics.`{metric}`" for metric in metrics),
-        "tags.`h2h.state`",
-        "attributes.`Duration`",
-    ]
-    mode, key, values = group or ("", "", ())
-    state: dict[str, Any] = {
-        "datasetsFilter": [],
-        "columnOrder": columns,
-        "runsPinned": [],
-        "runsHidden": [],
-    }
-    state |= {
-        "columnWidths": {columns[0]: 150},
-        "runsExpanded": {},
-        "runsVisibilityMap": {},
-        "runListHidden": False,
-    }
-    state |= {"startTime": "ALL", "lifecycleFilter": "Active", "modelVersionFilter": "All Runs"}
-    state |= {
-        "searchFilter": search,
-        "orderByKey": "params.`seed`",
-        "orderByAsc": True,
+def _state(plan: ExperimentRecord, view: View) -> dict[str, Any]:
+    """Return the state of the page that shows a view."""
+    columns = [f"tags.`{VERDICT_TAG}`"]
+    columns += [f"params.`{param}`" for param in (*plan.axes, "seed", "parameters")]
+    columns += [f"metrics.`{metric}`" for metric in _metrics(plan)]
+    columns += ["tags.`h2h.state`", "attributes.`Duration`"]
+    state = {
+        **PAGE_STATE,
+        "searchFilter": view.search,
         "selectedColumns": columns,
+        "columnOrder": columns,
+        "columnWidths": {columns[0]: 150},
+        "runListHidden": view.hides_runs,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "compareRunCharts": [*_cards(view.charts)],
+        "compareRunSections": [_section(name) for name, charts in view.charts.items() if charts],
     }
-    state |= {"runsHiddenMode": "SHOW_ALL", "viewMaximized": False, "autoRefreshEnabled": True}
-    state |= {
-        "isAccordionReordered": True,
-        "useGroupedValuesInCharts": True,
-        "hideEmptyCharts": True,
-    }
-    state["globalLineChartConfig"] = {
-        "xAxisKey": "step",
-        "lineSmoothness": 0,
-        "selectedXAxisMetricKey": "",
-    }
-    state["groupBy"] = group and {
-        "aggregateFunction": "average",
-        "groupByKeys": [{"groupByData": key, "mode": mode}],
-    }
-    # The list of collapsed groups, as coloured lines, is the legend of the charts.
-    state["groupsExpanded"] = {f"{mode}.{key}.{value}": False for value in values}
-    state["compareRunCharts"] = [
-        {**card, "uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}", **CHART}
-        for name, cards in charts.items()
-        for index, card in enumerate(cards)
-    ]
-    state["compareRunSections"] = [
-        {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True}
-        | {
-            "columns": 1 + (name not in {"Attention", "Axes"}),
-            "cardHeight": 500 if name == "Attention" else 340,
+    group = view.group
+    if group is not None:
+        state["groupBy"] = {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"groupByData": group.name, "mode": group.mode}],
         }
-        for name, cards in charts.items()
-        if cards
-    ]
+        # The list of collapsed groups, as coloured lines, is the legend of the charts.
+        keys = [f"{group.mode}.{group.name}.{value}" for value in group.values]
+        state["groupsExpanded"] = dict.fromkeys(keys, False)
     return state
 
 
-def _bars(metrics: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"type": "BAR", "metricKey": metric} for metric in metrics]
+def _cards(charts: Charts) -> Iterator[Chart]:
+    """Yield the charts of all sections, each with its identity and its section."""
+    for name, cards in charts.items():
+        for index, card in enumerate(cards):
+            identity = {"uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}"}
+            yield {**card, **identity, **CHART}
 
 
-def _scatter(param: str, metric: str) -> dict[str, Any]:
+def _section(name: str) -> dict[str, Any]:
+    return {
+        "uuid": f"section-{name}",
+        "name": name,
+        "display": True,
+        "isReordered": True,
+        "columns": 1 if name in WIDE_SECTIONS else 2,
+        "cardHeight": 500 if name == "Attention" else 340,
+    }
+
+
+def _bar(metric: str) -> Chart:
+    return {"type": "BAR", "metricKey": metric}
+
+
+def _scatter(param: str, metric: str) -> Chart:
     return {
         "type": "SCATTER",
         "xaxis": {"key": param, "type": "PARAM"},
@@ -239,25 +312,40 @@ def _scatter(param: str, metric: str) -> dict[str, Any]:
     }
 
 
-def _curve(metric: str) -> dict[str, Any]:
-    scale = "log" if metric.endswith("loss") and not metric.startswith(DIFFERENCE) else "linear"
-    state = {
+def _images(key: str) -> Chart:
+    return {
+        "type": "IMAGE",
+        "imageKeys": [key],
+        "step": 0,
+        "showRunParams": False,
+        "displayName": key,
+    }
+
+
+def _parallel_coordinates(axes: Iterable[str], metric: str) -> Chart:
+    return {
+        "type": "PARALLEL",
+        "selectedParams": [*axes],
+        "showAllRuns": True,
+        "selectedMetrics": [metric],
+    }
+
+
+def _curve(metric: str) -> Chart:
+    is_loss = metric.endswith("loss") and not metric.startswith(DIFFERENCE)
+    return {
         "type": "LINE",
         "metricKey": metric,
         "selectedMetricKeys": [metric],
         "range": {},
         "lineSmoothness": 0,
-    }
-    state |= {
         "xAxisKey": "step",
         "xAxisScaleType": "linear",
         "selectedXAxisMetricKey": "",
         "useGlobalXaxisKey": True,
-    }
-    state |= {
         "yAxisKey": "metric",
-        "scaleType": scale,
+        "scaleType": "log" if is_loss else "linear",
         "yAxisExpressions": [],
         "ignoreOutliers": False,
+        "useGlobalLineSmoothing": True,
     }
-    return state | {"useGlobalLineSmoothing": True}

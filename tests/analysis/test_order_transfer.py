@@ -10,7 +10,6 @@ from headtohead.analysis.order_transfer import compare_orders
 from headtohead.config.loading import load_text
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
-from headtohead.plugins.registry import current
 
 FILE = """
 question: Which attention is best?
@@ -24,7 +23,7 @@ sizes:
 
 
 def design(text):
-    return expand(load_text(text, Path("sizes.yaml")), current())
+    return expand(load_text(text, Path("sizes.yaml")))
 
 
 def seeds(*means, noise=(-1.0, 0.0, 1.0, 2.5)):

@@ -4,6 +4,7 @@ import re
 import pytest
 
 import headtohead
+from headtohead.planning.record import run_record
 from made import plugin_file
 from planning.conftest import SMALL
 
@@ -58,7 +59,7 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
     run = plan.runs[0]
     folder = tmp_path / "runs" / "order" / run.directory
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(plan.run_record(run).to_json()))
+    (folder / "run.json").write_text(json.dumps(run_record(plan, run).to_json()))
     (folder / "status.json").write_text('{"state": "DIVERGED", "reason": "loss is not finite"}')
     _, output = h2h("plan", experiment)
     assert "4: 1 diverged, 3 missing; 3 to run in 2 stacks" in output

@@ -135,7 +135,6 @@ def test_a_sample_experiment_plans(
             tmp_path / "sample.yaml",
             [f"{path}={value}" for path, value in small.items()],
         ),
-        registry,
         tmp_path / "runs",
         cache,
     )
@@ -166,7 +165,7 @@ def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
                if line.startswith(f"h2h: {name}"))  # fmt: skip
     assert body.count(right) == 1
     with pytest.raises(HeadToHeadError) as caught:
-        expand(load_text(body.replace(right, wrong), Path(name)), registry)
+        expand(load_text(body.replace(right, wrong), Path(name)))
     assert f"h2h: {caught.value}" == line
 
 
@@ -187,7 +186,7 @@ def test_pages_hold_sample_experiments() -> None:
 def test_an_experiment_of_the_repository_has_a_valid_design(path: Path, registry: Registry) -> None:
     loaded = load_file(path)
     assert loaded.file.question.endswith("?")
-    assert expand(loaded, registry).variants
+    assert expand(loaded).variants
 
 
 @pytest.mark.parametrize(

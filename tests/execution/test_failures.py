@@ -13,7 +13,7 @@ import pytest
 from headtohead import files
 from headtohead.execution import scheduler
 from headtohead.execution.progress import Watcher
-from headtohead.execution.repair import move_damaged_runs
+from headtohead.execution.repair import find_damage, repair
 from headtohead.plugin import LocalLauncher
 from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Lease
@@ -103,7 +103,7 @@ def test_a_damaged_record_of_a_failed_run_is_no_damaged_result(study: Study) -> 
     failed = study.directories()[0]
     (failed / "run.json").write_text("{")
     lines: list[str] = []
-    move_damaged_runs(study.experiment, lines.append)
+    repair(find_damage(study.experiment), lines.append)
     assert lines[0] == "none of 1 finished runs is damaged"
     assert lines[1].startswith(
         f"damaged records of 1 run without a result: {failed.name} (cannot read"

@@ -290,7 +290,6 @@ def test_seeds_are_added_look_by_look(run: Run, study: Study) -> None:
     assert len(states(study)) == 24
 
 
-@pytest.mark.xfail(reason="--repair archives runs before the file is validated")
 @pytest.mark.parametrize(
     "change",
     [
@@ -320,7 +319,7 @@ def test_an_error_in_the_file_changes_nothing(
         {"launcher": "locall"},
         {"device": "tpu"},
         {"fresh": True},
-        pytest.param({"only": ["nonne"]}, marks=pytest.mark.xfail),
+        {"only": ["nonne"]},
     ],
 )
 def test_an_error_in_the_options_changes_nothing(

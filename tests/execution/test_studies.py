@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from headtohead import api, files
+from headtohead import files
 from headtohead.config.versions import versions
 from headtohead.report import writing
 from headtohead.storage import leases
 from headtohead.storage.run_directory import RunWriter
+from headtohead.tracking import shipper
 from made import plugin_file
 from made.study import Study
 
@@ -47,7 +48,7 @@ def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(
 ) -> None:
     logged: list[str] = []
     monkeypatch.setattr(
-        api.shipper, "start_shipper", lambda experiment, *_: logged.append(experiment.name)
+        shipper, "start_shipper", lambda experiment, *_: logged.append(experiment.name)
     )
     study.write(
         base=SHORT,
@@ -146,7 +147,8 @@ def test_the_summary_run_has_the_answer_of_a_report_that_takes_long(
     study: Study, store_template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copyfile(store_template, study.folder / "mlflow.db")
-    write, reports = writing.write_files, study.folder / "elsewhere"
+    write = writing.write_files
+    reports = study.folder / "elsewhere"
 
     def written(*arguments: Any, **options: Any) -> Any:
         time.sleep(4.0)  # longer than the shipper needs to end

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headtohead import files
-from headtohead.execution.repair import move_damaged_runs
+from headtohead.execution.repair import find_damage, repair
 from headtohead.storage.run import RUN_FILES
 from made import case_table
 from made.fake_study import edit
@@ -240,11 +240,10 @@ def test_a_refused_path_of_a_reused_run_does_not_end_the_check_of_the_others(
     linked.rename(tmp_path / "moved")
     linked.symlink_to(tmp_path / "moved")
     flip(damaged / "checkpoint.safetensors", damaged)
+    damage = find_damage(other)
+    assert damage.references == {f"small/{linked.name}", f"small/{damaged.name}"}
     lines: list[str] = []
-    assert move_damaged_runs(other, lines.append) == {
-        f"small/{linked.name}",
-        f"small/{damaged.name}",
-    }
+    repair(damage, lines.append)
     assert lines[0] == "none of 0 finished runs is damaged"
     assert "2 reused runs of other experiments damaged: " in lines[1]
     assert "is a symbolic link, which is not allowed" in lines[1]

@@ -264,12 +264,6 @@ CASES = [
         field("members", 1, "directory", value="../../../outside"),
         "not a path inside",
     ),
-    damaged(
-        "stack",
-        "config",
-        field("configs", "sinusoidal", "model", "d_ff", value="x"),
-        "d_ff: Input should be a",
-    ),
     damaged("lease", "fifo", fifo, NO_FILE),
 ]
 

@@ -11,7 +11,6 @@ from headtohead.plugin import HeadToHeadError, Job, Launcher, LocalLauncher
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
-from headtohead.testing.tiny import tiny_config
 from launchers.conftest import ClusterStudy
 from made.study import own_positional
 
@@ -119,9 +118,8 @@ def test_every_worker_can_access_only_its_own_gpu(
     for number in range(4):
         folder = StackFolder(tmp_path / ".stacks" / str(number))
         # A stack without run directories: its worker ends after it has loaded the plugin file.
-        config = tiny_config().model_dump(mode="json")
         member = StackMember(variant="none", run_hash="0" * 64, seed=1, directory=f"run-{number}")
-        folder.write(StackRecord(configs={"none": config}, members=(member,), device="cuda"))
+        folder.write(StackRecord(members=(member,), device="cuda"))
         jobs.append(Job(folder.path, "cuda", plugins=sent))
     ends = [end for end in LocalLauncher().launch(jobs, workers=4) if end is not None]
     assert {end.code for end in ends} == {exits.INPUT}

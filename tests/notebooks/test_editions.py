@@ -11,7 +11,6 @@ import pytest
 from headtohead.config.loading import load_text
 from headtohead.config.yaml_text import parse
 from headtohead.planning.design import expand
-from headtohead.plugins.registry import current
 from headtohead_notebooks.page import Edition, editions
 from headtohead_notebooks.page.editions import NEEDS_FILE, experiment_text
 from made import case_table
@@ -64,7 +63,7 @@ def test_every_edition_describes_variants_under_a_name_of_its_form(
     for edition in made:
         assert edition.name.endswith("-quick") == quick
         loaded = load_text(edition.text, Path(f"{edition.name}.yaml"))
-        assert len(expand(loaded, current()).variants) > 1
+        assert len(expand(loaded).variants) > 1
 
 
 def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
@@ -100,7 +99,7 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     folder = tmp_path / "reports" / "notebooks" / "experiments"
     made = edition(PRINTED, folder=folder)
     assert made.omitted == {}
-    variants = expand(load_text(made.text, folder / "x.yaml"), current()).variants
+    variants = expand(load_text(made.text, folder / "x.yaml")).variants
     files = [getattr(variant.config.data.options, "file", None) for variant in variants]
     assert [file for file in files if file] == [os.path.normpath(file)]
 

@@ -40,7 +40,7 @@ def design(load, registry):
 
     def design(text, *overrides, base=SMALL, seeds=None, **options):
         loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds)
-        return expand(loaded, registry, **options)
+        return expand(loaded, **options)
 
     return design
 
@@ -51,7 +51,7 @@ def plan(load, registry, cache, tmp_path):
 
     def plan(text="", *overrides, base=SMALL, seeds=None, label=None, **options):
         loaded = load(base + textwrap.dedent(text), *overrides, seeds=seeds, label=label)
-        return make_plan(loaded, registry, tmp_path / "runs", cache, **options)
+        return make_plan(loaded, tmp_path / "runs", cache, **options)
 
     return plan
 
@@ -65,6 +65,7 @@ def record():
     import json
     from contextlib import ExitStack
 
+    from headtohead.planning.record import run_record
     from headtohead.storage.leases import Lease
     from headtohead.storage.run_directory import checksums
 
@@ -80,7 +81,7 @@ def record():
             "device": "cpu",
             "dtype": "float32",
         }
-        content = plan.run_record(run).to_json() | {"execution": execution} | (changes or {})
+        content = run_record(plan, run).to_json() | {"execution": execution} | (changes or {})
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
         (folder / "status.json").write_text(json.dumps({"state": state} | status))
         if state in ("LEASED", "RUNNING") and not gone:

@@ -6,7 +6,9 @@ import torch
 
 from headtohead.config.builder import resolve
 from headtohead.model import counting
+from headtohead.planning.estimate import estimate_time
 from headtohead.planning.power import Power
+from headtohead.planning.record import experiment_record
 from headtohead.training.loop import StackTraining
 from headtohead_judge.block_model import block_model
 from headtohead_judge.paired_tests import paired
@@ -23,7 +25,7 @@ def test_the_plan_states_the_steps_that_training_takes(plan, train):
     found = plan("", *(f"train.{name}={value}" for name, value in {"epochs": 2, **train}.items()))
     (variant,) = found.variants
     training = StackTraining(variant.config, [1], found.data, torch.device("cpu"))
-    record = found.record().variants[0]
+    record = experiment_record(found).variants[0]
     assert record.steps == variant.record.steps == training.steps
     assert record.evaluate_every == training.evaluate_every
 
@@ -48,7 +50,7 @@ def test_training_takes_three_forward_passes_over_every_decoder_input(plan):
 def test_the_estimated_time_uses_finished_runs(
     plan, record, monkeypatch, seconds, threads, cores, expected
 ):
-    monkeypatch.setattr("headtohead.planning.planner.cpu_cores", lambda: cores)
+    monkeypatch.setattr("headtohead.planning.estimate.cpu_cores", lambda: cores)
     first = plan(seeds=len(seconds) + 5)
     for run, measured in zip(first.runs, seconds, strict=False):
         execution = {
@@ -63,9 +65,9 @@ def test_the_estimated_time_uses_finished_runs(
         )
     found = plan(seeds=len(first.runs))
     assert (
-        found.estimate.seconds == pytest.approx(expected)
+        estimate_time(found).seconds == pytest.approx(expected)
         if expected
-        else found.estimate.basis.startswith("rough")
+        else estimate_time(found).basis.startswith("rough")
     )
 
 

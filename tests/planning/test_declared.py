@@ -124,7 +124,7 @@ def test_the_same_variants_are_compared_in_several_metrics_and_lengths(design):
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_every_published_comparison_tests_an_expected_result_with_a_source(path, registry):
     loaded = load_file(path)
-    found = expand(loaded, registry)
+    found = expand(loaded)
     if len(found.variants) > 1:
         assert re.search(r"(19|20)\d\d", loaded.file.description)
         assert any(contrast.expect for contrast in found.declared)

@@ -528,7 +528,7 @@ def blocks(draw):
 def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
     base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2}}
     content = {"question": "q", "base": base, "design": given_blocks}
-    found = expand(load_text(dump(content), Path("x.yaml")), registry)
+    found = expand(load_text(dump(content), Path("x.yaml")))
 
     start = {axis: values[0] for axis, values in AXES.items()}
     wanted = {tuple(start.values())}

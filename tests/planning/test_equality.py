@@ -6,7 +6,6 @@ import torch
 from headtohead.config.builder import resolve
 from headtohead.config.identity import run_identity
 from headtohead.planning.equality import MAX_LENGTH, equal_variants
-from headtohead.planning.variants import Variant
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from made import plugin_of, separate_registry
@@ -57,9 +56,8 @@ def planted():
 def equals(registry, *maskings, longest=LENGTHS, **raw):
     base = {"train": {"epochs": 1}, "masking": "padding-causal"} | raw
     configs = {f"v{number}": resolve(base | masking) for number, masking in enumerate(maskings)}
-    variants = [Variant(slug, slug, {}, config) for slug, config in configs.items()]
-    identities = {variant.slug: run_identity(variant.config, "f") for variant in variants}
-    found = equal_variants(variants, "v0", identities, longest, registry)
+    identities = {slug: run_identity(config, "f") for slug, config in configs.items()}
+    found = equal_variants(configs, "v0", identities, longest)
     return {slug: to for slug, (to, _) in found.items()}
 
 

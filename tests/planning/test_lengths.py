@@ -2,6 +2,8 @@
 
 import pytest
 
+from headtohead.planning.notes import notes_of
+
 TEXT = """
 question: q
 base:
@@ -31,4 +33,6 @@ BUCKET = (
 def test_long_test_sentences_are_noted_unless_the_limits_are_set(plan, overrides, expected):
     """Translations have at most 10 tokens, 1.5 times 6 and <eos>; references have 2, 20 and 10 times 50."""
     found = plan("", *overrides, base=TEXT)
-    assert [note for note in found.notes if "max_length" in note or "bucket" in note] == expected
+    assert [
+        note for note in notes_of(found) if "max_length" in note or "bucket" in note
+    ] == expected

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headtohead import files
+from headtohead.planning.record import experiment_record
 from headtohead.storage import leases
 from headtohead.storage.experiment import experiment_folders
 from headtohead.storage.frames import load_frames
@@ -17,7 +18,6 @@ from headtohead.storage.leases import Busy, Lease, observe
 from headtohead.storage.progress import find_experiment, read_progress
 from headtohead.storage.run import StatusRecord
 from headtohead.storage.stack import StackFolder, StackMember, StackRecord
-from headtohead.testing.tiny import tiny_config
 from headtohead.tracking.study import TrackedStudy
 from made import refused
 from made.fake_study import experiment_text
@@ -40,7 +40,7 @@ def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, monkey
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)
-    (run.parent / "experiment.json").write_text(json.dumps(planned.record().to_json()))
+    (run.parent / "experiment.json").write_text(json.dumps(experiment_record(planned).to_json()))
     if fields is not None:
         lease = Lease(run)
         lease.acquire()
@@ -85,7 +85,7 @@ def study(tmp_path):
         if progress:
             stack = StackFolder(folder / ".stacks" / "1")
             member = StackMember(variant="v", run_hash="0", seed=1, directory=directory)
-            stack.write(StackRecord(configs={"v": tiny_config()}, members=(member,)))
+            stack.write(StackRecord(members=(member,)))
             stack.write_progress(**progress)
         (folder / "experiment.json").write_text(
             experiment_text("study", {"v": None}, [("v", 1, directory)])

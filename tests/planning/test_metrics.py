@@ -43,7 +43,7 @@ def test_the_log_error_rate_of_no_errors_is_that_of_half_an_error(hits, errors):
 def test_a_dataset_declares_its_metrics_and_the_first_is_the_default(load, registry, monkeypatch):
     monkeypatch.setattr(registry.dataset("copy"), "metrics", (ERRORS,))
     loaded = load("question: Which?\nbase: {data: {dataset: copy}, train: {epochs: 1}}\n")
-    found = expand(loaded, registry)
+    found = expand(loaded)
     reported = reported_metrics(loaded, found.variant(found.baseline).config)
     assert (reported.primary, reported.report) == ("test/errors", ("valid/loss",))
     assert not higher_is_better("test/errors")

@@ -6,7 +6,10 @@ import pytest
 from headtohead import files
 from headtohead.config.builder import resolve
 from headtohead.planning.compatibility import find_incompatibility
+from headtohead.planning.notes import notes_of
 from headtohead.planning.power import Power
+from headtohead.planning.powers import powers_of
+from headtohead.planning.record import experiment_record, run_record
 from headtohead.planning.stacking import local_stacks
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
@@ -67,8 +70,8 @@ def test_a_result_of_another_experiment_is_reused_with_a_note(plan, record):
     run = found.runs[0]
     assert (run.state, run.reused_from) == ("DONE", f"earlier/{run.directory}")
     assert found.remaining == []
-    assert "1 run is reused from other experiments" in found.notes
-    assert found.record().to_json()["runs"][0]["reused_from"] == run.reused_from
+    assert "1 run is reused from other experiments" in notes_of(found)
+    assert experiment_record(found).to_json()["runs"][0]["reused_from"] == run.reused_from
 
 
 def test_a_run_of_the_experiment_precedes_that_of_another_experiment(plan, record):
@@ -122,7 +125,7 @@ def test_a_changed_entry_or_dependency_of_an_entry_makes_finished_runs_stale(pla
     first = plan(design, seeds=1)
     changed = ("attention", "split-heads"), ("positional", "alibi"), ("positional", "sinusoidal")
     for run, (_, name) in zip(first.runs, changed, strict=True):
-        used = first.run_record(run).to_json()["plugins"]
+        used = run_record(first, run).to_json()["plugins"]
         assert name in {plugin["name"] for plugin in used}
         old = [
             plugin | ({"source_sha256": "0" * 64} if plugin["name"] == name else {})
@@ -134,7 +137,7 @@ def test_a_changed_entry_or_dependency_of_an_entry_makes_finished_runs_stale(pla
         (f"{family} '{name}' has changed",) for family, name in changed
     ]
     assert found.remaining == []
-    assert any(note.startswith("3 finished runs are STALE: ") for note in found.notes)
+    assert any(note.startswith("3 finished runs are STALE: ") for note in notes_of(found))
 
 
 def test_the_plan_marks_order_invariant_variants(plan):
@@ -229,19 +232,19 @@ def test_the_null_pair_is_trained_once(plan):
     causal = found.by_slug["masking.decoder-causal"]
     assert causal.record.equal_to == "masking.decoder-padding-causal"
     assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.record.equal_to)
-    record = found.record().to_json()["variants"][1]
+    record = experiment_record(found).to_json()["variants"][1]
     assert record["equal_to"] == "masking.decoder-padding-causal"
     assert "allow the same keys" in record["equal_reason"]
 
 
 def test_contrasts_are_counted_once_and_not_within_equal_variants(plan):
     found = plan("design: [{one_at_a_time: {masking.decoder: [causal], positional: [none]}}]")
-    assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1)]
+    assert [(family.family, family.contrasts) for family in powers_of(found)] == [("variant", 1)]
     found = plan(
         "design: [{product: {masking.decoder: [padding-causal, causal], positional: [sinusoidal, none]}}]"
     )
     # none and none with a causal mask have the same runs; the axis of masks has no setting that differs.
-    assert [(family.family, family.contrasts) for family in found.power] == [
+    assert [(family.family, family.contrasts) for family in powers_of(found)] == [
         ("variant", 1),
         ("factor", 1),
     ]
@@ -253,7 +256,7 @@ def test_contrasts_of_the_same_runs_in_two_metrics_are_two_tests(plan):
         design: [{{one_at_a_time: {{positional: [none]}}}}]
         contrasts: [{{name: a, {sides}}}, {{name: b, metric: test/bleu, {sides}}}]
     """)
-    assert [family.names for family in found.power] == [
+    assert [family.names for family in powers_of(found)] == [
         ("positional none − baseline",),
         ("a",),
         ("b",),
@@ -271,7 +274,7 @@ def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
           - {name: gap, variant: {}, metric: valid/loss, against_metric: test/loss}
     """
     first = plan(design, seeds=3)
-    assert first.power[0].difference is None
+    assert powers_of(first)[0].difference is None
     for run in first.runs:
         gain = 0.1 * run.seed if "rotary" in run.variant else 0.0
         metrics = {
@@ -282,7 +285,7 @@ def test_the_power_of_a_contrast_is_that_of_its_own_metric(plan, record):
         }
         metrics["test/loss"] += 0.2 * run.seed
         record(first, run, metrics=metrics)
-    _, exact, bleu, gap = plan(design, seeds=3).power
+    _, exact, bleu, gap = powers_of(plan(design, seeds=3))
     assert [family.sd for family in (exact, bleu, gap)] == pytest.approx([0.1, 5.0, 0.2])
     assert [family.margin for family in (exact, bleu, gap)] == [0.5, 5, None]
     assert exact.difference == pytest.approx(exact.effect * 0.1)
@@ -295,8 +298,8 @@ def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
     assert len({variant.data_hash for variant in found.variants}) == 2
     assert found.data_of(found.runs_of("size-300")[0]).record["counts"]["train"] < 300
-    assert (
-        "2 data sets, which differ in data.size; the plan describes the baseline's" in found.notes
+    assert "2 data sets, which differ in data.size; the plan describes the baseline's" in notes_of(
+        found
     )
 
 
@@ -312,7 +315,7 @@ def test_the_power_of_an_interaction_is_that_of_the_tested_difference_of_differe
         )
         record(first, run, metrics={"test/exact_match": 0.5 + effect})
     (interaction,) = (
-        family for family in plan(design, seeds=3).power if family.family == "interaction"
+        family for family in powers_of(plan(design, seeds=3)) if family.family == "interaction"
     )
     assert interaction.sd == pytest.approx(0.1)
 
@@ -323,8 +326,8 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
     found = plan(design + "margin: 0.02\n", seeds=6)
     a, b, c, d = np.random.default_rng(1).normal(size=(4, 100_000))
     contrasts = {"variant": b - a, "factor": ((b - a) + (d - c)) / 2, "interaction": d - c - b + a}
-    assert {family.family for family in found.power} == set(contrasts)
-    for family in found.power:
+    assert {family.family for family in powers_of(found)} == set(contrasts)
+    for family in powers_of(found):
         assert family.effect_in_runs / family.effect == pytest.approx(
             contrasts[family.family].std(), rel=0.01
         )
@@ -334,11 +337,11 @@ def test_families_are_compared_in_standard_deviations_of_a_run(plan, record):
             needed = int(own.summary.partition(" seeds are needed")[0].split()[-1])
             fewer, enough = (replace(own, seeds=seeds).effect for seeds in (needed - 1, needed))
             assert enough <= own.effect / 2 < fewer
-    assert found.power[1].names == (
+    assert powers_of(found)[1].names == (
         "positional: rotary − sinusoidal",
         "attention: independent-heads − split-heads",
     )
-    assert f"({'; '.join(found.power[1].names)})" in found.power[1].summary
+    assert f"({'; '.join(powers_of(found)[1].names)})" in powers_of(found)[1].summary
 
 
 def test_probes_come_from_the_file_or_from_the_test_set(plan):
@@ -368,11 +371,13 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
 
 def test_a_margin_keeps_its_date_until_it_changes(plan, monkeypatch):
     def stored(text, date):
-        monkeypatch.setattr("headtohead.planning.plan.now", lambda: date)
+        monkeypatch.setattr("headtohead.planning.record.now", lambda: date)
         planned = plan(text)
         planned.directory.mkdir(parents=True, exist_ok=True)
-        files.write_json(planned.directory / "experiment.json", planned.record().to_json())
-        return planned.record().to_json()["margins"]
+        files.write_json(
+            planned.directory / "experiment.json", experiment_record(planned).to_json()
+        )
+        return experiment_record(planned).to_json()["margins"]
 
     first, second = "2026-01-05T10:00:00Z", "2026-01-06T10:00:00Z"
     number = "margin: 0.02\nseeds: 1"
@@ -400,24 +405,26 @@ def test_a_margin_is_late_if_a_result_with_the_same_seeds_and_data_exists(
 ):
     first = plan("seeds: 1")
     record(first, first.runs[0])
-    margins = plan(f"margin: 0.02\nseeds: {seeds}", *overrides).record().margins
+    margins = experiment_record(plan(f"margin: 0.02\nseeds: {seeds}", *overrides)).margins
     assert margins["test/exact_match"].late is late
 
 
 def test_the_record_describes_the_entries_in_which_variants_differ(plan):
-    entries = plan("design: [{product: {positional: [none, rotary]}}]", seeds=1).record().entries
+    entries = experiment_record(
+        plan("design: [{product: {positional: [none, rotary]}}]", seeds=1)
+    ).entries
     assert {(entry.family, entry.name) for entry in entries} == {
         ("positional", "sinusoidal"),
         ("positional", "none"),
         ("positional", "rotary"),
     }
     assert all(entry.summary for entry in entries)
-    assert plan("", seeds=1).record().entries == ()
+    assert experiment_record(plan("", seeds=1)).entries == ()
     entries = plan(
         "design: [{one_at_a_time: {attention: [{name: combined, first: smear, second: gated}]}}]",
         seeds=1,
     )
-    names = [entry.name for entry in entries.record().entries]
+    names = [entry.name for entry in experiment_record(entries).entries]
     assert names == ["split-heads", "combined", "smear", "gated"]
 
 

@@ -1,5 +1,7 @@
 """The recipe as an axis: fields from the recipe, overridden by base, overridden by the fields of an axis value."""
 
+from headtohead.planning.record import experiment_record
+
 BESIDE = """
 baseline: {recipe: scratch-en-fr}
 design:
@@ -37,5 +39,5 @@ def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(desig
 def test_the_record_has_the_pitfalls_of_the_measured_data(plan):
     """A row split is a pitfall only with a leak, which these data do not have."""
     found = plan("baseline: {masking: causal, data.split: row}\n")
-    (variant,) = found.record().to_json()["variants"]
+    (variant,) = experiment_record(found).to_json()["variants"]
     assert [pitfall["name"] for pitfall in variant["pitfalls"]] == ["padding not masked"]

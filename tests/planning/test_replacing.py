@@ -6,6 +6,7 @@ import pytest
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
+from headtohead.planning.record import experiment_record
 from headtohead.planning.replacing import dropped_note, find_replaced
 from made import refused
 from made.fake_study import edit
@@ -21,7 +22,7 @@ def study(plan, record):
 
     def execute(found, state="DONE"):
         found.directory.mkdir(parents=True, exist_ok=True)
-        files.write_json(found.directory / "experiment.json", found.record().to_json())
+        files.write_json(found.directory / "experiment.json", experiment_record(found).to_json())
         for run in found.runs:
             if not (found.directory / run.directory).exists():
                 record(found, run, state=state, metrics={"valid/loss": 1.0})
@@ -112,7 +113,7 @@ def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, loa
     found = study("train.epochs=1", seeds=1, label="quick")
     assert (found.name, found.directory.name) == ("x-quick", "x-quick")
     assert [run.reused_from.partition("/")[0] for run in found.runs] == ["x", "x"]
-    assert found.record().to_json()["command"] == (
+    assert experiment_record(found).to_json()["command"] == (
         "h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick"
     )
 

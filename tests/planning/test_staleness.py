@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headtohead.api import plan
+from headtohead.planning.record import experiment_record
 from headtohead.plugins.registry import use_files
 from headtohead.plugins.sources import module_file, source_file, source_name, source_sha256
 from headtohead.storage.experiment import ExperimentDirectory
@@ -127,7 +128,7 @@ def test_a_changed_data_file_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     Path("study.yaml").write_text(
         "question: Does it matter?\nbase: {train.steps: 4, data: {dataset: pairs, file: mine.tsv, valid: 3, test: 3}}\n"
     )
-    record = plan("study.yaml").record()
+    record = experiment_record(plan("study.yaml"))
     write_study(tmp_path / "runs", Study(axes={"positional": ["none"]}, seeds=(1,), maps=False))
     folder = next((tmp_path / "runs").iterdir())
     edit(folder, data_files=record.data_files)

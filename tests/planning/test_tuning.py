@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from headtohead import files
+from headtohead.planning.estimate import estimate_time
 from headtohead.planning.overview import overview
+from headtohead.planning.record import experiment_record
 from made import case_table, refused
 
 SWEEP = """
@@ -125,7 +127,7 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(finished):
     for name, (lr, dropout) in best.items():
         config = found.by_slug[name].config
         assert (config.train.lr, config.model.dropout_residual) == (lr, dropout)
-    record = found.record().to_json()["tuning"]
+    record = experiment_record(found).to_json()["tuning"]
     assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
     assert record["seeds"] == [1_000_001, 1_000_002]
     means = [trial["mean"] for trial in record["variants"]["alibi"]["tried"][:4]]
@@ -142,7 +144,7 @@ def test_tune_epochs_shortens_the_sweep_only(plan, finished):
     }
     assert trained.isdisjoint({(0.5, None)})
     found, _ = finished(text, lambda name, lr, dropout, seed: abs(lr - 0.001))
-    assert found.record().to_json()["tuning"]["epochs"] == 0.5
+    assert experiment_record(found).to_json()["tuning"]["epochs"] == 0.5
     assert {variant.config.train.lr for variant in found.variants} == {0.001}
     assert {
         (variant.config.train.epochs, variant.config.train.steps) for variant in found.variants
@@ -162,14 +164,14 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
 
 
 def test_the_estimate_includes_the_tuning_runs_while_they_remain(plan, finished):
-    without = plan(SWEEP.partition("tune:")[0], seeds=3).estimate
+    without = estimate_time(plan(SWEEP.partition("tune:")[0], seeds=3))
     found = plan(SWEEP, seeds=3)
-    assert found.estimate.seconds == pytest.approx(
-        without.seconds + found.tuning.plan.estimate.seconds
+    assert estimate_time(found).seconds == pytest.approx(
+        without.seconds + estimate_time(found.tuning.plan).seconds
     )
-    assert found.estimate.basis == f"{without.basis}, with the tuning runs"
+    assert estimate_time(found).basis == f"{without.basis}, with the tuning runs"
     assert (
-        finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0].estimate
+        estimate_time(finished(SWEEP, lambda name, lr, dropout, seed: abs(lr - 0.003), seeds=3)[0])
         == without
     )
 
@@ -246,7 +248,7 @@ def test_deleted_tuning_runs_leave_the_recorded_choice(plan, finished, record):
     )
     for run in before.runs:
         record(before, run)
-    files.write_json(before.directory / "experiment.json", before.record().to_json())
+    files.write_json(before.directory / "experiment.json", experiment_record(before).to_json())
     sweep = before.tuning.plan
     deleted = next(run for run in sweep.runs if run.variant == "alibi-lr-0.001")
     shutil.rmtree(deleted.path(sweep.directory))

@@ -153,5 +153,6 @@ def _config(target: str, overrides: Sequence[str], registry: Registry) -> DataCo
         # The baseline does not depend on the design.
         baseline_only: dict[str, Any] = {"design": [], "exclude": [], "contrasts": []}
         loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
-    design = expand(loaded, loaded.load_plugins())
+    loaded.load_plugins()
+    design = expand(loaded)
     return design.variant(design.baseline).config.data

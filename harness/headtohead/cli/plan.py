@@ -33,8 +33,8 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
     from headtohead.planning.replacing import dropped_note, find_replaced
 
     load_plugins()
-    registry = loaded.load_plugins()
-    plan = make_plan(loaded, registry, runs, fresh=fresh)
+    loaded.load_plugins()
+    plan = make_plan(loaded, runs, fresh=fresh)
     refused, dropped = find_replaced(plan), dropped_note(plan)
     if form == "json":
         _print_json(plan)
@@ -47,12 +47,15 @@ def command(experiment: Path, runs: Path, fresh: bool, form: str, **options: Any
 
 
 def _print_json(plan: Plan) -> None:
+    from headtohead.planning.estimate import estimate_time
+    from headtohead.planning.powers import powers_of
+    from headtohead.planning.record import experiment_record
     from headtohead.planning.stacking import local_stacks
 
-    content = plan.record().to_json()
+    content = experiment_record(plan).to_json()
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
-    content["estimate"] = asdict(plan.estimate)
+    content["estimate"] = asdict(estimate_time(plan))
     names = (
         "family",
         "contrasts",
@@ -68,7 +71,7 @@ def _print_json(plan: Plan) -> None:
         {
             name: value if (value := getattr(family, name)) == value else None for name in names
         }  # JSON has no NaN
-        for family in plan.power
+        for family in powers_of(plan)
     ]
     content["stacks"] = [[run.directory for run in stack] for stack in local_stacks(plan)]
     echo_json(content)

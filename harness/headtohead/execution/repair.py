@@ -5,7 +5,7 @@ incomplete runs of changed plugins.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headtohead.config.labels import listed
@@ -77,54 +77,83 @@ def with_reset(plan: Plan, log: Callable[[str], object], *, retry: bool) -> Plan
     return replace(plan, runs=tuple(runs))
 
 
-def move_damaged_runs(experiment: Path, log: Callable[[str], object]) -> set[str]:
-    """Verify all files of an experiment's finished runs, and move the damaged runs to ``.archived``.
+@dataclass
+class Damage:
+    """The damaged runs of an experiment.
 
-    The resume points of their stacks are removed, so that the runs are trained from the first step. A run
-    without a result is moved if its record is unreadable. A damaged ``heads.json``, which is not a result of
-    training, is removed. Other experiments are not changed.
+    Attributes:
+        experiment: The experiment's folder.
+        finished: Number of finished runs.
+        results: The damage of each damaged finished run, by directory.
+        records: The damage of each run without a result whose record is unreadable, by directory.
+        heads: Directories of runs of which only ``heads.json`` is damaged, which is not a result of training.
+        reused: The damage of each damaged run that the experiment reuses, as ``<experiment>/<directory>``.
+    """
 
-    Returns:
-        The damaged runs of other experiments that the experiment reuses, as ``<experiment>/<directory>``.
+    experiment: Path
+    finished: int = 0
+    results: dict[str, str] = field(default_factory=dict)
+    records: dict[str, str] = field(default_factory=dict)
+    heads: list[str] = field(default_factory=list)
+    reused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def references(self) -> set[str]:
+        """All damaged runs as ``<experiment>/<directory>``."""
+        directories = [*self.results, *self.records, *self.heads]
+        damaged = {f"{self.experiment.name}/{name}" for name in directories}
+        return damaged | self.reused.keys()
+
+
+def find_damage(experiment: Path) -> Damage:
+    """Verify all files of an experiment's finished runs and of the runs that it reuses; nothing is changed."""
+    found = Damage(experiment, reused=_damaged_reused_runs(experiment))
+    for status in sorted(experiment.glob(f"[!.]*/{STATUS}")):
+        name = status.parent.name
+        run = RunDirectory(inside(experiment, name))
+        is_finished = _is_finished(run)
+        found.finished += is_finished
+        damage = _damage(run)
+        if damage is None:
+            continue
+        if damage == HEADS:
+            found.heads.append(name)
+        elif is_finished:
+            found.results[name] = damage
+        else:
+            found.records[name] = damage
+    return found
+
+
+def repair(damage: Damage, log: Callable[[str], object]) -> None:
+    """Move the damaged runs of an experiment to ``.archived``, so that they are trained again from the first step.
+
+    The resume points of their stacks are removed. A damaged ``heads.json`` is removed. Other experiments are not
+    changed.
 
     Raises:
-        HeadToHeadError: If another process writes a damaged run; then nothing is moved.
+        HeadToHeadError: If another process writes a damaged run; then no run is moved.
     """
-    damaged: dict[str, str] = {}
-    unreadable: dict[str, str] = {}
-    finished = 0
-    for status in sorted(experiment.glob(f"[!.]*/{STATUS}")):
-        run = RunDirectory(inside(experiment, status.parent.name))
-        name = run.path.name
-        is_finished = _is_finished(run)
-        finished += is_finished
-        damage = _damage(run)
-        if damage == HEADS:
-            with leased(run.path) as writer:
-                writer.remove_result(HEADS)
-            log(
-                f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew"
-            )
-        elif damage is not None and is_finished:
-            damaged[name] = damage
-        elif damage is not None:
-            unreadable[name] = damage
-    if damaged or unreadable:
-        _archive(experiment, [experiment / name for name in (*damaged, *unreadable)])
-    if damaged:
-        log(f"{len(damaged)} of {finished} finished runs damaged: {_named(damaged)}; retraining")
+    for name in damage.heads:
+        with leased(damage.experiment / name) as writer:
+            writer.remove_result(HEADS)
+        log(f"{HEADS} of {name} is damaged and was removed; h2h ablate-heads {name} writes it anew")
+    directories = [*damage.results, *damage.records]
+    if directories:
+        _archive(damage.experiment, [damage.experiment / name for name in directories])
+    if damage.results:
+        number = f"{len(damage.results)} of {damage.finished} finished runs"
+        log(f"{number} damaged: {_named(damage.results)}; retraining")
     else:
-        log(f"none of {finished} finished runs is damaged")
-    if unreadable:
-        number = counted(len(unreadable), "run")
-        log(f"damaged records of {number} without a result: {_named(unreadable)}; retraining")
-    reused = _damaged_reused_runs(experiment)
-    if reused:
+        log(f"none of {damage.finished} finished runs is damaged")
+    if damage.records:
+        number = counted(len(damage.records), "run")
+        log(f"damaged records of {number} without a result: {_named(damage.records)}; retraining")
+    if damage.reused:
         log(
-            f"{len(reused)} reused runs of other experiments damaged: {_named(reused)}; training in "
-            f"'{experiment.name}' instead, the other experiments are not changed"
+            f"{len(damage.reused)} reused runs of other experiments damaged: {_named(damage.reused)}; training in "
+            f"'{damage.experiment.name}' instead, the other experiments are not changed"
         )
-    return set(reused)
 
 
 def _damaged_reused_runs(experiment: Path) -> dict[str, str]:
@@ -154,7 +183,7 @@ def _named(damages: Mapping[str, str]) -> str:
 
 
 def move_stale_runs(plan: Plan, log: Callable[[str], object]) -> set[str]:
-    """Move the STALE runs of a plan to ``.archived``, as `move_damaged_runs` moves damaged ones, if they are selected.
+    """Move the STALE runs of a plan to ``.archived``, as `repair` moves damaged ones, if they are selected.
 
     Returns:
         The STALE runs of other experiments that the plan reuses, as ``<experiment>/<directory>``.

@@ -53,7 +53,7 @@ def reproduce(run: Path | str, runs: Path) -> tuple[bool, str]:
         raise HeadToHeadError(
             f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced"
         )
-    for config in stacks[0].record.configs.values():
+    for config in stacks[0].configs().values():
         parsed_options(config, path.name)
     # An experiment that cannot be written is reproduced in a temporary folder.
     own = (

@@ -20,7 +20,9 @@ from pathlib import Path
 from headtohead import files
 from headtohead.errors import HeadToHeadError, UndefinedError, machine_limit
 from headtohead.execution.progress import Watcher
-from headtohead.planning.plan import Plan, PlannedRun
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import Plan
+from headtohead.planning.record import experiment_record, run_record
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Job, Launcher
 from headtohead.plugins.registry import current
@@ -119,7 +121,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, command: str) -> Outcome:
         files.remove_leftovers(cache)
         release_dead([inside(experiment, run.directory) for run in pending(plan)])
         with layout_lock(experiment):
-            files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
+            files.write_json(experiment / EXPERIMENT, experiment_record(plan, command).to_json())
             try:
                 folders = _lay_out_study(plan, machine, cache)
             except (
@@ -144,7 +146,7 @@ def _is_recorded(plan: Plan) -> bool:
     except HeadToHeadError:  # missing or damaged, so it is written
         return False
     origin = {"created", "command", "versions"}
-    planned = plan.record().to_json()
+    planned = experiment_record(plan).to_json()
     return all(recorded[name] == value for name, value in planned.items() if name not in origin)
 
 
@@ -202,9 +204,8 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path) -> list[StackFolde
     _, threads = machine.share(len(folders) + len(new_stacks))
     with Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         for run in missing:
-            RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(
-                plan.run_record(run)
-            )
+            writer = RunWriter(inside(plan.directory, run.directory, tree=True), lease)
+            writer.plan(run_record(plan, run))
         for folder in folders:
             folder.record_execution(lease, {paths[run.run_hash] for run in missing})
         return folders + [
@@ -223,7 +224,6 @@ def new_stack(
     """Lay out a stack of planned runs with existing directories."""
     config = plan.variant_of(runs[0]).config
     record = StackRecord(
-        configs={run.variant: plan.variant_of(run).config for run in runs},
         members=tuple(StackMember.model_validate(run, from_attributes=True) for run in runs),
         probes=tuple(
             record for probe in plan.probes if (record := _with_target(plan, runs[0], probe))
@@ -358,7 +358,7 @@ class _Execution:
         elif code == exits.TIMEOUT:
             self._set_states(folder, states.TIMEOUT, f"over {record.timeout_seconds:g} s")
         elif code == exits.FAILED or (code == exits.DEVICE and record.deaths + 1 >= MAX_DEATHS):
-            if len(record.configs) == 1:
+            if len(record.variants) == 1:
                 self._set_states(folder, states.FAILED, last)
             else:  # separate stacks show which variant fails
                 variants = groupby(

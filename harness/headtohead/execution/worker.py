@@ -149,12 +149,10 @@ class Worker:
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         members, name = self.record.members, self.runs[0].path.name
-        configs = {
-            slug: parsed_options(config, name) for slug, config in self.record.configs.items()
-        }
+        configs = {slug: parsed_options(config, name) for slug, config in folder.configs().items()}
         self.config = configs[members[0].variant]
-        for run in self.runs:
-            _require_unchanged_reads(run.record, configs[run.record.variant])
+        for run, member in zip(self.runs, members, strict=True):
+            _require_unchanged_reads(run.record, configs[member.variant])
         # Members of a stack have the same section `evaluate` and the same data.
         self.decoding_limit = self.runs[0].record.decoding_limit
         recorded = self.runs[0].record.data["data_hash"]

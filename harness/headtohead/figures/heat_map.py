@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,23 +20,36 @@ from headtohead.figures.style import INK, MUTED, PALETTE, PAPER
 HIDDEN = "#dfe2e6"
 """Colour of masked cells."""
 
-BLUE, ORANGE = to_rgba(PALETTE[0]), to_rgba(PALETTE[1])
-_NO_BLUE, _NO_ORANGE = to_rgba(PALETTE[0], 0), to_rgba(PALETTE[1], 0)
+BLUE = to_rgba(PALETTE[0])
+ORANGE = to_rgba(PALETTE[1])
+_NO_BLUE = to_rgba(PALETTE[0], 0)
+_NO_ORANGE = to_rgba(PALETTE[1], 0)
+
+
+def _colour_map(name: str, colours: Sequence[Any], levels: int = 256) -> Colormap:
+    """Return a colour map in which NaN has the colour of masked cells."""
+    colour_map = LinearSegmentedColormap.from_list(name, colours, N=levels)
+    return colour_map.with_extremes(bad=HIDDEN)
+
+
 # Transparent at 0, so that figures suit light and dark pages.
-POSITIVE = LinearSegmentedColormap.from_list("positive", [_NO_BLUE, BLUE]).with_extremes(bad=HIDDEN)
-NEGATIVE = LinearSegmentedColormap.from_list("negative", [ORANGE, _NO_ORANGE]).with_extremes(
-    bad=HIDDEN
+POSITIVE = _colour_map("positive", [_NO_BLUE, BLUE])
+NEGATIVE = _colour_map("negative", [ORANGE, _NO_ORANGE])
+SIGNED = _colour_map(
+    "signed", [(0, ORANGE), (0.5, _NO_ORANGE), (0.5, _NO_BLUE), (1, BLUE)], levels=257
 )
-SIGNED = LinearSegmentedColormap.from_list(
-    "signed", [(0, ORANGE), (0.5, _NO_ORANGE), (0.5, _NO_BLUE), (1, BLUE)], N=257
-).with_extremes(bad=HIDDEN)
 
 MAX_LABEL = 14
 TITLE_CHARACTERS = 32
 """Characters in a line of a title."""
 PIXELS_PER_INCH = 96
+
+# Sizes of `heat_map_figure` in pixels.
 CELL_PIXELS = 17
-"""Width and height of a cell of `heat_map_figure`."""
+TITLE_LINE = 14
+TITLE_CHARACTER = 6.3
+ROW_CHARACTER = 7
+COLUMN_CHARACTER = 6.6
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,9 @@ class ColourRange:
         """The colour map from ``low`` to ``high``."""
         if self.low == 0:
             return POSITIVE
-        return SIGNED if self.high > 0 else NEGATIVE
+        if self.high > 0:
+            return SIGNED
+        return NEGATIVE
 
 
 def heat_map(
@@ -80,19 +96,22 @@ def heat_map(
     axes.grid(visible=False)
     axes.spines[["top", "right"]].set_visible(True)
     axes.tick_params(length=0)
-    height, width = values.shape
-    # All lines between cells are one path, with NaN between them.
-    columns_at, rows_at = (np.repeat(np.arange(1, size) - 0.5, 3) for size in (width, height))
-    down, right = (
-        np.tile([-0.5, size - 0.5, np.nan], other - 1)
-        for size, other in ((height, width), (width, height))
-    )
-    x, y = np.concatenate([columns_at, right]), np.concatenate([down, rows_at])
+    x, y = _lines_between_cells(*values.shape)
     axes.plot(x, y, color=PAPER, linewidth=0.9, scalex=False, scaley=False)
-    axes.set_xticks(*_ticks(columns), rotation=90 if _is_rotated(columns) else 0)
+    rotation = 90 if _is_rotated(columns) else 0
+    axes.set_xticks(*_ticks(columns), rotation=rotation)
     axes.set_yticks(*_ticks(rows))
     for spine in axes.spines.values():
         spine.set_edgecolor(MUTED)
+
+
+def _lines_between_cells(height: int, width: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return x and y of all lines between cells as one path, with NaN between the lines."""
+    columns_at = np.repeat(np.arange(1, width) - 0.5, 3)
+    rows_at = np.repeat(np.arange(1, height) - 0.5, 3)
+    down = np.tile([-0.5, height - 0.5, np.nan], width - 1)
+    right = np.tile([-0.5, width - 0.5, np.nan], height - 1)
+    return np.concatenate([columns_at, right]), np.concatenate([down, rows_at])
 
 
 def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uint8]:
@@ -104,7 +123,8 @@ def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uin
     position = (values - colour_range.low) / (colour_range.high - colour_range.low)
     colours = colour_range.colours(np.ma.masked_invalid(position))
     alpha = colours[..., 3:]
-    return np.asarray(np.round(255 * (colours[..., :3] * alpha + 1 - alpha)), dtype=np.uint8)
+    on_paper = colours[..., :3] * alpha + 1 - alpha
+    return np.asarray(np.round(255 * on_paper), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -116,48 +136,104 @@ class HeatMap:
     columns: Sequence[str]
     title: str = ""
 
+    @property
+    def title_lines(self) -> list[str]:
+        """The title in lines of at most ``TITLE_CHARACTERS``."""
+        return textwrap.wrap(self.title, TITLE_CHARACTERS, break_on_hyphens=False)
+
+    @property
+    def width(self) -> int:
+        """Width of the cells in pixels."""
+        return CELL_PIXELS * len(self.columns)
+
+    @property
+    def height(self) -> int:
+        """Height of the cells in pixels."""
+        return CELL_PIXELS * len(self.rows)
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The space around the cells of every map of a figure, in pixels."""
+
+    left: float
+    above: float
+    below: float
+
+    @classmethod
+    def of(cls, maps: Sequence[HeatMap]) -> Margins:
+        """Return the margins in which the longest labels and titles fit."""
+        longest_row = 0
+        longest_column = 0
+        title_lines = 0
+        for heat in maps:
+            longest_row = max(longest_row, _longest(heat.rows))
+            title_lines = max(title_lines, len(heat.title_lines))
+            if _is_rotated(heat.columns):
+                longest_column = max(longest_column, _longest(heat.columns))
+        return cls(
+            left=10.0 + ROW_CHARACTER * longest_row,
+            above=10 + TITLE_LINE * title_lines,
+            below=14 + COLUMN_CHARACTER * longest_column,
+        )
+
 
 def heat_map_figure(maps: Sequence[HeatMap], *, across: int = 3) -> Figure:
     """Draw heat maps of weights from -1 to 1 side by side in reading order, at most ``across`` in a row."""
-    titles = [textwrap.wrap(heat.title, TITLE_CHARACTERS, break_on_hyphens=False) for heat in maps]
-    left = 10.0 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
-    above = 10 + 14 * max(map(len, titles), default=0)
-    rotated = [
-        len(label(name)) for heat in maps for name in heat.columns if _is_rotated(heat.columns)
-    ]
-    below = 14 + 6.6 * max(rotated, default=0)
-    wide = max((left + CELL_PIXELS * len(heat.columns) + 8 for heat in maps), default=0)
-    wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
-    high = max((above + CELL_PIXELS * len(heat.rows) + below for heat in maps), default=0)
-    across = max(1, min(across, len(maps), int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))))
-    width, height = wide * across, high * -(-len(maps) // across)
+    margins = Margins.of(maps)
+    wide = 0.0
+    high = 0.0
+    for heat in maps:
+        wide = max(wide, margins.left + heat.width + 8)
+        high = max(high, margins.above + heat.height + margins.below)
+    for heat in maps:
+        for line in heat.title_lines:
+            wide = max(wide, 8 + TITLE_CHARACTER * len(line))
+    fitting = int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))
+    across = max(1, min(across, len(maps), fitting))
+    down = math.ceil(len(maps) / across)
+    width = wide * across
+    height = high * down
     with style.drawing():
         figure = Figure(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
-        for index, (heat, title) in enumerate(zip(maps, titles, strict=True)):
-            x, y = (index % across) * wide, (index // across) * high
-            map_width, map_height = CELL_PIXELS * len(heat.columns), CELL_PIXELS * len(heat.rows)
-            bottom = height - y - above - map_height
+        for index, heat in enumerate(maps):
+            x = (index % across) * wide
+            y = (index // across) * high
+            left = x + margins.left
+            bottom = height - y - margins.above - heat.height
             axes = figure.add_axes(
-                ((x + left) / width, bottom / height, map_width / width, map_height / height)
+                (left / width, bottom / height, heat.width / width, heat.height / height)
             )
             heat_map(axes, heat.values, heat.rows, heat.columns, ColourRange(-1.0, 1.0))
             axes.tick_params(labelsize=7.9, pad=3)
-            for line, text in enumerate(title):
-                top = 1 - (y + 13 + 14 * line) / height
-                figure.text((x + 4) / width, top, text, fontsize=8.3, fontweight="bold", color=INK)
+            for number, line in enumerate(heat.title_lines):
+                top = 1 - (y + 13 + TITLE_LINE * number) / height
+                place = ((x + 4) / width, top)
+                figure.text(*place, line, fontsize=8.3, fontweight="bold", color=INK)
     return figure
 
 
 def label(token: str) -> str:
     """Return a token as a label: on one line, and shortened to ``MAX_LABEL`` characters."""
     name = " ".join(token.split())
-    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
+    if len(name) <= MAX_LABEL:
+        return name
+    return f"{name[: MAX_LABEL - 1]}…"
+
+
+def _longest(names: Sequence[str]) -> int:
+    """Return the number of characters of the longest label."""
+    return max((len(label(name)) for name in names), default=0)
 
 
 def _ticks(names: Sequence[str]) -> tuple[list[int], list[str]]:
-    step = 5 if len(names) > 10 and all(name.isdigit() for name in names) else 1
+    """Return the positions and the labels of ticks; of more than 10 numbers every fifth."""
+    step = 1
+    if len(names) > 10 and all(name.isdigit() for name in names):
+        step = 5
     return list(range(0, len(names), step)), [label(name) for name in names[::step]]
 
 
 def _is_rotated(columns: Sequence[str]) -> bool:
-    return max(map(len, columns), default=0) > 2
+    """Return whether the labels of columns are rotated: one is longer than two letters."""
+    return any(len(name) > 2 for name in columns)

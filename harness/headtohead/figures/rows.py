@@ -40,19 +40,23 @@ class Row:
     @property
     def drawn_colour(self) -> str:
         """The colour of points, interval and triangle."""
-        return self.colour or (style.PALETTE[0] if self.is_strong else style.MUTED)
+        if self.colour:
+            return self.colour
+        return style.PALETTE[0] if self.is_strong else style.MUTED
 
     @property
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest drawn value."""
-        values = [value for value, _ in self.points] + [self.mean, self.low, self.high]
+        values = [self.mean, self.low, self.high]
+        values += [value for value, _ in self.points]
         finite = [value for value in values if math.isfinite(value)]
         return min(finite), max(finite)
 
     @property
     def size(self) -> float:
         """The largest distance of a drawn value from 0."""
-        return max(abs(end) for end in self.ends)
+        smallest, largest = self.ends
+        return max(abs(smallest), abs(largest))
 
 
 def difference_figure(rows: Sequence[Row], label: str) -> Figure:
@@ -62,32 +66,31 @@ def difference_figure(rows: Sequence[Row], label: str) -> Figure:
     outside the panel.
     """
     limits = magnified_range(rows)
-    figure, panels = row_figure(rows, label, panels=2 if limits else 1)
+    titles = ("",) if limits is None else ("full range", "magnified")
+    figure, panels = row_figure(rows, label, panels=len(titles))
     with style.drawing():
-        for axes, title in zip(
-            panels, ("full range", "magnified") if limits else ("",), strict=True
-        ):
+        for axes, title in zip(panels, titles, strict=True):
             axes.set_title(title)
             axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
-    if limits:
-        low, high = limits
-        panels[1].set_xlim(low, high)
-        for axes, intervals in zip(panels, (2, 4), strict=True):  # else labels touch
-            axes.locator_params(axis="x", nbins=intervals)
-        across = panels[1].get_yaxis_transform()
-        for number, row in enumerate(rows):
-            if not low <= row.mean <= high:
-                x, marker = (0.012, "<") if row.mean < low else (0.988, ">")
-                panels[1].plot(
-                    x,
-                    number,
-                    marker,
-                    color=row.drawn_colour,
-                    markersize=7,
-                    transform=across,
-                    zorder=5,
-                )
+    if limits is not None:
+        full, magnified = panels
+        magnified.set_xlim(*limits)
+        full.locator_params(axis="x", nbins=2)  # else labels touch
+        magnified.locator_params(axis="x", nbins=4)
+        _mark_outside(magnified, rows, limits)
     return figure
+
+
+def _mark_outside(axes: Axes, rows: Sequence[Row], limits: tuple[float, float]) -> None:
+    """Draw a triangle at the edge of a panel for each mean outside of its limits."""
+    low, high = limits
+    across = axes.get_yaxis_transform()
+    for number, row in enumerate(rows):
+        if low <= row.mean <= high:
+            continue
+        x, marker = (0.012, "<") if row.mean < low else (0.988, ">")
+        colour = row.drawn_colour
+        axes.plot(x, number, marker, color=colour, markersize=7, transform=across, zorder=5)
 
 
 def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Figure, list[Axes]]:
@@ -114,61 +117,68 @@ def row_figure(rows: Sequence[Row], label: str, *, panels: int = 1) -> tuple[Fig
         grid[0].set_ylim(len(rows) - 0.6, -0.9)
         grid[0].set_yticks([])
         for number, row in enumerate(rows):
-            name, weight = (
-                style.shortened([row.name], 64 - len(row.note))[0],
-                "bold" if row.is_baseline else "normal",
-            )
-            place: dict[str, Any] = {"y": number - 0.3, "va": "bottom"}
-            place["bbox"] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.5}
-            grid[0].text(0, s=name, weight=weight, transform=grid[0].get_yaxis_transform(), **place)
-            colour = style.INK if row.is_strong else style.MUTED
-            grid[-1].text(
-                1,
-                s=row.note,
-                color=colour,
-                ha="right",
-                transform=grid[-1].get_yaxis_transform(),
-                **place,
-            )
+            _label(grid[0], grid[-1], row, number)
         figure.supxlabel(label, fontsize=9)
     return figure, grid
+
+
+def _label(first: Axes, last: Axes, row: Row, number: int) -> None:
+    """Write the name of a row above it on the left of the first panel, and its note on the right of the last."""
+    background = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.5}
+    place: dict[str, Any] = {"y": number - 0.3, "va": "bottom", "bbox": background}
+    (name,) = style.shortened([row.name], 64 - len(row.note))
+    weight = "bold" if row.is_baseline else "normal"
+    first.text(0, s=name, weight=weight, transform=first.get_yaxis_transform(), **place)
+    place["color"] = style.INK if row.is_strong else style.MUTED
+    last.text(1, s=row.note, ha="right", transform=last.get_yaxis_transform(), **place)
 
 
 def magnified_range(rows: Sequence[Row]) -> tuple[float, float] | None:
     """Return the range of the small differences if large differences hide them, else None."""
     by_size = sorted(rows, key=lambda row: row.size)
-    steps = [
-        (after.size / before.size, index)
-        for index, (before, after) in enumerate(itertools.pairwise(by_size), 1)
-        if before.size > 0
-    ]
-    ratio, count = max(steps, default=(0.0, 0))
-    if ratio < HIDING_RATIO:
+    largest_ratio = 0.0
+    count = 0
+    for number, (before, after) in enumerate(itertools.pairwise(by_size), 1):
+        if before.size == 0:
+            continue
+        ratio = after.size / before.size
+        if ratio >= largest_ratio:
+            largest_ratio = ratio
+            count = number
+    if largest_ratio < HIDING_RATIO:
         return None
-    low = min(0.0, *(row.ends[0] for row in by_size[:count]))
-    high = max(0.0, *(row.ends[1] for row in by_size[:count]))
-    return low - 0.08 * (high - low), high + 0.08 * (high - low)
+    small = by_size[:count]
+    low = min(0.0, *(row.ends[0] for row in small))
+    high = max(0.0, *(row.ends[1] for row in small))
+    margin = 0.08 * (high - low)
+    return low - margin, high + margin
 
 
 def _draw(figure: Figure, axes: Axes, row: Row, number: int) -> None:
+    """Draw the points, the interval and the mean of a row."""
     colour = row.drawn_colour
+    face = "none" if row.is_hollow else colour
+    gaps = max(len(row.points) - 1, 1)
+    middle = (len(row.points) - 1) / 2
     for index, (value, tooltip) in enumerate(row.points):
-        offset = (index - (len(row.points) - 1) / 2) * 0.28 / max(len(row.points) - 1, 1)
-        (point,) = axes.plot(
-            value, number + offset, "o", color=colour, markersize=4.6, alpha=0.7, zorder=3
-        )
-        point.set_markerfacecolor("none" if row.is_hollow else colour)
+        y = number + (index - middle) * 0.28 / gaps
+        (point,) = axes.plot(value, y, "o", color=colour, markersize=4.6, alpha=0.7, zorder=3)
+        point.set_markerfacecolor(face)
         style.tip(figure, point, tooltip)
     if math.isfinite(row.low):
-        axes.plot(
-            [row.low, row.high],
-            [number, number],
-            color=colour,
-            linewidth=2.3,
-            solid_capstyle="butt",
-            zorder=2,
-        )
+        ends = [row.low, row.high]
+        line: dict[str, Any] = {
+            "color": colour,
+            "linewidth": 2.3,
+            "solid_capstyle": "butt",
+            "zorder": 2,
+        }
+        axes.plot(ends, [number, number], **line)
     if math.isfinite(row.mean):
-        axes.plot(
-            row.mean, number, "|", color=style.INK, markersize=13.5, markeredgewidth=1.8, zorder=4
-        )
+        mark: dict[str, Any] = {
+            "color": style.INK,
+            "markersize": 13.5,
+            "markeredgewidth": 1.8,
+            "zorder": 4,
+        }
+        axes.plot(row.mean, number, "|", **mark)

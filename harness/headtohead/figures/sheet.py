@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,58 +33,87 @@ def tiles(
         columns: Label of each column, below.
         cell: Width and height of a cell in pixels; tiles with cells below ``CELL`` have neither labels nor titles.
     """
-    layers, heads, height, width = maps.shape
-    names = [f"layer {layer}, head {head}" for layer in range(layers) for head in range(heads)]
-    width, height, x, y, left, below = width * cell, height * cell, 0, 0, None, None
-    right, bottom = width, height
-    if cell >= CELL:
-        left, below = _labels(tuple(rows)), _labels(tuple(columns)).rotate(90, expand=True)
-        x, y = left.width, CELL + 4
-        right, bottom = (
-            max(x + width, round(_font().getlength(names[-1]))),
-            y + height + below.height,
-        )
+    layers, heads, num_rows, num_columns = maps.shape
     limit = max(1.0, float(np.abs(np.nan_to_num(maps)).max(initial=0.0)))
+    colours = cell_colours(maps, ColourRange(-limit, limit))
+    names = []
+    pictures = []
+    for layer in range(layers):
+        for head in range(heads):
+            names.append(f"layer {layer}, head {head}")
+            picture = Image.fromarray(colours[layer, head])
+            size = (num_columns * cell, num_rows * cell)
+            pictures.append(picture.resize(size, Image.Resampling.NEAREST))
+    if cell < CELL:
+        return [_bare_tile(picture) for picture in pictures]
+    row_labels = _labels(tuple(rows))
+    column_labels = _labels(tuple(columns)).rotate(90, expand=True)
+    title_width = round(_font().getlength(names[-1]))
     drawn = []
-    colours = cell_colours(maps, ColourRange(-limit, limit)).reshape(
-        layers * heads, *maps.shape[2:], 3
-    )
-    for name, own in zip(names, colours, strict=True):
-        tile = Image.new("RGB", (right + GAP, bottom + GAP), PAPER)
-        tile.paste(Image.fromarray(own).resize((width, height), Image.Resampling.NEAREST), (x, y))
-        if left and below:
-            draw = ImageDraw.Draw(tile)
-            draw.text((0, 0), name, INK, _font())
-            tile.paste(left, (0, y))
-            tile.paste(below, (x, y + height + 1))
-            draw.rectangle((x - 1, y - 1, x + width, y + height), outline=MUTED)
+    for name, picture in zip(names, pictures, strict=True):
+        tile = _labelled_tile(name, title_width, picture, row_labels, column_labels)
         drawn.append(tile)
     return drawn
+
+
+def _bare_tile(picture: Image.Image) -> Image.Image:
+    """Return a map with a gap on its right and below."""
+    tile = Image.new("RGB", (picture.width + GAP, picture.height + GAP), PAPER)
+    tile.paste(picture, (0, 0))
+    return tile
+
+
+def _labelled_tile(
+    title: str,
+    title_width: int,
+    picture: Image.Image,
+    row_labels: Image.Image,
+    column_labels: Image.Image,
+) -> Image.Image:
+    """Return a map with its title above, the labels of its rows on the left and those of its columns below."""
+    left = row_labels.width
+    top = CELL + 4
+    right = left + picture.width
+    bottom = top + picture.height
+    width = max(right, title_width)
+    height = bottom + column_labels.height
+    tile = Image.new("RGB", (width + GAP, height + GAP), PAPER)
+    tile.paste(picture, (left, top))
+    draw = ImageDraw.Draw(tile)
+    draw.text((0, 0), title, INK, _font())
+    tile.paste(row_labels, (0, top))
+    tile.paste(column_labels, (left, bottom + 1))
+    draw.rectangle((left - 1, top - 1, right, bottom), outline=MUTED)
+    return tile
 
 
 def grid(drawn: Sequence[Image.Image], across: int) -> Image.Image:
     """Return tiles of one size in reading order, ``across`` in a row."""
     width, height = drawn[0].size
-    image = Image.new("RGB", (width * across, height * -(-len(drawn) // across)), PAPER)
+    down = math.ceil(len(drawn) / across)
+    image = Image.new("RGB", (width * across, height * down), PAPER)
     for index, tile in enumerate(drawn):
-        image.paste(tile, (index % across * width, index // across * height))
+        row, column = divmod(index, across)
+        image.paste(tile, (column * width, row * height))
     return image
 
 
 @functools.lru_cache(maxsize=64)
 def _labels(names: tuple[str, ...]) -> Image.Image:
     """Return the labels below each other, right-aligned; all runs of a study have the same."""
+    font = _font()
     texts = [label(name) for name in names]
-    width = round(max(map(_font().getlength, texts), default=0)) + 4
+    longest = max((font.getlength(text) for text in texts), default=0)
+    width = round(longest) + 4
     image = Image.new("RGB", (width, CELL * len(texts)), PAPER)
     draw = ImageDraw.Draw(image)
     for index, text in enumerate(texts):
-        draw.text((width - 3, CELL * (index + 0.5)), text, INK, _font(), anchor="rm")
+        middle = CELL * (index + 0.5)
+        draw.text((width - 3, middle), text, INK, font, anchor="rm")
     return image
 
 
 @functools.cache
 def _font() -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(
-        Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"), CELL - 3
-    )
+    file = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
+    return ImageFont.truetype(file, CELL - 3)

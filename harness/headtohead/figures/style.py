@@ -17,7 +17,10 @@ from matplotlib.figure import Figure
 
 from headtohead.escaping import visible
 
-INK, MUTED, GRID, PAPER = "#1f2328", "#667080", "#e3e6ea", "#ffffff"
+INK = "#1f2328"
+MUTED = "#667080"
+GRID = "#e3e6ea"
+PAPER = "#ffffff"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6f9b", "#8c8c8c")
 """Okabe and Ito's colours without yellow, which is invisible on white, plus two muted colours."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -36,8 +39,8 @@ _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
     r'FillBetweenPolyCollection|LineCollection)_\d+"'
 )
-_GROUP_OF_ONE = re.compile(r"<g ?>\s*(<(\w+)\b[^<>]*(?:/>|>[^<]*</\2>))\s*</g>")
 """Numbered ids by matplotlib without a reference; they would be ambiguous with several figures on a page."""
+_GROUP_OF_ONE = re.compile(r"<g ?>\s*(<(\w+)\b[^<>]*(?:/>|>[^<]*</\2>))\s*</g>")
 
 _RC: Any = {
     "font.family": "DejaVu Sans",
@@ -87,27 +90,31 @@ def to_svg(figure: Figure, salt: str) -> str:
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         buffer = io.StringIO()
         FigureCanvasSVG(figure)
-        if (layout := figure.get_layout_engine()) is not None:
+        layout = figure.get_layout_engine()
+        if layout is not None:
             layout.execute(figure)
-            figure.set_layout_engine(
-                None
-            )  # else savefig draws the figure once more, for its layout
+            # Otherwise savefig draws the figure once more, for its layout.
+            figure.set_layout_engine(None)
         figure.savefig(buffer, format="svg", metadata=FORMATS["svg"])
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(
-        r' transform="rotate\(-0 [^"]*"|\s*<g />', "", _NUMBERED.sub("", text)
-    )  # neither draws anything
-    text = re.sub(r'(\.\d\d)\d{4}(?=[ ",)\n])', r"\1", text)  # hundredths of a point
-    text = _GROUP_OF_ONE.sub(r"\1", _GROUP_OF_ONE.sub(r"\1", re.sub(r"\n +", "\n", text)))
-    text = re.sub(r" font-family: [^;\"]+;", "", text).replace(
-        "<svg ", f'<svg font-family="{FONTS}" ', 1
-    )
+    text = _without_ballast(buffer.getvalue())
+    text = text.replace("<svg ", f'<svg font-family="{FONTS}" ', 1)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():
         text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)
     return visible(text)  # XML allows no control characters
+
+
+def _without_ballast(svg: str) -> str:
+    """Return the SVG element without what draws nothing, with hundredths of a point, and without fonts."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = _NUMBERED.sub("", svg)
+    svg = re.sub(r' transform="rotate\(-0 [^"]*"|\s*<g />', "", svg)
+    svg = re.sub(r'(\.\d\d)\d{4}(?=[ ",)\n])', r"\1", svg)
+    svg = re.sub(r"\n +", "\n", svg)
+    for _ in range(2):  # a group can be in a group
+        svg = _GROUP_OF_ONE.sub(r"\1", svg)
+    return re.sub(r" font-family: [^;\"]+;", "", svg)
 
 
 FORMATS = {
@@ -131,7 +138,8 @@ def to_bytes(figure: Figure, form: str, salt: str) -> bytes:
 def themed(svg: str) -> str:
     """Return the SVG with its colours as CSS variables, for a page that may be dark."""
     names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}
-    names |= {colour: f"c{index}" for index, colour in enumerate(PALETTE, 1)}
+    for number, colour in enumerate(PALETTE, 1):
+        names[colour] = f"c{number}"
     pattern = re.compile("|".join(names))
     return pattern.sub(lambda match: f"var(--{names[match[0]]}, {match[0]})", svg)
 
@@ -174,4 +182,10 @@ def _room(column_width: float) -> int:
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:
     """Return names of at most ``width`` characters, shortened in the middle."""
     half = (width - 1) // 2
-    return [n if len(n) <= width else f"{n[:half]}…{n[-half:]}" for n in names]
+    fitting = []
+    for name in names:
+        if len(name) <= width:
+            fitting.append(name)
+        else:
+            fitting.append(f"{name[:half]}…{name[-half:]}")
+    return fitting

@@ -8,8 +8,8 @@ differ in n changes need 2n + 2 variants.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
@@ -17,7 +17,7 @@ from headtohead.config.builder import FAMILIES, ConfigBuilder, is_dataset_option
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.variants import Match, Variant
+from headtohead.planning.variants import Match, Variant, variant_key
 from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.contrasts import ChangeContrast
 
@@ -45,7 +45,7 @@ START, END = "from", "to"
 def changes_between(
     start: ConfigBuilder,
     end: ConfigBuilder,
-    identity: Callable[[RunConfig], str],
+    match: Match,
     groups: Mapping[str, Sequence[str]],
     location: SourceLocation,
 ) -> dict[str, tuple[FieldPath, ...]]:
@@ -54,7 +54,7 @@ def changes_between(
     Args:
         start: The first configuration.
         end: The second configuration.
-        identity: Returns a text that is equal for configurations with equal results.
+        match: The count that ``d_ff`` is widened to match.
         groups: Fields that form one change, by the name of the change.
         location: Location of the groups in the experiment file.
 
@@ -62,37 +62,49 @@ def changes_between(
         HeadToHeadError: If a group contains an unknown field, two groups contain the same field, or two changes have
             the same name.
     """
-    named = [*_named_groups(groups, location), *(("", group) for group in GROUPS)]
-    written = [{path: value for path, (value, _) in side.values.items()} for side in (start, end)]
-    changed = {
-        _field_of(path)
-        for path in written[0].keys() | written[1].keys()
-        if (path in written[0], written[0].get(path)) != (path in written[1], written[1].get(path))
-    }
-    ends = [(side, other, identity(side.build())) for side, other in ((start, end), (end, start))]
-    differing = [
-        field
-        for field in FIELDS
-        if field in changed
-        and any(
-            identity(with_fields_from(side, [field], other).build()) != own
-            for side, other, own in ends
-        )
-    ]
+    group_of = _named_groups(groups, location)
+    differing = _differing_fields(start, end, match)
     changes: dict[str, tuple[FieldPath, ...]] = {}
     for field in differing:
-        name, group = next(
-            ((name, group) for name, group in named if field in group), ("", (field,))
-        )
-        members = tuple(member for member in differing if member in group)
-        if members not in changes.values():
-            name = name or "+".join([".".join(members[0]), *(other[-1] for other in members[1:])])
-            if slug_word(name) in map(slug_word, changes):
-                raise location.error(
-                    f"two changes have the name '{slug_word(name)}'; rename one of them"
-                )
-            changes[name] = members
+        group = group_of.get(field) or _dependent_fields(field)
+        members = tuple(member for member in differing if member in group.fields)
+        if members in changes.values():
+            continue
+        name = group.name
+        if not name:
+            other_names = [member[-1] for member in members[1:]]
+            name = "+".join([".".join(members[0]), *other_names])
+        if slug_word(name) in [slug_word(earlier) for earlier in changes]:
+            raise location.error(
+                f"two changes have the name '{slug_word(name)}'; rename one of them"
+            )
+        changes[name] = members
     return changes
+
+
+def _differing_fields(start: ConfigBuilder, end: ConfigBuilder, match: Match) -> list[FieldPath]:
+    """Return the fields in which two configurations differ and on which the result of one of them depends."""
+    absent = object()
+    written = set()
+    for path in start.values.keys() | end.values.keys():
+        value, _ = start.values.get(path, (absent, None))
+        other_value, _ = end.values.get(path, (absent, None))
+        if value is not other_value and value != other_value:
+            written.add(_field_of(path))
+    start_key = variant_key(start.build(), match)
+    end_key = variant_key(end.build(), match)
+    differing = []
+    for field in FIELDS:
+        if field not in written:
+            continue
+        added = with_fields_from(start, [field], end)
+        if variant_key(added.build(), match) != start_key:
+            differing.append(field)
+            continue
+        taken = with_fields_from(end, [field], start)
+        if variant_key(taken.build(), match) != end_key:
+            differing.append(field)
+    return differing
 
 
 def expand_between(
@@ -106,40 +118,62 @@ def expand_between(
 
     ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
     """
-    variants: dict[frozenset[str], Variant] = {}
-    labels = [
-        {name: _value(side, fields) for name, fields in changes.items()} for side in (start, end)
-    ]
-
-    def slug_at(applied: Collection[str], slug: str, title: str) -> str:
-        """Add the configuration with these changes, unless it exists, and return its slug."""
-        key = frozenset(applied)
-        if key not in variants:
-            fields = [field for name in applied for field in changes[name]]
-            builder = end if len(key) == len(changes) else with_fields_from(start, fields, end)
-            axes = {name: labels[name in key][name] for name in changes}
-            variants[key] = Variant(slug, title, axes, builder.build(), match)
-        return variants[key].slug
-
-    slug_at((), START, names[0])
-    slug_at(changes, END, names[1])
+    start_name, end_name = names
+    points = _Points(start, end, changes, match)
+    points.add((), START, start_name)
+    points.add(changes, END, end_name)
     contrasts = []
     for name in changes:
-        plus = slug_at(
-            [name], shortened_slug(f"from-plus-{slug_word(name)}"), f"{names[0]} + {name}"
-        )
-        title = f"{name} in {names[0]}"
+        slug = shortened_slug(f"from-plus-{slug_word(name)}")
+        plus = points.add([name], slug, f"{start_name} + {name}")
+        title = f"{name} in {start_name}"
         contrasts.append(
             ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START)
         )
     for name in changes:
-        rest = [other for other in changes if other != name]
-        minus = slug_at(rest, shortened_slug(f"to-minus-{slug_word(name)}"), f"{names[1]} − {name}")
-        title = f"{name} in {names[1]}"
+        slug = shortened_slug(f"to-minus-{slug_word(name)}")
+        rest = [kept for kept in changes if kept != name]
+        minus = points.add(rest, slug, f"{end_name} − {name}")
+        title = f"{name} in {end_name}"
         contrasts.append(
             ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus)
         )
-    return list(variants.values()), contrasts
+    return list(points.variants.values()), contrasts
+
+
+class _Points:
+    """Configurations between two ends: the first one with some of the changes."""
+
+    def __init__(
+        self,
+        start: ConfigBuilder,
+        end: ConfigBuilder,
+        changes: Mapping[str, Sequence[FieldPath]],
+        match: Match,
+    ) -> None:
+        self.start = start
+        self.end = end
+        self.changes = changes
+        self.match = match
+        self.variants: dict[frozenset[str], Variant] = {}
+        self.start_labels = {name: _value(start, fields) for name, fields in changes.items()}
+        self.end_labels = {name: _value(end, fields) for name, fields in changes.items()}
+
+    def add(self, applied: Collection[str], slug: str, title: str) -> str:
+        """Add the configuration with these changes, unless it exists, and return its slug."""
+        key = frozenset(applied)
+        if key in self.variants:
+            return self.variants[key].slug
+        if len(key) == len(self.changes):
+            config = self.end.build()
+        else:
+            fields = [field for name in applied for field in self.changes[name]]
+            config = with_fields_from(self.start, fields, self.end).build()
+        axes = {}
+        for name in self.changes:
+            axes[name] = self.end_labels[name] if name in key else self.start_labels[name]
+        self.variants[key] = Variant(slug, title, axes, config, self.match)
+        return slug
 
 
 def with_fields_from(
@@ -147,10 +181,13 @@ def with_fields_from(
 ) -> ConfigBuilder:
     """Return a copy with the values of these fields, or their absence, taken from ``source``."""
     twin = builder.copy()
-    kept = {path: value for path, value in builder.values.items() if _field_of(path) not in fields}
-    twin.values = kept | {
-        path: value for path, value in source.values.items() if _field_of(path) in fields
-    }
+    twin.values = {}
+    for path, value in builder.values.items():
+        if _field_of(path) not in fields:
+            twin.values[path] = value
+    for path, value in source.values.items():
+        if _field_of(path) in fields:
+            twin.values[path] = value
     return twin
 
 
@@ -160,9 +197,10 @@ def _field_of(path: Sequence[Any]) -> FieldPath:
         return tuple(path[:2])
     if is_dataset_option(tuple(path)):
         return DATASET
-    return next(
-        (tuple(path[:length]) for length in (2, 3) if tuple(path[:length]) in FIELDS), tuple(path)
-    )
+    for length in (2, 3):
+        if tuple(path[:length]) in FIELDS:
+            return tuple(path[:length])
+    return tuple(path)
 
 
 def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
@@ -180,12 +218,28 @@ def _fields(section: Any, above: FieldPath = ()) -> Iterator[FieldPath]:
 FIELDS = tuple(_fields(RunConfig))
 
 
+class Group(NamedTuple):
+    """Fields that form one change; without a name, it is named by the fields that differ."""
+
+    name: str
+    fields: tuple[FieldPath, ...]
+
+
+def _dependent_fields(field: FieldPath) -> Group:
+    """Return the group of fields that depend on a field, or the field alone."""
+    for fields in GROUPS:
+        if field in fields:
+            return Group("", fields)
+    return Group("", (field,))
+
+
 def _named_groups(
     groups: Mapping[str, Sequence[str]], location: SourceLocation
-) -> list[tuple[str, tuple[FieldPath, ...]]]:
-    group_of: dict[FieldPath, str] = {}
-    for name, fields in groups.items():
-        for position, dotted in enumerate(fields):
+) -> dict[FieldPath, Group]:
+    """Return the group of each field that the file puts into a group."""
+    name_of: dict[FieldPath, str] = {}
+    for name, paths in groups.items():
+        for position, dotted in enumerate(paths):
             path = tuple(dotted.split("."))
             matching = [field for field in FIELDS if field[: len(path)] == path]
             if not matching:
@@ -194,29 +248,29 @@ def _named_groups(
                     f"unknown field '{dotted}'{nearest(dotted, names)}"
                 )
             for field in matching:
-                if field in group_of:
-                    owner = f"'{'.'.join(field)}' already belongs to '{group_of[field]}'"
-                    raise location.child(name, position).error(owner)
-                group_of[field] = name
-    return [
-        (name, tuple(field for field, owner in group_of.items() if owner == name))
-        for name in groups
-    ]
+                if field in name_of:
+                    raise location.child(name, position).error(
+                        f"'{'.'.join(field)}' already belongs to '{name_of[field]}'"
+                    )
+                name_of[field] = name
+    fields_of: dict[str, list[FieldPath]] = {}
+    for field, name in name_of.items():
+        fields_of.setdefault(name, []).append(field)
+    return {field: Group(name, tuple(fields_of[name])) for field, name in name_of.items()}
 
 
 def _value(builder: ConfigBuilder, fields: Sequence[FieldPath]) -> Scalar:
     """Return the label of these fields: ``4x`` as written, other values with their defaults."""
     config = builder.build()
-    values: list[Scalar] = []
+    labels = []
     for field in fields:
         label = label_at(config, field)
         if field == DATASET:
             label = entry_label(EntryConfig(name=config.data.dataset, options=config.data.options))
         elif field == ("model", "d_ff"):
             label = builder.value(*field) or label
-        values.append("nothing" if label in ("", None) else label)
-    if len(values) == 1:
-        return values[0]
-    return ", ".join(
-        f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True)
-    )
+        labels.append("nothing" if label in ("", None) else label)
+    if len(labels) == 1:
+        return labels[0]
+    parts = [f"{field[-1]} {text(label)}" for field, label in zip(fields, labels, strict=True)]
+    return ", ".join(parts)

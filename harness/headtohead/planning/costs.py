@@ -1,31 +1,108 @@
-"""Costs of variants, which ``match`` makes equal: the feed-forward of smaller variants is widened.
-
-Both counts that can be matched are linear in ``d_ff``, so two counts determine the required width.
-"""
+"""Costs of variants: parameters, FLOPs and steps, and the refusal of models that do not fit into memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from headtohead.config.entries import watched_entries
+from headtohead.config.identity import run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.data import PreparedData
+from headtohead.data.batches import make_batches
 from headtohead.data.vocabulary import IGNORE_INDEX
 from headtohead.model import counting
 from headtohead.model.builder import build_components
 from headtohead.model.plugin_errors import model_plugins, plugin_errors
-from headtohead.planning.variants import Match, Variant
+from headtohead.planning.datasets import PreparedDataSets
+from headtohead.planning.lengths import decoding_limit
+from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant, padding_has_no_effect
+from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.planning.variants import Variant
 from headtohead.plugins.launcher import gpu_memory, machine_memory
-from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.experiment import ModelCounts, VariantRecord
-from headtohead.storage.metrics import counted
 
 TRAINING = 3.0
 """FLOPs of a training step, in forward passes."""
 
-TOLERANCE = 0.01
-"""Maximum relative difference of a matched count."""
+
+@dataclass(frozen=True, eq=False)
+class PlannedVariant:
+    """A variant: its entry in ``experiment.json``, and what determines its runs."""
+
+    record: VariantRecord
+    identity: Mapping[str, Any]
+    steps_per_epoch: int
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration with the matched ``d_ff``."""
+        return self.record.config
+
+    @property
+    def slug(self) -> str:
+        """The variant's unique name, usable as a file name."""
+        return self.record.slug
+
+    @property
+    def data_hash(self) -> str:
+        """The hash of the prepared data."""
+        return str(self.identity["data_hash"])
+
+    def training_flops(self, data: PreparedData) -> float:
+        """Return the FLOPs of training one run of the variant, from those of a target token in a forward pass."""
+        epochs = self.record.steps / self.steps_per_epoch
+        _, target_lengths = data.train_lengths
+        inputs_per_target = max(
+            1.0, float(target_lengths.mean()) - self.config.quirks.shift_targets
+        )
+        inputs = len(target_lengths) * inputs_per_target
+        return TRAINING * self.record.counts.flops_per_token * epochs * inputs
+
+
+class Epoch(NamedTuple):
+    """The batches of an epoch and the target tokens in them."""
+
+    steps: int
+    tokens: int
+
+
+class Costs:
+    """Counts of models and lengths of epochs, each computed once."""
+
+    def __init__(self, datasets: PreparedDataSets) -> None:
+        self.datasets = datasets
+        self._counts: dict[str, ModelCounts] = {}
+        self._epochs: dict[tuple[object, ...], Epoch] = {}
+
+    def counts(self, config: RunConfig) -> ModelCounts:
+        """Return the counts of a configuration's model."""
+        text = config.model_dump_json()
+        if text not in self._counts:
+            self._counts[text] = count_model(config, self.datasets.of(config))
+        return self._counts[text]
+
+    def epoch(self, config: RunConfig) -> Epoch:
+        """Return the length of an epoch of a configuration, which depends on data and batching only."""
+        prepared = self.datasets.of(config)
+        train = config.train
+        key = (
+            prepared.data_hash,
+            train.batch_tokens,
+            train.length_buckets,
+            train.batch_size,
+            config.quirks.shift_targets,
+            config.model.architecture,
+        )
+        if key not in self._epochs:
+            source, target = prepared.train_lengths
+            inputs = target - config.quirks.shift_targets
+            batches = make_batches(config, source, inputs, prepared.record["longest"])
+            self._epochs[key] = Epoch(batches.steps_per_epoch, batches.tokens_per_epoch)
+        return self._epochs[key]
 
 
 def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
@@ -36,80 +113,88 @@ def count_model(config: RunConfig, data: PreparedData) -> ModelCounts:
             build_components(config, range(1, 5))
         source, target = (float(lengths.mean()) for lengths in data.train_lengths)
         labels = data.splits["train"].labels
-        mean_labels = (
-            None
-            if labels is None
-            else sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
+        mean_labels = None
+        if labels is not None:
+            mean_labels = sum((ids != IGNORE_INDEX).sum() for ids in labels) / len(labels)
+        inputs = target - config.quirks.shift_targets
+        return counting.count(config, *words, source, inputs, mean_labels)
+
+
+def cost_variants(
+    loaded: LoadedExperiment,
+    variants: Sequence[Variant],
+    d_ff_asked: Mapping[str, int],
+    costs: Costs,
+) -> list[PlannedVariant]:
+    """Return the variants with counts, steps, limits and pitfalls.
+
+    Args:
+        loaded: The experiment file.
+        variants: The variants, whose ``d_ff`` may be widened by ``match``.
+        d_ff_asked: The ``d_ff`` before it was widened, by slug.
+        costs: Counts models and epochs.
+
+    Raises:
+        HeadToHeadError: If a model does not fit into the memory of this machine.
+    """
+    planned = []
+    for variant in variants:
+        config = variant.config
+        prepared = costs.datasets.of(config)
+        epoch = costs.epoch(config)
+        steps = planned_steps(config.train, epoch.steps, epoch.tokens)
+        record = VariantRecord(
+            slug=variant.slug,
+            title=variant.title,
+            axes=variant.axes,
+            counts=costs.counts(config),
+            d_ff=config.model.d_ff,
+            d_ff_asked=d_ff_asked[variant.slug],
+            match=variant.match,
+            steps=steps,
+            evaluate_every=evaluation_interval(config.train, steps),
+            decoding_limit=decoding_limit(config, prepared.longest_target),
+            order_invariant=is_order_invariant(config, current()),
+            padding_hidden=padding_has_no_effect(config, current()),
+            pitfalls=find_pitfalls(config, current(), prepared.record["leak"]),
+            config=config,
         )
-        return counting.count(
-            config, *words, source, target - config.quirks.shift_targets, mean_labels
-        )
+        identity = run_identity(config, prepared.data_hash)
+        planned.append(PlannedVariant(record, identity, epoch.steps))
+        refuse_oversized(loaded, variant.slug, config, record.counts.total)
+    return planned
 
 
 def refuse_oversized(
-    loaded: LoadedExperiment, variant: Variant | VariantRecord, weights: int | None = None
+    loaded: LoadedExperiment, slug: str, config: RunConfig, parameters: int | None = None
 ) -> None:
-    """Raise if a run of a variant with ``weights`` cannot fit into the memory of this machine or of its GPU.
-
-    By default the weights are a lower bound, those of the feed-forward networks, for which no module is built.
+    """Raise if a run of a variant cannot fit into the memory of this machine or of its GPU.
 
     A run needs at least its weights, and in training gradients and two moments. Activations are left out: a run that
     is out of memory divides its batch.
+
+    Args:
+        loaded: The experiment file, for the location of the error.
+        slug: The variant.
+        config: Its configuration.
+        parameters: Number of parameters; default: a lower bound, those of the feed-forward networks, for which no
+            module is built.
     """
     import torch
 
-    available = max(machine_memory(), gpu_memory() if torch.cuda.is_available() else 0)
-    train, model = variant.config.train, variant.config.model
-    networks = 1 if variant.config.quirks.shared_modules else model.layers_in_all
-    number = weights or 2 * model.d_model * model.d_ff * networks
-    copies = 1 if train.epochs == 0 or variant.config.quirks.trainable is not None else 4
-    needed = number * (8 if train.precision == "float64" else 4) * copies
+    available = machine_memory()
+    if torch.cuda.is_available():
+        available = max(available, gpu_memory())
+    train, model = config.train, config.model
+    if parameters is None:
+        networks = 1 if config.quirks.shared_modules else model.layers_in_all
+        parameters = 2 * model.d_model * model.d_ff * networks
+    is_training_everything = train.epochs != 0 and config.quirks.trainable is None
+    copies = 4 if is_training_everything else 1
+    number_bytes = 8 if train.precision == "float64" else 4
+    needed = parameters * number_bytes * copies
     if needed > available:
         raise loaded.location("base", "model").error(
-            f"variant '{variant.slug}' has at least {number:,} parameters, which need {needed / 2**30:,.1f} GiB in "
+            f"variant '{slug}' has at least {parameters:,} parameters, which need {needed / 2**30:,.1f} GiB in "
             f"training; {available / 2**30:,.1f} GiB are available; reduce d_model, d_ff, layers or the vocabulary"
         )
-
-
-def match_variants(
-    variants: Sequence[Variant], count: Callable[[RunConfig], ModelCounts]
-) -> tuple[list[Variant], list[str]]:
-    """Widen every variant with ``match`` to within 1 % of the largest; return notes on the result."""
-
-    def measure(config: RunConfig, match: Match) -> float:
-        counts = count(config)
-        return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
-
-    largest = {
-        match: max(
-            (measure(variant.config, match), variant.slug)
-            for variant in variants
-            if variant.match == match
-        )
-        for match in sorted({variant.match for variant in variants} - {"none"})
-    }
-    matched, notes = [], []
-    factors: dict[Match, list[float]] = {match: [] for match in largest}
-    for variant in variants:
-        config, match = variant.config, variant.match
-        if match != "none":
-            (target, _), d_ff, current = largest[match], config.model.d_ff, measure(config, match)
-            slope = measure(changed(config, model={"d_ff": d_ff + 1}), match) - current
-            width = min(MAX_D_FF, max(d_ff, d_ff + round((target - current) / slope)))
-            config = changed(config, model={"d_ff": width})
-            factors[match] += [config.model.d_ff / d_ff] * (config.model.d_ff > d_ff)
-            reached = measure(config, match)
-            if abs(reached - target) > TOLERANCE * target:
-                notes.append(
-                    f"match: {match} is not reached for {variant.slug}: "
-                    f"{reached:,.0f} instead of {target:,.0f} with d_ff {config.model.d_ff}"
-                )
-        matched.append(replace(variant, config=config))
-    for match, (target, slug) in largest.items():
-        if wider := factors[match]:
-            unit = "non-embedding parameters" if match == "parameters" else "FLOPs per token"
-            notes.append(
-                f"match: {match} widens d_ff of {counted(len(wider), 'variant')} by up to "
-                f"{100 * (max(wider) - 1):.0f} %, to the {target:,.0f} {unit} of {slug}, which had the most before"
-            )
-    return matched, notes

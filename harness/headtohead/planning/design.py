@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from headtohead.config.builder import (
     FAMILIES,
@@ -17,7 +16,6 @@ from headtohead.config.builder import (
     named_parts,
     refuse_both,
 )
-from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, label_at, scalar, slug_of, text, titles_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
 from headtohead.config.source_location import SourceLocation, shown
@@ -29,7 +27,8 @@ from headtohead.planning.contrasts import (
     factor_contrasts,
     interaction_contrasts,
 )
-from headtohead.planning.exclusions import FindIncompatibility, Incompatibilities
+from headtohead.planning.datasets import PreparedDataSets
+from headtohead.planning.exclusions import Incompatibilities
 from headtohead.planning.metrics import reported_metrics
 from headtohead.planning.variants import (
     DATA_AXIS,
@@ -42,9 +41,9 @@ from headtohead.planning.variants import (
     check_match,
     comparison_group,
     label_of_parts,
+    variant_key,
 )
-from headtohead.plugins.registry import Registry
-from headtohead.schema.experiment_file import ZIP, BetweenDesign
+from headtohead.schema.experiment_file import ZIP, BetweenDesign, DesignBlock
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage.contrasts import (
@@ -83,14 +82,12 @@ class Design:
 
     def baseline_of(self, slug: str) -> str | None:
         """Return the baseline of a variant, which has its values of the axes data and size; None if it is excluded."""
-        own, group = (
-            self.labels.get(self.baseline, {}),
-            comparison_group(self.labels.get(slug, {})),
-        )  # a sweep has none
-        found = next(
-            (other.slug for other in self.variants if other.axes == {**own, **group}), None
-        )
-        return found or (self.baseline if comparison_group(own) == group else None)
+        baseline_axes = self.labels.get(self.baseline, {})  # a sweep has no labels
+        group = comparison_group(self.labels.get(slug, {}))
+        for variant in self.variants:
+            if variant.axes == {**baseline_axes, **group}:
+                return variant.slug
+        return self.baseline if comparison_group(baseline_axes) == group else None
 
     def contrasts(self) -> list[ContrastRecord]:
         """Return the contrasts to test: every variant against the baseline, axis values, interactions, declared ones.
@@ -116,44 +113,52 @@ class Design:
         ]
 
 
-def expand(
-    loaded: LoadedExperiment,
-    registry: Registry,
-    find_incompatibility: FindIncompatibility = lambda config: None,
-) -> Design:
+class Block(NamedTuple):
+    """A block of the file's design: its kind, such as ``product``, its content, and its location."""
+
+    kind: str
+    content: Any
+    location: SourceLocation
+
+
+def expand(loaded: LoadedExperiment, datasets: PreparedDataSets | None = None) -> Design:
     """Turn a checked experiment file into variants.
 
     Args:
         loaded: The experiment file.
-        registry: Provides the plugin entries.
-        find_incompatibility: Returns why a configuration without contradictions cannot run, or None; default:
-            only contradictions between fields are found.
+        datasets: The data of the experiment, which exclude further combinations; default: only contradictions
+            between fields exclude combinations.
 
     Raises:
         HeadToHeadError: For an invalid axis, value or exclusion, with its location in the file, and for a baseline
             or one of the configurations of ``between`` that cannot run.
     """
-    blocks: list[tuple[str, Any, SourceLocation]] = []
-    for number, block in enumerate(loaded.file.design):
-        location = loaded.location("design", number)
-        kinds = [name for name in type(block).model_fields if getattr(block, name) is not None]
-        if len(kinds) != 1:
-            names = " and ".join(kinds) or "none of them"
-            raise location.error(
-                f"a block requires one of product, one_at_a_time, zip or between; got {names}"
-            )
-        blocks.append((kinds[0], getattr(block, kinds[0]), location.child(kinds[0])))
-    between = next(
-        ((content, location) for kind, content, location in blocks if kind == "between"), None
-    )
-    if between:
-        design = _expand_between(loaded, registry, find_incompatibility, *between)
-    else:
-        axes = Axes(loaded, registry)
-        for kind, content, location in blocks:
-            axes.add_block(kind, content, location)
-        design = axes.design(find_incompatibility)
-    return _with_translation_notes(design, loaded)
+    blocks = []
+    for number, content in enumerate(loaded.file.design):
+        blocks.append(_block(content, loaded.location("design", number)))
+    for block in blocks:
+        if block.kind == "between":
+            design = _expand_between(loaded, datasets, block.content, block.location)
+            return _with_translation_notes(design, loaded)
+    axes = Axes(loaded)
+    for block in blocks:
+        axes.add_block(*block)
+    return _with_translation_notes(axes.design(datasets), loaded)
+
+
+def _block(content: DesignBlock, location: SourceLocation) -> Block:
+    """Return a block of the design.
+
+    Raises:
+        HeadToHeadError: If it has not exactly one kind.
+    """
+    kinds = [name for name in type(content).model_fields if getattr(content, name) is not None]
+    if len(kinds) != 1:
+        names = " and ".join(kinds) or "none of them"
+        raise location.error(
+            f"a block requires one of product, one_at_a_time, zip or between; got {names}"
+        )
+    return Block(kinds[0], getattr(content, kinds[0]), location.child(kinds[0]))
 
 
 def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
@@ -162,30 +167,20 @@ def _with_translation_notes(design: Design, loaded: LoadedExperiment) -> Design:
     Raises:
         HeadToHeadError: If the baseline or, with ``between``, any variant does not translate.
     """
-    metric = reported_metrics(loaded, design.variant(design.baseline).config).primary
-    known = find(metric)
-    if known is None or known.per_example is None:
+    primary = reported_metrics(loaded, design.variant(design.baseline).config).primary
+    metric = find(primary)
+    if metric is None or metric.per_example is None:
         return design
     silent = [
         variant.slug for variant in design.variants if variant.config.evaluate.decode == "none"
     ]
     if silent and (design.changes or design.baseline in silent):
         raise loaded.location("metrics", "primary").error(
-            f"'{metric}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
+            f"'{primary}' requires translations, but variant '{silent[0]}' has evaluate.decode: none; use "
             "test/token_accuracy, or another evaluate.decode"
         )
-    notes = [f"no {metric} for {slug}, which has evaluate.decode: none" for slug in silent]
+    notes = [f"no {primary} for {slug}, which has evaluate.decode: none" for slug in silent]
     return replace(design, notes=(*design.notes, *notes))
-
-
-def variant_key(config: RunConfig, match: Match) -> str:
-    """Return a text that is equal for equal combinations.
-
-    The data section stands for the data hash, which is unknown before the data is prepared.
-    """
-    return json.dumps(
-        [run_identity(config, ""), config.data.model_dump(mode="json"), match], sort_keys=True
-    )
 
 
 @dataclass
@@ -204,21 +199,11 @@ Values = Mapping[str, tuple[Any, SourceLocation]]
 class Axes:
     """Expands blocks of axes: each combination of values overrides the baseline."""
 
-    def __init__(self, loaded: LoadedExperiment, registry: Registry) -> None:
-        self.loaded, self.registry = loaded, registry
-        sections = [name for name in ("baseline", "base") if "recipe" in getattr(loaded.file, name)]
-        self.recipe = next(
-            (
-                (getattr(loaded.file, name)["recipe"], loaded.location(name, "recipe"))
-                for name in sections
-            ),
-            None,
-        )
+    def __init__(self, loaded: LoadedExperiment) -> None:
+        self.loaded = loaded
+        self.recipe = self._recipe()
         self.start = self._merged_over(self.recipe)
-        self.sizes: list[Values] = [
-            {SIZE_AXIS: (size, loaded.location("sizes", number))}
-            for number, size in enumerate(loaded.file.sizes or ())
-        ] or [{}]
+        self.sizes = self._sizes()
         self._assign_sizes()
         self.baseline = _Cell(self.start.build_consistent(), loaded.file.match, dict(self.sizes[0]))
         self.axes: list[str] = []
@@ -230,69 +215,90 @@ class Axes:
         for size in self.sizes[1:]:
             self._add(size)
 
-    def design(self, find_incompatibility: FindIncompatibility) -> Design:
-        """Return the design of the blocks that were added."""
+    def _recipe(self) -> tuple[Any, SourceLocation] | None:
+        """Return the recipe of the baseline, or that of base, with its location; None without a recipe."""
+        for section in ("baseline", "base"):
+            content = getattr(self.loaded.file, section)
+            if "recipe" in content:
+                return content["recipe"], self.loaded.location(section, "recipe")
+        return None
+
+    def _sizes(self) -> list[Values]:
+        """Return the entries of ``sizes`` as values of an axis; without them, one entry without values."""
+        if not self.loaded.file.sizes:
+            return [{}]
+        sizes: list[Values] = []
+        for number, size in enumerate(self.loaded.file.sizes):
+            sizes.append({SIZE_AXIS: (size, self.loaded.location("sizes", number))})
+        return sizes
+
+    def design(self, datasets: PreparedDataSets | None) -> Design:
+        """Return the design of the blocks that were added; ``datasets`` may exclude combinations."""
         self.axes += self.sizes[0]
-        absent = {*ROLES}.difference(*(cell.config.roles for cell in self.cells.values()))
-        absent |= {f"{role}_layers" for role in absent}
-        if lost := [axis for axis in self.axes if {*axis.split(".")[1:2]} & absent]:
-            reason = (
-                "a decoder-only model has neither encoder nor cross-attention; remove this axis"
-            )
-            raise self.loaded.location("design").child(lost[0]).error(reason)
-        incompatibilities = Incompatibilities(
-            self.loaded, self.registry, self.start, self.axes, find_incompatibility
-        )
-        labels = {
-            key: {axis: self._label(axis, cell) for axis in self.axes}
-            for key, cell in self.cells.items()
-        }
-        slugs = {key: slug_of(axes) for key, axes in labels.items()}
-        counts = Counter(slugs.values())
-        for key, slug in slugs.items():
-            if counts[slug] > 1:  # equal slugs get a hash of the configuration
-                slugs[key] = f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        self._refuse_absent_roles()
+        labels = {}
+        for key, cell in self.cells.items():
+            labels[key] = {axis: self._label(axis, cell) for axis in self.axes}
+        slugs = _unique_slugs(labels)
         titles = titles_of([*labels.values()], (DATA_AXIS, SIZE_AXIS))
-        found = [
-            Variant(slugs[key], title, labels[key], cell.config, cell.match)
-            for (key, cell), title in zip(self.cells.items(), titles, strict=True)
-        ]
+        combinations = []
+        for (key, cell), title in zip(self.cells.items(), titles, strict=True):
+            variant = Variant(slugs[key], title, labels[key], cell.config, cell.match)
+            combinations.append(variant)
+        baseline = combinations[0].slug
         location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
-        required = {found[0].slug: ("the baseline, which every variant is compared with", location)}
-        variants, excluded = incompatibilities.split(found, required)
+        required = {baseline: ("the baseline, which every variant is compared with", location)}
+        incompatibilities = Incompatibilities(self.loaded, self.start, self.axes, datasets)
+        variants, excluded = incompatibilities.split(combinations, required)
+        factorials = []
+        for axes, keys in self.products:
+            cells = {indices: slugs[key] for indices, key in keys.items()}
+            factorials.append(Factorial(axes, cells))
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
-            baseline=found[0].slug,
+            baseline=baseline,
             excluded=tuple(excluded),
             seeds=self.loaded.seeds,
             start=self.start,
-            factorials=tuple(
-                Factorial(axes, {index: slugs[key] for index, key in keys.items()})
-                for axes, keys in self.products
-            ),
+            factorials=tuple(factorials),
             notes=(*self.notes, *incompatibilities.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
             declared=declared_contrasts(
-                self.loaded, variants, excluded, found[0].slug, incompatibilities.condition
+                self.loaded, variants, excluded, baseline, incompatibilities.condition
             ),
         )
+
+    def _refuse_absent_roles(self) -> None:
+        """Raise if an axis is a field of a role that no combination's model has."""
+        absent = set(ROLES)
+        for cell in self.cells.values():
+            absent -= set(cell.config.roles)
+        names = absent | {f"{role}_layers" for role in absent}
+        for axis in self.axes:
+            _, _, field = axis.partition(".")
+            if field.split(".")[0] in names:
+                raise (
+                    self.loaded.location("design")
+                    .child(axis)
+                    .error(
+                        "a decoder-only model has neither encoder nor cross-attention; remove this axis"
+                    )
+                )
 
     def _merged_over(self, recipe: tuple[Any, SourceLocation] | None) -> ConfigBuilder:
         """Merge base, baseline, the fields beside the recipe's name and ``--set`` over a recipe."""
         builder = ConfigBuilder(self.loaded.location("base"))
-        name, fields = named_parts(*recipe, "name") if recipe else (None, {})
-        if recipe:
+        recipe_fields: Mapping[str, Any] = {}
+        if recipe is not None:
+            name, recipe_fields = named_parts(*recipe, "name")
             builder.merge_recipe(name, recipe[1])
         for section in ("base", "baseline"):
-            given = {
-                key: value
-                for key, value in getattr(self.loaded.file, section).items()
-                if key != "recipe"
-            }
-            builder.merge(given, self.loaded.location(section))
-        if recipe:
-            builder.merge(fields, recipe[1])
+            fields = dict(getattr(self.loaded.file, section))
+            fields.pop("recipe", None)
+            builder.merge(fields, self.loaded.location(section))
+        if recipe is not None:
+            builder.merge(recipe_fields, recipe[1])
         for override in self.loaded.overrides:
             builder.assign(override.path, override.value, override.location)
         return builder
@@ -300,37 +306,40 @@ class Axes:
     def add_block(self, kind: str, content: Mapping[str, Any], location: SourceLocation) -> None:
         """Add the combinations of a block; the axes of a ``zip`` inside it change together."""
         if kind == ZIP:
-            kind, content, location = (
-                "product",
-                {ZIP: content},
-                SourceLocation(location.source, location.path[:-1]),
-            )
+            block_location = SourceLocation(location.source, location.path[:-1])
+            self.add_block("product", {ZIP: content}, block_location)
+            return
+        plain = {axis: values for axis, values in content.items() if axis != ZIP}
         zipped = content.get(ZIP, {})
-        plain = {axis: listed for axis, listed in content.items() if axis != ZIP}
-        for axis in plain.keys() & (zipped.keys() if isinstance(zipped, Mapping) else ()):
+        zipped_axes = zipped.keys() if isinstance(zipped, Mapping) else ()
+        for axis in plain.keys() & zipped_axes:
             raise location.child(ZIP, axis).error(
                 f"'{axis}' is an axis of this {kind} already; remove one of them"
             )
-        choices = [self.choices({axis: listed}, location) for axis, listed in plain.items()]
+        choices = [self.choices({axis: values}, location) for axis, values in plain.items()]
         axes: list[Axis] = [(axis,) for axis in plain]
         if ZIP in content:
             choices.append(self.choices(zipped, location.child(ZIP)))
             axes.append(tuple(zipped))
         if kind == "product":
             refuse_both({**plain, **zipped}, location)
-            if self.sizes[0]:
-                choices.append(self.sizes)
-                axes.append((SIZE_AXIS,))
-            keys = {
-                tuple(index for index, _ in parts): self._add(
-                    dict(item for _, part in parts for item in part.items())
-                )
-                for parts in itertools.product(*(enumerate(choice) for choice in choices))
-            }
-            self.products.append((tuple(axes), keys))
+            self._add_product(axes, choices)
         else:
             for values, size in itertools.product(itertools.chain(*choices), self.sizes):
                 self._add({**values, **size})
+
+    def _add_product(self, axes: list[Axis], choices: list[list[Values]]) -> None:
+        """Add every combination of the choices of axes, and the sizes as a further axis."""
+        if self.sizes[0]:
+            choices = [*choices, self.sizes]
+            axes = [*axes, (SIZE_AXIS,)]
+        keys = {}
+        for indices in itertools.product(*(range(len(choice)) for choice in choices)):
+            values: dict[str, tuple[Any, SourceLocation]] = {}
+            for choice, index in zip(choices, indices, strict=True):
+                values |= choice[index]
+            keys[indices] = self._add(values)
+        self.products.append((tuple(axes), keys))
 
     def choices(self, axes: Any, location: SourceLocation) -> list[Values]:
         """Return the values of an axis, or of axes that change together, with lists of equal length."""
@@ -339,42 +348,47 @@ class Axes:
                 f"expected a mapping of axes with lists of values, got {shown(axes)}"
             )
         refuse_both(axes, location)
-        for axis, listed in axes.items():
-            check_axis(axis, listed, location.child(axis))
-            if axis in self.sizes[0].get(SIZE_AXIS, ({},))[0]:
+        sized_fields, _ = self.sizes[0].get(SIZE_AXIS, ({}, location))
+        for axis, values in axes.items():
+            check_axis(axis, values, location.child(axis))
+            if axis in sized_fields:
                 raise location.child(axis).error(
                     "sizes set this field already; remove it from the design"
                 )
             if axis not in self.axes:
                 self.axes.append(axis)
-        lengths = {axis: len(listed) for axis, listed in axes.items()}
+        lengths = {axis: len(values) for axis, values in axes.items()}
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"{axis} has {length}" for axis, length in lengths.items())
             raise location.error(f"zip requires lists of equal length; {counts}")
-        rows = [dict(zip(axes, row, strict=True)) for row in zip(*axes.values(), strict=True)]
-        for number, row in enumerate(rows):
-            if row in rows[:number]:
-                names = ", ".join(axes)
-                raise location.child(next(iter(axes)), number).error(
-                    f"axis '{names}' lists this value twice; remove one"
+        rows: list[dict[str, Any]] = []
+        choices: list[Values] = []
+        for number, values in enumerate(zip(*axes.values(), strict=True)):
+            row = dict(zip(axes, values, strict=True))
+            if row in rows:
+                first_axis = next(iter(axes))
+                raise location.child(first_axis, number).error(
+                    f"axis '{', '.join(axes)}' lists this value twice; remove one"
                 )
-        return [
-            {axis: (value, location.child(axis, number)) for axis, value in row.items()}
-            for number, row in enumerate(rows)
-        ]
+            rows.append(row)
+            choices.append(
+                {axis: (value, location.child(axis, number)) for axis, value in row.items()}
+            )
+        return choices
 
     def _assign_sizes(self) -> None:
         """Check the fields of ``sizes``, and set those of the first size."""
-        for size, location in (values[SIZE_AXIS] for values in self.sizes if values):
-            first, _ = self.sizes[0][SIZE_AXIS]
+        if not self.sizes[0]:
+            return
+        sizes = [values[SIZE_AXIS][0] for values in self.sizes]
+        first = sizes[0]
+        for values in self.sizes:
+            size, location = values[SIZE_AXIS]
             if not size or size.keys() != first.keys():
                 raise location.error(
                     f"every size sets the same fields; the first one sets {', '.join(first) or 'none'}"
                 )
-            if any(
-                size == values[SIZE_AXIS][0] and size is not values[SIZE_AXIS][0]
-                for values in self.sizes
-            ):
+            if sizes.count(size) > 1:
                 raise location.error("this size is listed twice; remove one")
             for name, value in size.items():
                 check_axis(name, [value], location.child(name))
@@ -384,41 +398,47 @@ class Axes:
     def _size_label(self, size: Mapping[str, Any]) -> str:
         """Return the first fields of a size with their values, as many as tell all sizes apart."""
         sizes = [[*values[SIZE_AXIS][0].values()] for values in self.sizes]
-        counts = range(1, len(size))
-        most = next(
-            (count for count in counts if len({str(own[:count]) for own in sizes}) == len(sizes)),
-            len(size),
-        )
-        shown_fields = [*size.items()][:most]
-        return ", ".join(
-            f"{field.rpartition('.')[2]} {text(scalar(own))}" for field, own in shown_fields
-        )
+        number = 1
+        while number < len(size) and len({str(values[:number]) for values in sizes}) < len(sizes):
+            number += 1
+        parts = []
+        for path, value in [*size.items()][:number]:
+            parts.append(f"{path.rpartition('.')[2]} {text(scalar(value))}")
+        return ", ".join(parts)
 
     def _add(self, values: Values) -> str:
         """Add a combination and return its key; an equal combination gets the values of the axes that it lacks."""
-        builder = (
-            self._merged_over(values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
-        )
+        builder, match = self._assigned(values)
+        cell = _Cell(builder.build(), match, dict(values))
+        key = variant_key(cell.config, match)
+        equal_cell = self.cells.setdefault(key, cell)
+        if equal_cell.config.train != cell.config.train:
+            fields = []
+            for axis, (value, _) in values.items():
+                if axis.startswith("train."):
+                    fields.append(f"{axis} {value}")
+            self.notes.append(
+                f"{', '.join(fields)} changes nothing: another combination has the same effect"
+            )
+        equal_cell.written = cell.written | equal_cell.written
+        return key
+
+    def _assigned(self, values: Values) -> tuple[ConfigBuilder, Match]:
+        """Return the baseline's configuration and match with the values of a combination."""
+        builder = self.start.copy()
+        if RECIPE_AXIS in values:
+            builder = self._merged_over(values[RECIPE_AXIS])
         match = self.baseline.match
         for axis in sorted(values, key=assignment_order):
             value, location = values[axis]
             if axis == MATCH_AXIS:
                 match = check_match(value, location)
             elif axis == SIZE_AXIS:
-                for name, own in value.items():
-                    builder.assign(tuple(name.split(".")), own, location.child(name))
+                for name, setting in value.items():
+                    builder.assign(tuple(name.split(".")), setting, location.child(name))
             elif axis != RECIPE_AXIS:
                 builder.assign(tuple(axis.split(".")), value, location)
-        cell = _Cell(builder.build(), match, dict(values))
-        key = variant_key(cell.config, match)
-        known_cell = self.cells.setdefault(key, cell)
-        if known_cell.config.train != cell.config.train:
-            given = ", ".join(
-                f"{axis} {value[0]}" for axis, value in values.items() if axis.startswith("train.")
-            )
-            self.notes.append(f"{given} changes nothing: another combination has the same effect")
-        known_cell.written = cell.written | known_cell.written
-        return key
+        return builder, match
 
     def _label(self, axis: str, cell: _Cell) -> Scalar:
         """Return the label of an axis value: names and multiples as written, other values as resolved."""
@@ -434,58 +454,44 @@ class Axes:
             if written is None and cell.config.data == self.baseline.config.data:
                 written = self.baseline.written.get(axis)
             return label_of_parts(*written, "dataset") if written else cell.config.data.dataset
-        if written and isinstance(written[0], str) and (axis in FAMILIES or axis == "model.d_ff"):
+        is_kept = axis in FAMILIES or axis == "model.d_ff"
+        if written and is_kept and isinstance(written[0], str):
             return written[0]
         return label_at(cell.config, tuple(axis.split(".")))
 
 
+def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
+    """Return the slug of each combination by its key; equal slugs get a hash of the configuration."""
+    slugs = {key: slug_of(axes) for key, axes in labels.items()}
+    counts = Counter(slugs.values())
+    for key, slug in slugs.items():
+        if counts[slug] > 1:
+            slugs[key] = f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    return slugs
+
+
 def _expand_between(
     loaded: LoadedExperiment,
-    registry: Registry,
-    find_incompatibility: FindIncompatibility,
+    datasets: PreparedDataSets | None,
     block: BetweenDesign,
     location: SourceLocation,
 ) -> Design:
     """Return both configurations, and every change added to the first and taken from the second."""
-    if len(loaded.file.design) > 1:
-        raise loaded.location("design").error(
-            "between must be the only block of a design; use one file per question"
-        )
+    _refuse_beside_between(loaded)
     file = loaded.file
-    if file.sizes:
-        raise loaded.location("sizes").error("between has no sizes; use one file per size")
-    for path, given in {
-        ("baseline",): file.baseline,
-        ("contrasts",): file.contrasts,
-        ("base", "recipe"): None,
-    }.items():
-        if given or (given is None and "recipe" in file.base):
-            raise loaded.location(*path).error(
-                "a file with between has no baseline, contrasts or base.recipe: its variants are from, to and the "
-                "single changes between them"
-            )
-    builders: dict[str, ConfigBuilder] = {}
-    for side, written in (("from", block.start), ("to", block.end)):
-        at = location.child(side)
-        builder = ConfigBuilder(at)
-        builder.merge(written, at)
-        builder.merge(file.base, loaded.location("base"))
-        for override in loaded.overrides:
-            builder.assign(override.path, override.value, override.location)
-        builders[side] = builder
-    start, end = builders.values()
+    start = _end_builder(loaded, block.start, location.child(START))
+    end = _end_builder(loaded, block.end, location.child(END))
     start.build_consistent()
     end.build_consistent()
-    match, groups = file.match, location.child("groups")
-    changes = changes_between(
-        start, end, lambda config: variant_key(config, match), block.groups, groups
-    )
+    match = file.match
+    changes = changes_between(start, end, match, block.groups, location.child("groups"))
     if not changes:
         raise location.error(
             "both configurations are the same after base is merged over them; remove the fields that should differ "
             "from base"
         )
-    if match != "none" and any(("model", "d_ff") in fields for fields in changes.values()):
+    widens_change = any(("model", "d_ff") in fields for fields in changes.values())
+    if match != "none" and widens_change:
         raise loaded.location("match").error(
             f"'{match}' widens model.d_ff, which is a change here; set match: none"
         )
@@ -494,7 +500,7 @@ def _expand_between(
         names = f"{names[0]} (from)", f"{names[1]} (to)"
     points, contrasts = expand_between(start, end, names, changes, match)
     axes = tuple(changes)
-    incompatibilities = Incompatibilities(loaded, registry, start, axes, find_incompatibility)
+    incompatibilities = Incompatibilities(loaded, start, axes, datasets)
     required = {
         slug: (f"the configuration '{slug}'", location.child(slug)) for slug in (START, END)
     }
@@ -515,7 +521,43 @@ def _expand_between(
     )
 
 
+def _refuse_beside_between(loaded: LoadedExperiment) -> None:
+    """Raise if the file has another block or a section that ``between`` excludes."""
+    file = loaded.file
+    if len(file.design) > 1:
+        raise loaded.location("design").error(
+            "between must be the only block of a design; use one file per question"
+        )
+    if file.sizes:
+        raise loaded.location("sizes").error("between has no sizes; use one file per size")
+    excluded = {
+        ("baseline",): bool(file.baseline),
+        ("contrasts",): bool(file.contrasts),
+        ("base", "recipe"): "recipe" in file.base,
+    }
+    for path, is_present in excluded.items():
+        if is_present:
+            raise loaded.location(*path).error(
+                "a file with between has no baseline, contrasts or base.recipe: its variants are from, to and the "
+                "single changes between them"
+            )
+
+
+def _end_builder(
+    loaded: LoadedExperiment, fields: Mapping[str, Any], location: SourceLocation
+) -> ConfigBuilder:
+    """Return a configuration of ``between``, with base and ``--set`` merged over it."""
+    builder = ConfigBuilder(location)
+    builder.merge(fields, location)
+    builder.merge(loaded.file.base, loaded.location("base"))
+    for override in loaded.overrides:
+        builder.assign(override.path, override.value, override.location)
+    return builder
+
+
 def _end_name(written: Mapping[str, Any], otherwise: str) -> str:
     """Return the display name of a configuration: its recipe, and ", changed" if it also sets fields."""
-    recipe = written.get("recipe", otherwise)
-    return f"{recipe}, changed" if "recipe" in written and len(written) > 1 else str(recipe)
+    if "recipe" not in written:
+        return otherwise
+    recipe = str(written["recipe"])
+    return f"{recipe}, changed" if len(written) > 1 else recipe

@@ -15,116 +15,177 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from headtohead.config.labels import listed
-from headtohead.planning.variants import Variant
-from headtohead.plugins.registry import Registry
+from headtohead.planning.compatibility import longest_sequences
+from headtohead.planning.costs import PlannedVariant
+from headtohead.planning.datasets import PreparedDataSets
+from headtohead.planning.lengths import decoding_limit
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import EntryConfig, RunConfig
 
 MAX_LENGTH = 768
 """Maximum length in tokens at which masks are compared: the cost grows with its cube."""
 
 _LENGTHS_PER_CHUNK = 32
 
+EQUAL = "{entries} allow the same keys for every non-padding query at all lengths up to {longest} with right padding"
+
+
+class Equality(NamedTuple):
+    """The slug of the variant that another one is equal to, and why."""
+
+    slug: str
+    reason: str
+
+
+class MaskEffect(NamedTuple):
+    """A hash of the masks of non-padding queries at all lengths, and whether these queries attend to padding."""
+
+    digest: bytes
+    attends_to_padding: bool
+
+
+def mark_equal_variants(
+    variants: Sequence[PlannedVariant], baseline: str, datasets: PreparedDataSets
+) -> tuple[PlannedVariant, ...]:
+    """Return the variants with the earlier variant that each is equal to; the baseline counts as the first."""
+    longest = {"source": 1, "target": 1}
+    for variant in variants:
+        for side, tokens in _longest(variant.config, datasets).items():
+            longest[side] = max(longest[side], tokens)
+    configs = {variant.slug: variant.config for variant in variants}
+    identities = {variant.slug: variant.identity for variant in variants}
+    equal = equal_variants(configs, baseline, identities, longest)
+    marked = []
+    for variant in variants:
+        equality = equal.get(variant.slug)
+        if equality is None:
+            marked.append(variant)
+            continue
+        update = {"equal_to": equality.slug, "equal_reason": equality.reason}
+        marked.append(replace(variant, record=variant.record.model_copy(update=update)))
+    return tuple(marked)
+
+
+def _longest(config: RunConfig, datasets: PreparedDataSets) -> dict[str, int]:
+    """Return the maximum sequence length of training and decoding in tokens, by side."""
+    prepared = datasets.of(config)
+    longest = longest_sequences(config, prepared.record["longest"])
+    prompt = 0 if "encoder" in config.roles else longest["source"]
+    decoded = prompt + decoding_limit(config, prepared.longest_target) + 1
+    return {"source": longest["source"], "target": max(longest["target"], decoded)}
+
 
 def equal_variants(
-    variants: Sequence[Variant],
+    configs: Mapping[str, RunConfig],
     first: str,
     identities: Mapping[str, Mapping[str, Any]],
     longest: Mapping[str, int],
-    registry: Registry,
-) -> dict[str, tuple[str, str]]:
-    """Return, by slug, the variants that are equal to an earlier variant: its slug, and the reason.
+) -> dict[str, Equality]:
+    """Return, by slug, the variants that are equal to an earlier variant.
 
     Args:
-        variants: The variants, after matching.
+        configs: The configuration of each variant after matching, by slug.
         first: Slug of the variant that is considered first, usually the baseline.
         identities: Canonical identity of each variant, by slug.
         longest: Maximum sequence length of training and decoding in tokens, by side.
-        registry: Provides the masking schemes.
     """
-    masks, equal = _Masks(registry, longest), {}
-    groups: dict[str, list[Variant]] = {}
-    for variant in sorted(variants, key=lambda variant: variant.slug != first):
-        identity = identities[variant.slug]
-        rest = {name: section for name, section in identity["config"].items() if name != "masking"}
-        distinct = groups.setdefault(json.dumps([rest, identity["data_hash"]], sort_keys=True), [])
-        reasons = ((other.slug, masks.equality(variant, other)) for other in distinct)
-        found = next(((slug, reason) for slug, reason in reasons if reason), None)
-        if found:
-            equal[variant.slug] = found
+    masks = _Masks(longest)
+    equal: dict[str, Equality] = {}
+    distinct_by_rest: dict[str, list[str]] = {}
+    for slug in sorted(configs, key=lambda slug: slug != first):
+        rest = dict(identities[slug]["config"])
+        rest.pop("masking", None)
+        key = json.dumps([rest, identities[slug]["data_hash"]], sort_keys=True)
+        distinct = distinct_by_rest.setdefault(key, [])
+        for earlier in distinct:
+            reason = masks.equality(configs[slug], configs[earlier])
+            if reason is not None:
+                equal[slug] = Equality(earlier, reason)
+                break
         else:
-            distinct.append(variant)
+            distinct.append(slug)
     return equal
 
 
 class _Masks:
     """Compares masking schemes by the effect of their masks, which is computed once per scheme and role."""
 
-    def __init__(self, registry: Registry, longest: Mapping[str, int]) -> None:
-        self.registry, self.longest = registry, longest
+    def __init__(self, longest: Mapping[str, int]) -> None:
+        self.longest = longest
         self.effect = cache(self._effect)
 
-    def equality(self, variant: Variant, other: Variant) -> str | None:
+    def equality(self, config: RunConfig, earlier: RunConfig) -> str | None:
         """Return why two variants that differ at most in masking are equal, or None if a difference has an effect."""
-        roles = variant.config.roles
-        sides = [
-            {role: side.config.masking.role(role) for role in roles} for side in (variant, other)
-        ]
-        differing = [role for role in roles if sides[0][role] != sides[1][role]]
+        masks = {role: config.masking.role(role) for role in config.roles}
+        earlier_masks = {role: earlier.masking.role(role) for role in config.roles}
+        differing = [role for role in config.roles if masks[role] != earlier_masks[role]]
         if not differing:
             return "the two configurations are the same"
         longest = max(self.longest.values())
-        if longest > MAX_LENGTH or any(
-            entry.next_layers for side in sides for entry in side.values()
-        ):
+        entries = [*masks.values(), *earlier_masks.values()]
+        if longest > MAX_LENGTH or any(entry.next_layers for entry in entries):
             return None
-        cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
-        keys = {"encoder": "source", "decoder": "target", "cross": cross}
+        reads_decoder = config.quirks.cross_attention_memory == "decoder"
+        cross_keys = "target" if reads_decoder else "source"
+        keys = {"encoder": "source", "decoder": "target", "cross": cross_keys}
         for role in differing:
-            masks = {
-                self.effect(role, keys[role], side[role].model_dump_json())[0] for side in sides
-            }
+            effect = self.effect(role, keys[role], masks[role].model_dump_json())
+            earlier_effect = self.effect(role, keys[role], earlier_masks[role].model_dump_json())
+            if effect.digest != earlier_effect.digest:
+                return None
             rows = "source" if role == "encoder" else "target"
-            readers = [reader for reader in roles if keys[reader] == rows]
-            if len(masks) > 1 or any(
-                self.effect(reader, rows, side[reader].model_dump_json())[1]
-                for reader in readers
-                for side in sides
-            ):
+            readers = [reader for reader in config.roles if keys[reader] == rows]
+            if self._attend_to_padding(readers, rows, masks):
+                return None
+            if self._attend_to_padding(readers, rows, earlier_masks):
                 return None
         parts = [
-            f"masking.{role} '{sides[0][role].name}' and '{sides[1][role].name}'"
+            f"masking.{role} '{masks[role].name}' and '{earlier_masks[role].name}'"
             for role in differing
         ]
-        return (
-            f"{listed(parts)} allow the same keys for every non-padding query at all lengths up to {longest} with "
-            "right padding"
-        )
+        return EQUAL.format(entries=listed(parts), longest=longest)
 
-    def _effect(self, role: str, side: str, entry: str) -> tuple[bytes, bool]:
-        """Return a hash of the masks of non-padding queries at all lengths, and whether these attend to padding."""
+    def _attend_to_padding(
+        self, roles: Sequence[str], side: str, masks: Mapping[str, EntryConfig]
+    ) -> bool:
+        """Return whether non-padding queries of any of the roles attend to padding of the side of their keys."""
+        effects = [self.effect(role, side, masks[role].model_dump_json()) for role in roles]
+        return any(effect.attends_to_padding for effect in effects)
+
+    def _effect(self, role: str, side: str, entry: str) -> MaskEffect:
+        """Return the effect of a masking scheme.
+
+        Args:
+            role: The role of the attention.
+            side: The side of its keys, source or target.
+            entry: The scheme with its options, as JSON.
+        """
         import torch
 
         chosen = json.loads(entry)
-        masking = self.registry.masking(chosen["name"])
+        masking = current().masking(chosen["name"])
         scheme = masking(masking.Options.model_validate(chosen["options"]))
         row = torch.arange(self.longest["source" if role == "encoder" else "target"])
         column = torch.arange(self.longest[side])
-        digest, attends_to_padding = hashlib.sha256(), False
+        # Queries of another side than the keys have a length of their own.
+        has_own_lengths = role == "cross" and side == "source"
+        digest = hashlib.sha256()
+        attends_to_padding = False
         for start in range(1, len(column) + 1, _LENGTHS_PER_CHUNK):
             lengths = torch.arange(start, min(start + _LENGTHS_PER_CHUNK, len(column) + 1))
-            mask = scheme.mask(role, row, column, lengths)
             shape = (len(lengths), len(row), len(column))  # length, query, key
-            full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
-            # Queries of another side than the keys have a length of their own.
-            ends = (
-                lengths
-                if role != "cross" or side == "target"
-                else torch.full_like(lengths, len(row))
-            )
-            full = full & (row < ends[:, None])[:, :, None]
-            digest.update(full.numpy().tobytes())
-            attends_to_padding |= bool((full & (column >= lengths[:, None])[:, None, :]).any())
-        return digest.digest(), attends_to_padding
+            mask = scheme.mask(role, row, column, lengths)
+            if mask is None:
+                mask = torch.ones(shape, dtype=torch.bool)
+            query_lengths = torch.full_like(lengths, len(row)) if has_own_lengths else lengths
+            is_query = row < query_lengths[:, None]
+            is_padding = column >= lengths[:, None]
+            allowed = mask.expand(shape) & is_query[:, :, None]
+            digest.update(allowed.numpy().tobytes())
+            attends_to_padding |= bool((allowed & is_padding[:, None, :]).any())
+        return MaskEffect(digest.digest(), attends_to_padding)

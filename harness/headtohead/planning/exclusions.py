@@ -17,13 +17,10 @@ from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
+from headtohead.planning.datasets import PreparedDataSets
 from headtohead.planning.variants import DATA_AXIS, MATCH_AXIS, RECIPE_AXIS, Variant, check_match
-from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.storage.experiment import ExcludedRecord
-
-FindIncompatibility = Callable[[RunConfig], str | None]
-"""Returns why a configuration without contradictions cannot run, or None."""
 
 Condition = Callable[[Variant], bool]
 
@@ -34,13 +31,11 @@ class Incompatibilities:
     def __init__(
         self,
         loaded: LoadedExperiment,
-        registry: Registry,
         start: ConfigBuilder,
         axes: Sequence[str],
-        find_incompatibility: FindIncompatibility,
+        datasets: PreparedDataSets | None,
     ) -> None:
-        self.loaded, self.registry, self.start, self.axes = loaded, registry, start, axes
-        self.find_incompatibility = find_incompatibility
+        self.loaded, self.start, self.axes, self.datasets = loaded, start, axes, datasets
         self.exclusions = [
             self.condition(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
@@ -62,9 +57,7 @@ class Incompatibilities:
             if matching:
                 reason: str | None = self.loaded.file.exclude[matching[0]].reason
             else:
-                reason = (
-                    contradiction[1] if contradiction else self.find_incompatibility(variant.config)
-                )
+                reason = contradiction[1] if contradiction else self._incompatibility(variant)
             if reason is None:
                 running.append(variant)
             elif variant.slug not in required:
@@ -86,6 +79,10 @@ class Incompatibilities:
             else:
                 raise required[variant.slug][1].error(reason)
         return running, excluded
+
+    def _incompatibility(self, variant: Variant) -> str | None:
+        """Return why a variant without contradictions cannot run, or None; without data, None."""
+        return self.datasets.incompatibility(variant.config) if self.datasets else None
 
     def notes(self) -> tuple[str, ...]:
         """Return a note for each exclusion that matched no combination so far."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.config.labels import listed, text
 from headtohead.planning.between import END, START
-from headtohead.planning.plan import Plan, PlannedVariant, Tuning
+from headtohead.planning.costs import PlannedVariant
+from headtohead.planning.estimate import estimate_time
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.notes import notes_of
+from headtohead.planning.plan import Plan, Tuning
+from headtohead.planning.powers import powers_of
 from headtohead.planning.schedule import warmup_steps
 from headtohead.planning.stacking import local_stacks
 from headtohead.schema.run_config import NOTHING_HELD_OUT
@@ -26,6 +31,12 @@ NUMBERS = range(2, 8)
 MAX_NAMES = 12
 """Maximum number of variants that a line or a section names."""
 
+LEAK = "{leaky}split '{split}': {part}"
+LOOKS = (
+    "seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at {seeds} seeds, each "
+    "look at a level of {level:.2g} % for {alpha:.2g} % over all looks; at most {runs} runs"
+)
+
 
 @dataclass(frozen=True)
 class Overview:
@@ -42,122 +53,137 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return the runs of a plan, their states, the excluded combinations with reasons, and the costs."""
-    records = [variant.record for variant in plan.variants]
-    equal = [
-        f"{record.slug} = {record.equal_to}: {record.equal_reason}"
-        for record in records
-        if record.equal_to
-    ]
-    if len(equal) > MAX_NAMES + 1:
-        equal = [*equal[:MAX_NAMES], f"and {len(equal) - MAX_NAMES} more"]
-    ends = [plan.design.variant(slug).axes for slug in (START, END)] if plan.design.changes else []
-    data = plan.data.record
-    leaks = []
-    if data["leak"] and data["split"] != NOTHING_HELD_OUT:
-        label = "leaky split" if data["leaky"] else "split"
-        leaks.append(f"{label} '{data['split']}': {leaked_part(data)}")
-    for leak in leaked_validation(data):
-        label = "leaky split" if leak.is_serious else "split"
-        leaks.append(f"{label} '{data['split']}': {leak.clause}")
     sections = {
-        "changes": [
-            f"{name}: {' → '.join(text(axes[name]) for axes in ends)}"
-            for name in plan.design.axes
-            if ends
-        ],
-        "same by construction, trained once": equal,
-        "tuned": _tuned(plan),
-        "excluded": (
-            f"{excluded.slug}: {excluded.reason} ({excluded.source})"
-            for excluded in plan.design.excluded
-        ),
-        "failed, diverged or interrupted": (
-            f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
-            for run in plan.runs
-            if run.state in states.ABNORMAL
-        ),
-        "pitfalls, shown with every result": _pitfalls(plan),
-        "data of the baseline": [*leaks, *data["notes"]],
-        "notes": plan.notes,
+        "changes": list(_changes(plan)),
+        "same by construction, trained once": _equal(plan),
+        "tuned": list(_tuned(plan)),
+        "excluded": list(_excluded(plan)),
+        "failed, diverged or interrupted": list(_abnormal_runs(plan)),
+        "pitfalls, shown with every result": list(_pitfalls(plan)),
+        "data of the baseline": [*_leaks(plan), *plan.data.record["notes"]],
+        "notes": notes_of(plan),
     }
-    if plan.power:
-        sections[plan.power[0].heading] = [family.summary for family in plan.power]
+    powers = powers_of(plan)
+    if powers:
+        sections[powers[0].heading] = [power.summary for power in powers]
     return Overview(
         heading=f"{plan.name}: {plan.loaded.file.question}",
         lines=tuple(_lines(plan)),
         rows=tuple(_row(plan, variant) for variant in plan.variants),
-        sections={
-            heading: lines for heading, content in sections.items() if (lines := tuple(content))
-        },
+        sections={heading: tuple(lines) for heading, lines in sections.items() if lines},
     )
+
+
+def _changes(plan: Plan) -> Iterator[str]:
+    """Yield each change of ``between`` with its two values."""
+    if not plan.design.changes:
+        return
+    start = plan.design.variant(START).axes
+    end = plan.design.variant(END).axes
+    for name in plan.design.axes:
+        yield f"{name}: {text(start[name])} → {text(end[name])}"
+
+
+def _equal(plan: Plan) -> list[str]:
+    """Return the variants that equal another one, with the reasons; of many, the first ones and their number."""
+    lines = []
+    for variant in plan.variants:
+        record = variant.record
+        if record.equal_to:
+            lines.append(f"{record.slug} = {record.equal_to}: {record.equal_reason}")
+    if len(lines) > MAX_NAMES + 1:
+        return [*lines[:MAX_NAMES], f"and {len(lines) - MAX_NAMES} more"]
+    return lines
+
+
+def _excluded(plan: Plan) -> Iterator[str]:
+    """Yield each excluded combination with its reason."""
+    for excluded in plan.design.excluded:
+        yield f"{excluded.slug}: {excluded.reason} ({excluded.source})"
+
+
+def _abnormal_runs(plan: Plan) -> Iterator[str]:
+    """Yield each run that ended without the result of a complete training."""
+    for run in plan.runs:
+        if run.state in states.ABNORMAL:
+            reason = f", {run.reason}" if run.reason else ""
+            yield f"{run.directory}: {run.state}{reason}"
+
+
+def _leaks(plan: Plan) -> Iterator[str]:
+    """Yield which parts of the test and validation sets are in the training set."""
+    data = plan.data.record
+    if data["leak"] and data["split"] != NOTHING_HELD_OUT:
+        yield LEAK.format(
+            leaky="leaky " if data["leaky"] else "", split=data["split"], part=leaked_part(data)
+        )
+    for leak in leaked_validation(data):
+        yield LEAK.format(
+            leaky="leaky " if leak.is_serious else "", split=data["split"], part=leak.clause
+        )
 
 
 def _lines(plan: Plan) -> Iterator[str]:
     """Yield the facts of the plan as a whole: project, data, tuning, looks, runs, steps and time."""
-    data, looks, tuning, runs_root = (
-        plan.data.record,
-        plan.looks,
-        plan.tuning,
-        plan.runs_root.resolve(),
-    )
+    runs_root = plan.runs_root.resolve()
     yield f"project: {runs_root.parent} (runs in {runs_root})"
-    counts, tokens = (
-        " / ".join(f"{size:,}" for size in data[name].values()) for name in ("counts", "vocabulary")
-    )
-    examples = examples_of(data)
-    yield (
-        f"data: {data['dataset']}, split {data['split']}, {counts} {examples} (train / valid / test), {tokens} "
-        f"vocabulary tokens, data_hash {data['data_hash'][:8]}"
-    )
-    if tuning:
-        listed_settings, *others = tuning.settings.values()
-        tried = "; ".join(
-            setting.name for setting in listed_settings if all(setting in own for own in others)
+    yield _data_line(plan)
+    if plan.tuning is not None:
+        yield from _tuning_lines(plan.tuning)
+    trained = sum(variant.record.equal_to is None for variant in plan.variants)
+    if plan.looks is not None:
+        yield LOOKS.format(
+            first=plan.looks.seeds[0],
+            last=plan.looks.seeds[-1],
+            seeds=listed([str(number) for number in plan.looks.seeds]),
+            level=100 * plan.looks.level(ALPHA),
+            alpha=100 * ALPHA,
+            runs=trained * plan.looks.seeds[-1],
         )
-        seeds = counted(len(tuning.plan.design.seeds), "seed")
-        runs = f"{len(tuning.plan.runs)} runs: {_tuning_progress(tuning)}"
-        yield f"tune: every variant with {tried}; {seeds} each, {runs}"
-        if tuning.coarse:
-            enough = "4 values (or auto), tune_seeds: 2 and no tune_epochs are enough"
-            yield f"tune may miss the best setting: {tuning.coarse}; {enough}"
-    trained = [variant for variant in plan.variants if variant.record.equal_to is None]
-    if looks:
-        first, last = looks.seeds[0], looks.seeds[-1]
-        yield (
-            f"seeds: {first}, then up to {last} until every contrast of the answer is decided; judged at "
-            f"{listed([*map(str, looks.seeds)])} seeds, each look at a level of {100 * looks.level(ALPHA):.2g} % for "
-            f"{100 * ALPHA:.2g} % over all looks; at most {len(trained) * last} runs"
-        )
-    remaining = f"{len(plan.remaining)} to run in {counted(len(local_stacks(plan)), 'stack')}"
-    if tuning and not tuning.is_chosen:
-        remaining = "the tuning chooses their settings"
-    elif not plan.remaining:
-        option = (
-            " without --retry" if any(run.state in states.FAILURES for run in plan.runs) else ""
-        )
-        option = option or " without --stale" * any(run.stale for run in plan.runs)
-        remaining = f"nothing to run{option}"
     by_state = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
-    shown = ", ".join(f"{count} {state}" for state, count in by_state.items())
+    states_shown = ", ".join(f"{number} {state}" for state, number in by_state.items())
+    variants = counted(trained, "variant")
+    seeds = counted(len(plan.design.seeds), "seed")
     yield (
-        f"runs: {counted(len(trained), 'variant')} × {counted(len(plan.design.seeds), 'seed')} = {len(plan.runs)}: "
-        f"{shown or 'none'}; {remaining}"
+        f"runs: {variants} × {seeds} = {len(plan.runs)}: {states_shown or 'none'}; {_remaining(plan)}"
     )
-    schedules = [(variant.config.train, variant.record.steps) for variant in plan.variants]
-    longer = [
-        warmup for train, steps in schedules if 0 < steps < (warmup := warmup_steps(train, steps))
-    ]
-    warning = f"; the warm-up of {longer[0]:,} steps is longer than training" if longer else ""
-    per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
-    yield f"steps: {_ends(steps for _, steps in schedules)} per run, {per_epoch} per epoch{warning}"
-    if plan.remaining or (tuning and not tuning.is_done):
-        seconds, most = plan.estimate.seconds, plan.estimate.most_seconds
-        later = f" for this look, {duration(most)} for all looks" if most > seconds else ""
-        yield f"time: {duration(seconds)}{later} ({plan.estimate.basis})"
+    yield _steps_line(plan)
+    if plan.remaining or (plan.tuning is not None and not plan.tuning.is_done):
+        yield _time_line(plan)
+
+
+def _data_line(plan: Plan) -> str:
+    """Return the dataset of the baseline with its numbers of examples and tokens."""
+    data = plan.data.record
+    counts = " / ".join(f"{number:,}" for number in data["counts"].values())
+    tokens = " / ".join(f"{number:,}" for number in data["vocabulary"].values())
+    return (
+        f"data: {data['dataset']}, split {data['split']}, {counts} {examples_of(data)} (train / valid / test), "
+        f"{tokens} vocabulary tokens, data_hash {data['data_hash'][:8]}"
+    )
+
+
+def _tuning_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield the settings that every variant is trained with, and why the sweep may miss the best one."""
+    first, *others = tuning.settings.values()
+    names = []
+    for setting in first:
+        if all(setting in settings for settings in others):
+            names.append(setting.name)
+    seeds = counted(len(tuning.plan.design.seeds), "seed")
+    yield (
+        f"tune: every variant with {'; '.join(names)}; {seeds} each, {len(tuning.plan.runs)} runs: "
+        f"{_tuning_progress(tuning)}"
+    )
+    if tuning.coarse:
+        yield (
+            f"tune may miss the best setting: {tuning.coarse}; 4 values (or auto), tune_seeds: 2 and no tune_epochs "
+            "are enough"
+        )
 
 
 def _tuning_progress(tuning: Tuning) -> str:
-    """Return how many runs of a sweep remain, and whether its settings are known without them."""
+    """Return how many runs of a sweep remain, and whether its settings are chosen without them."""
     if tuning.is_done:
         return "done"
     if tuning.is_chosen:
@@ -166,17 +192,52 @@ def _tuning_progress(tuning: Tuning) -> str:
     return f"{counted(len(tuning.plan.remaining), 'run')} remaining, more if a best value is at the edge"
 
 
+def _remaining(plan: Plan) -> str:
+    """Return how many runs the next call trains, or why it trains none."""
+    if plan.tuning is not None and not plan.tuning.is_chosen:
+        return "the tuning chooses their settings"
+    if plan.remaining:
+        stacks = counted(len(local_stacks(plan)), "stack")
+        return f"{len(plan.remaining)} to run in {stacks}"
+    if any(run.state in states.FAILURES for run in plan.runs):
+        return "nothing to run without --retry"
+    if any(run.stale for run in plan.runs):
+        return "nothing to run without --stale"
+    return "nothing to run"
+
+
+def _steps_line(plan: Plan) -> str:
+    """Return the numbers of steps of runs and epochs, with a warning about a warm-up that is longer than training."""
+    steps = _ends(variant.record.steps for variant in plan.variants)
+    per_epoch = _ends(variant.steps_per_epoch for variant in plan.variants)
+    line = f"steps: {steps} per run, {per_epoch} per epoch"
+    for variant in plan.variants:
+        warmup = warmup_steps(variant.config.train, variant.record.steps)
+        if 0 < variant.record.steps < warmup:
+            return f"{line}; the warm-up of {warmup:,} steps is longer than training"
+    return line
+
+
+def _time_line(plan: Plan) -> str:
+    """Return the estimated time of the remaining runs, and of all looks if further ones are possible."""
+    estimate = estimate_time(plan)
+    line = f"time: {duration(estimate.seconds)}"
+    if estimate.most_seconds > estimate.seconds:
+        line += f" for this look, {duration(estimate.most_seconds)} for all looks"
+    return f"{line} ({estimate.basis})"
+
+
 def _tuned(plan: Plan) -> Iterator[str]:
     """Yield each variant's chosen setting, and the loss of every setting."""
-    if (tuning := plan.tuning) is None:
+    if plan.tuning is None:
         return
-    for slug, tuned in tuning.variants.items():
-        means = ", ".join(
-            f"{setting.name}: {'diverged' if trial.mean is None else f'{trial.mean:.4g}'}"
-            for setting, trial in zip(tuning.settings[slug], tuned.tried, strict=True)
-        )
+    for slug, tuned in plan.tuning.variants.items():
+        losses = []
+        for setting, trial in zip(plan.tuning.settings[slug], tuned.tried, strict=True):
+            loss = "diverged" if trial.mean is None else f"{trial.mean:.4g}"
+            losses.append(f"{setting.name}: {loss}")
         edge = "; the best value is at the edge of the sweep" if tuned.at_the_edge else ""
-        yield f"{slug}: {tuning.chosen(slug).name} ({means}{edge})"
+        yield f"{slug}: {plan.tuning.chosen(slug).name} ({', '.join(losses)}{edge})"
 
 
 def _pitfalls(plan: Plan) -> Iterator[str]:
@@ -186,37 +247,51 @@ def _pitfalls(plan: Plan) -> Iterator[str]:
         for pitfall in variant.record.pitfalls:
             slugs_by_pitfall.setdefault(pitfall, []).append(variant.slug)
     for pitfall, slugs in slugs_by_pitfall.items():
-        named = "every variant" if len(slugs) == len(plan.variants) else listed(slugs, MAX_NAMES)
-        yield f"{pitfall.name} ({pitfall.field}) in {named}: {pitfall.consequence}"
+        is_everywhere = len(slugs) == len(plan.variants)
+        variants = "every variant" if is_everywhere else listed(slugs, MAX_NAMES)
+        yield f"{pitfall.name} ({pitfall.field}) in {variants}: {pitfall.consequence}"
 
 
 def _ends(numbers: Iterable[int]) -> str:
     """Return the smallest and the largest number, once if they are equal."""
-    ordered = sorted(set(numbers))
-    return " to ".join(f"{number:,}" for number in dict.fromkeys((ordered[0], ordered[-1])))
+    ordered = sorted(numbers)
+    ends = dict.fromkeys((ordered[0], ordered[-1]))
+    return " to ".join(f"{number:,}" for number in ends)
 
 
 def _row(plan: Plan, variant: PlannedVariant) -> tuple[str, ...]:
-    record, counts = variant.record, variant.record.counts
-    paths = sorted(set(counts.path.values()))
-    runs = plan.runs_of(variant.slug)
-    diverged = sum(run.state == states.DIVERGED for run in runs)
-    progress = f"{sum(run.is_done for run in runs) - diverged}/{len(runs)} done"
-    progress += f", {diverged} diverged" * bool(diverged) + " STALE" * any(
-        run.stale for run in runs
-    )
+    """Return the cells of a variant, in the order of `COLUMNS`."""
+    record = variant.record
+    counts = record.counts
+    name = variant.slug
+    if variant.slug == plan.design.baseline:
+        name += " (baseline)"
+    d_ff = f"{record.d_ff:,}"
+    if record.d_ff != record.d_ff_asked:
+        d_ff = f"{record.d_ff_asked:,} → {d_ff}"
+    path = ", ".join(f"{role} {kind}" for role, kind in counts.path.items())
+    if len(set(counts.path.values())) == 1:
+        path = next(iter(counts.path.values()))
     return (
-        variant.slug + (" (baseline)" if variant.slug == plan.design.baseline else ""),
-        "equal" if record.equal_to else progress,
+        name,
+        "equal" if record.equal_to else _progress(plan.runs_of(variant.slug)),
         f"{counts.total:,}",
         f"{counts.non_embedding:,}",
         f"{counts.attention:,}",
         f"{counts.flops_per_token:,.0f}",
-        f"{record.d_ff:,}"
-        if record.d_ff == record.d_ff_asked
-        else f"{record.d_ff_asked:,} → {record.d_ff:,}",
+        d_ff,
         f"{counts.inner_width:,}",
-        paths[0]
-        if len(paths) == 1
-        else ", ".join(f"{role} {kind}" for role, kind in counts.path.items()),
+        path,
     )
+
+
+def _progress(runs: Sequence[PlannedRun]) -> str:
+    """Return how many runs of a variant are DONE and how many diverged, and whether some are STALE."""
+    diverged = sum(run.state == states.DIVERGED for run in runs)
+    done = sum(run.is_done for run in runs) - diverged
+    progress = f"{done}/{len(runs)} done"
+    if diverged:
+        progress += f", {diverged} diverged"
+    if any(run.stale for run in runs):
+        progress += " STALE"
+    return progress

@@ -13,7 +13,8 @@ from typing import Any
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment, Override, experiment_name
 from headtohead.config.project import next_command
-from headtohead.planning.plan import Plan, count_are
+from headtohead.planning.notes import count_are
+from headtohead.planning.plan import Plan
 from headtohead.planning.variants import is_runtime
 from headtohead.storage import states
 from headtohead.storage.experiment import EXPERIMENT, ExperimentDirectory, VariantRecord

@@ -18,7 +18,8 @@ from headtohead.schema.roles import Role
 from headtohead.schema.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from headtohead.planning.plan import Plan, PlannedRun
+    from headtohead.planning.lookup import PlannedRun
+    from headtohead.planning.plan import Plan
 
 MAX_CPU_NUMBERS = 18_000_000
 """Numbers (weights and activations without logits) of all members above which a larger stack is slower on a CPU.

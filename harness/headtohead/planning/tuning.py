@@ -25,11 +25,11 @@ from headtohead.config.validation_errors import find_field
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.between import END, START
 from headtohead.planning.design import Axes, Design
-from headtohead.planning.plan import TUNING_METRIC, Plan, PlannedRun, TuningSetting
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import TUNING_METRIC, Plan, TuningSetting
 from headtohead.planning.variants import Variant
-from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import AUTO_FACTORS, MAX_SEED, Metrics
-from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, changed
+from headtohead.schema.run_config import MEMBER_FIELDS, SHORTHANDS, RunConfig, changed
 from headtohead.storage import states
 from headtohead.storage.experiment import ExperimentDirectory, TrialRecord, TunedVariant
 from headtohead.storage.run_directory import RunDirectory
@@ -37,10 +37,11 @@ from headtohead.storage.run_directory import RunDirectory
 MAX_WIDENINGS = 3
 """How often the sweep of a variant gets a further value."""
 
+Field = tuple[str, str]
+"""Section and name of a configuration field."""
 
-def settings_of(
-    loaded: LoadedExperiment, design: Design, registry: Registry
-) -> tuple[TuningSetting, ...]:
+
+def settings_of(loaded: LoadedExperiment, design: Design) -> tuple[TuningSetting, ...]:
     """Return the settings of the experiment file's ``tune`` section.
 
     Raises:
@@ -49,69 +50,71 @@ def settings_of(
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
-    allowed = [
-        "model.dropout",
-        *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names),
-    ]
     for path in tune:
-        if path not in allowed:
-            field = find_field(path)
-            hint = (
-                f"; did you mean '{field}'?"
-                if field in allowed
-                else f"; use one of {', '.join(sorted(allowed))}"
-            )
-            raise location.child(path).error(f"'{path}' cannot be tuned{hint}")
-        if _is_compared(design, _fields_of(path)):
-            raise location.child(path).error(
-                f"the design compares values of '{path}'; remove it from tune"
-            )
+        _refuse_field(path, design, location.child(path))
     if not tune:
         raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
-    axes = Axes(loaded, registry)
+    axes = Axes(loaded)
+    choices = []
+    for path, values in tune.items():
+        listed = _around(design, path, location) if values == "auto" else values
+        choices.append(axes.choices({path: listed}, location))
+    fields = sorted(set().union(*(_fields_of(path) for path in tune)))
     settings: dict[tuple[Scalar, ...], TuningSetting] = {}
-    listed = {
-        path: _around(design, path, location) if values == "auto" else values
-        for path, values in tune.items()
-    }
-    for parts in itertools.product(
-        *(axes.choices({path: values}, location) for path, values in listed.items())
-    ):
-        builder = design.start.copy()
+    for parts in itertools.product(*choices):
         written = {path: item for part in parts for path, item in part.items()}
+        builder = design.start.copy()
         for path in sorted(written, key=assignment_order):
             builder.assign(tuple(path.split(".")), *written[path])
         config = builder.build()
-        values = {path: label_at(config, tuple(path.split("."))) for path in tune}
+        labels = {path: label_at(config, tuple(path.split("."))) for path in tune}
         changes: dict[str, dict[str, Any]] = {}
-        for section, name in sorted(set().union(*map(_fields_of, tune))):
-            changes.setdefault(section, {})[name] = getattr(getattr(config, section), name)
+        for section, name in fields:
+            changes.setdefault(section, {})[name] = _value_of(config, (section, name))
         # Values that are written differently but equal are one setting.
-        settings.setdefault(tuple(values.values()), TuningSetting(values, changes))
+        settings.setdefault(tuple(labels.values()), TuningSetting(labels, changes))
     return tuple(settings.values())
 
 
-def _is_compared(design: Design, fields: Collection[tuple[str, str]]) -> bool:
+def _refuse_field(path: str, design: Design, location: SourceLocation) -> None:
+    """Raise if a field cannot be tuned, or if the design compares its values."""
+    allowed = ["model.dropout"]
+    for section, names in MEMBER_FIELDS.items():
+        allowed += [f"{section}.{name}" for name in names]
+    if path not in allowed:
+        hint = f"; use one of {', '.join(sorted(allowed))}"
+        field = find_field(path)
+        if field in allowed:
+            hint = f"; did you mean '{field}'?"
+        raise location.error(f"'{path}' cannot be tuned{hint}")
+    if _is_compared(design, _fields_of(path)):
+        raise location.error(f"the design compares values of '{path}'; remove it from tune")
+
+
+def _is_compared(design: Design, fields: Collection[Field]) -> bool:
     """Return whether these fields are an axis of the design, or differ between the configurations of ``between``."""
     if not design.changes:
         return any(_fields_of(axis) & {*fields} for axis in design.axes)
-    ends = [design.variant(slug).config for slug in (START, END)]
-    return any(
-        len({getattr(getattr(end, section), name) for end in ends}) > 1 for section, name in fields
-    )
+    start = design.variant(START).config
+    end = design.variant(END).config
+    return any(_value_of(start, field) != _value_of(end, field) for field in fields)
 
 
 def _around(design: Design, path: str, location: SourceLocation) -> Sequence[float]:
     """Return the values of ``auto``: multiples of the value of the baseline that the field can have."""
-    section, field = sorted(_fields_of(path))[0]
-    value = getattr(getattr(design.variant(design.baseline).config, section), field)
+    section, name = min(_fields_of(path))
+    value = _value_of(design.variant(design.baseline).config, (section, name))
     if not isinstance(value, int | float) or value <= 0:
         raise location.child(path).error(
             f"auto needs a number above 0 in base, got {value}; list the values"
         )
-    found = [float(f"{factor * value:.6g}") for factor in AUTO_FACTORS]
-    numbers = dict.fromkeys(map(round, found) if isinstance(value, int) else found)
-    return [number for number in numbers if TuningSetting({}, {section: {field: number}}).is_valid]
+    numbers: list[float] = []
+    for factor in AUTO_FACTORS:
+        number = _like(value, float(f"{factor * value:.6g}"))
+        is_valid = TuningSetting({}, {section: {name: number}}).is_valid
+        if is_valid and number not in numbers:
+            numbers.append(number)
+    return numbers
 
 
 def widened(
@@ -123,31 +126,47 @@ def widened(
     best = next(setting for setting in settings if setting.values == tuned.chosen)
     added = []
     for path in tuned.at_the_edge:
-        # A field of a shorthand that is tuned too keeps its own value.
-        inner = set().union(
-            *(fields for fields in map(_fields_of, best.values) if fields < _fields_of(path))
-        )
-        tried_numbers = _numbers(path, [setting.values for setting in settings])
-        numbers = sorted(tried_numbers, reverse=best.values[path] == max(tried_numbers))
-        edge, neighbour = numbers[:2]
-        further = float(f"{edge * edge / neighbour if neighbour else 2 * edge:.6g}")
-        changes = {section: dict(fields) for section, fields in best.changes.items()}
-        for section, field in _fields_of(path) - inner:
-            changes[section][field] = (
-                round(further) if isinstance(changes[section][field], int) else further
-            )
-        setting = TuningSetting(
-            {**best.values, path: round(further) if isinstance(edge, int) else further}, changes
-        )
+        tried = sorted(_numbers(path, [setting.values for setting in settings]))
+        if best.values[path] == tried[-1]:
+            tried.reverse()
+        setting = _with_value(best, path, _beyond(tried[0], tried[1]))
         if setting.is_valid and setting not in settings:
             added.append(setting)
     return (*settings, *added)
 
 
-def _fields_of(path: str) -> set[tuple[str, str]]:
+def _beyond(edge: float, neighbour: float) -> float:
+    """Return the value that follows the edge of a sweep, at the ratio of the edge to the value before it."""
+    value = edge * edge / neighbour if neighbour else 2 * edge
+    return _like(edge, float(f"{value:.6g}"))
+
+
+def _with_value(setting: TuningSetting, path: str, value: float) -> TuningSetting:
+    """Return a setting with another value of a field; other tuned fields of a shorthand keep theirs."""
+    fields = _fields_of(path)
+    for tuned_path in setting.values:
+        if _fields_of(tuned_path) < _fields_of(path):
+            fields = fields - _fields_of(tuned_path)
+    changes = {section: dict(values) for section, values in setting.changes.items()}
+    for section, name in fields:
+        changes[section][name] = _like(changes[section][name], value)
+    return TuningSetting({**setting.values, path: value}, changes)
+
+
+def _like(example: Any, value: float) -> float:
+    """Return a value, rounded to a whole number if the example is one."""
+    return round(value) if isinstance(example, int) else value
+
+
+def _fields_of(path: str) -> set[Field]:
     """Return the fields that a path sets: the field, or those of a shorthand."""
     section, _, name = path.partition(".")
     return {(section, field) for field in SHORTHANDS.get((section, name), (name,))}
+
+
+def _value_of(config: RunConfig, field: Field) -> Any:
+    section, name = field
+    return getattr(getattr(config, section), name)
 
 
 def sweep(
@@ -167,28 +186,31 @@ def sweep(
         }
     )
     variants = []
-    for variant, setting in [
-        (own, setting) for own in design.variants for setting in settings[own.slug]
-    ]:
-        config = setting.apply(variant.config)
-        if loaded.file.tune_epochs is not None:
-            config = changed(
-                config, train={"epochs": loaded.file.tune_epochs, "steps": None, "tokens": None}
-            )
-        slug, title = f"{variant.slug}-{setting.slug}", f"{variant.title} · {setting.name}"
-        variants.append(
-            Variant(slug, title, {**variant.axes, **setting.values}, config, variant.match)
-        )
-    return (
-        replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds),
-        Design(
-            axes=(*design.axes, *first.values),
-            variants=tuple(variants),
-            baseline=f"{design.baseline}-{first.slug}",
-            excluded=(),
-            seeds=seeds,
-            start=design.start,
-        ),
+    for variant in design.variants:
+        for setting in settings[variant.slug]:
+            variants.append(_swept(variant, setting, loaded.file.tune_epochs))
+    swept_design = Design(
+        axes=(*design.axes, *first.values),
+        variants=tuple(variants),
+        baseline=f"{design.baseline}-{first.slug}",
+        excluded=(),
+        seeds=seeds,
+        start=design.start,
+    )
+    return replace(loaded, name=loaded.sweep_name, file=file, seeds=seeds), swept_design
+
+
+def _swept(variant: Variant, setting: TuningSetting, epochs: float | None) -> Variant:
+    """Return a variant with a setting, and with the epochs of the sweep if these are set."""
+    config = setting.apply(variant.config)
+    if epochs is not None:
+        config = changed(config, train={"epochs": epochs, "steps": None, "tokens": None})
+    return Variant(
+        slug=f"{variant.slug}-{setting.slug}",
+        title=f"{variant.title} · {setting.name}",
+        axes={**variant.axes, **setting.values},
+        config=config,
+        match=variant.match,
     )
 
 
@@ -202,8 +224,9 @@ def recorded_trials(experiment: Path) -> RecordedTrials:
         tuning = ExperimentDirectory.read(experiment).record.tuning
     except HeadToHeadError:
         return {}
-    variants = tuning.variants.values() if tuning else ()
-    return {trial.runs: trial for variant in variants for trial in variant.tried}
+    if tuning is None:
+        return {}
+    return {trial.runs: trial for tuned in tuning.variants.values() for trial in tuned.tried}
 
 
 def tuned_variants(
@@ -224,13 +247,13 @@ def tuned_variants(
     """
     tuned = {}
     for variant in design.variants:
-        own = settings[variant.slug]
-        found = [
-            _trial(plan, f"{variant.slug}-{setting.slug}", setting, recorded) for setting in own
-        ]
-        tried = tuple(trial for trial in found if trial is not None)
-        if len(tried) == len(own):
-            tuned[variant.slug] = _choice(tried)
+        tried = []
+        for setting in settings[variant.slug]:
+            trial = _trial(plan, f"{variant.slug}-{setting.slug}", setting, recorded)
+            if trial is not None:
+                tried.append(trial)
+        if len(tried) == len(settings[variant.slug]):
+            tuned[variant.slug] = _choice(tuple(tried))
     return tuned
 
 
@@ -254,7 +277,9 @@ def _trial(
 
 def _loss(plan: Plan, run: PlannedRun) -> float | None:
     """Return the validation loss of a run with a result; None if it diverged."""
-    results = RunDirectory(run.path(plan.directory)).results if run.state == states.DONE else None
+    if run.state != states.DONE:
+        return None
+    results = RunDirectory(run.path(plan.directory)).results
     return results.metrics.get(TUNING_METRIC) if results else None
 
 
@@ -264,16 +289,17 @@ def _choice(tried: tuple[TrialRecord, ...]) -> TunedVariant:
     edges = []
     for field, value in best.values.items():
         numbers = _numbers(field, [trial.values for trial in tried])
-        if (
-            value and len(numbers) > 1 and value in (min(numbers), max(numbers))
-        ):  # no value follows 0
+        is_edge = len(numbers) > 1 and value in (min(numbers), max(numbers))
+        if is_edge and value:  # no value follows 0
             edges.append(field)
     return TunedVariant(chosen=best.values, at_the_edge=tuple(edges), tried=tried)
 
 
 def _numbers(path: str, values: Iterable[Mapping[str, Any]]) -> set[float]:
     """Return the numbers of a sweep among the values of a field."""
-    found = (setting[path] for setting in values)
-    return {
-        value for value in found if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    numbers = set()
+    for setting in values:
+        value = setting[path]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            numbers.add(value)
+    return numbers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from headtohead.config.builder import FAMILIES, named_parts
+from headtohead.config.identity import run_identity
 from headtohead.config.labels import Scalar, scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.config.validation_errors import suggest_field
@@ -15,6 +17,7 @@ from headtohead.schema.run_config import SECTIONS, RunConfig
 from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]
+MATCHES: tuple[Match, ...] = get_args(Match)
 
 MATCH_AXIS = "match"
 """Axis that is not a configuration field: the count that ``d_ff`` is widened to match."""
@@ -51,14 +54,24 @@ class Variant:
     match: Match = "none"
 
 
+def variant_key(config: RunConfig, match: Match) -> str:
+    """Return a text that is equal for equal combinations.
+
+    The data section stands for the data hash, which is unknown before the data is prepared.
+    """
+    return json.dumps(
+        [run_identity(config, ""), config.data.model_dump(mode="json"), match], sort_keys=True
+    )
+
+
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     section, _, field = axis.partition(".")
     fields = [*FAMILIES, *SECTIONS]
-    if axis not in (MATCH_AXIS, RECIPE_AXIS) and section not in fields:
-        raise location.error(
-            f"unknown axis '{axis}'{suggest_field(axis, [*fields, MATCH_AXIS, RECIPE_AXIS], 'base')}"
-        )
+    others = [MATCH_AXIS, RECIPE_AXIS]
+    if axis not in others and section not in fields:
+        hint = suggest_field(axis, [*fields, *others], "base")
+        raise location.error(f"unknown axis '{axis}'{hint}")
     if axis in SECTIONS and axis != DATA_AXIS:
         example = f"{axis}.{next(iter(SECTIONS[axis].model_fields))}"
         raise location.error(
@@ -72,25 +85,27 @@ def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> No
 
 def check_match(value: Any, location: SourceLocation) -> Match:
     """Return the value of the axis ``match``; another value is an error."""
-    known: tuple[Match, ...] = get_args(Match)
-    if value not in known:
-        hint = nearest(str(value), known)
-        raise location.error(f"expected one of {', '.join(known)}, got {shown(value)}{hint}")
-    return known[known.index(value)]
+    for match in MATCHES:
+        if value == match:
+            return match
+    hint = nearest(str(value), MATCHES)
+    raise location.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
 
 
 def label_of_parts(value: Any, location: SourceLocation, key: str) -> str:
     """Return the label of a recipe or a data section: its name, which it has under ``key``, and the changed fields."""
     name, fields = named_parts(value, location, key)
-    changed = [
-        f"{field.rpartition('.')[2]}={text(scalar(setting))}"
-        for field, setting in fields.items()
-        if not is_runtime(*field.split(".")[:2]) and field not in ("data.file", "data.url")
-    ]
+    changed = []
+    for field, setting in fields.items():
+        is_labelled = field not in ("data.file", "data.url")
+        if is_labelled and not is_runtime(*field.split(".")[:2]):
+            changed.append(f"{field.rpartition('.')[2]}={text(scalar(setting))}")
     return f"{name}({', '.join(changed)})" if changed else name
 
 
 def is_runtime(section: str, field: str = "") -> bool:
     """Return whether no result depends on a field."""
-    info = SECTIONS[section].model_fields.get(field) if section in SECTIONS else None
+    if section not in SECTIONS:
+        return False
+    info = SECTIONS[section].model_fields.get(field)
     return info is not None and any(isinstance(mark, NotHashed) for mark in info.metadata)

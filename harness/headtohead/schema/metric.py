@@ -43,8 +43,8 @@ class Metric:
     signature: Callable[[tuple[tuple[str, ...], ...]], str] | None = None
 
     @property
-    def readable(self) -> str:
-        """Readable name."""
+    def words(self) -> str:
+        """The name without a split, as sentences and tables have it."""
         return self.label or self.name.replace("_", " ")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, get_args
 
 Role = Literal["encoder", "decoder", "cross"]
@@ -9,3 +10,10 @@ Role = Literal["encoder", "decoder", "cross"]
 
 ROLES: tuple[str, ...] = get_args(Role)
 """The names of all roles, for parsing and for the order of tables; `RunConfig.roles` has those of a model."""
+
+ROLE_NAMES: Mapping[str, str] = {
+    "encoder": "encoder",
+    "decoder": "decoder",
+    "cross": "cross-attention",
+}
+"""The readable name of each role."""

@@ -103,12 +103,15 @@ class ProbeMaps:
 
     def _check(self, name: str, role: str, tensor: Any) -> None:
         """Raise HeadToHeadError if a tensor has another type or shape than the maps of its role."""
-        kind, shape = tensor.get_dtype(), list(tensor.get_shape())
-        expected = [*map(len, self.tokens(role))] if role in ROLES else None
+        kind = tensor.get_dtype()
+        shape = list(tensor.get_shape())
+        expected = None
+        if role in ROLES:
+            expected = [len(tokens) for tokens in self.tokens(role)]
         if kind != "F32" or len(shape) != 4 or shape[2:] != expected or 0 in shape:
-            found = f"tensor '{name}' is {kind} {shape}"
             raise self._damaged(
-                f"{found}, expected F32 [layer, head, query, key] of a role, with {expected} tokens"
+                f"tensor '{name}' is {kind} {shape}, expected F32 [layer, head, query, key] of a role, "
+                f"with {expected} tokens"
             )
 
     def _damaged(self, reason: str) -> HeadToHeadError:
@@ -123,9 +126,13 @@ class ProbeMaps:
 
 def map_tokens(record: Mapping[str, Any], role: str) -> tuple[list[str], list[str]]:
     """Return the query tokens and the key tokens of a role of a sentence's maps."""
-    source, target = list(record["source_tokens"]), list(record["target_tokens"])
-    keys = {"encoder": source, "decoder": target, "cross": list(record.get("cross_tokens", source))}
-    return source if role == "encoder" else target, keys[role]
+    source = list(record["source_tokens"])
+    target = list(record["target_tokens"])
+    if role == "encoder":
+        return source, source
+    if role == "decoder":
+        return target, target
+    return target, list(record.get("cross_tokens", source))
 
 
 def load_maps(run: Path) -> list[ProbeMaps]:
@@ -140,7 +147,9 @@ def load_maps(run: Path) -> list[ProbeMaps]:
 def read_probes(run: Path) -> list[ProbeRecord]:
     """Return the records of a run's probe sentences; empty if none were recorded."""
     directory = RunDirectory(run)
-    return directory.verified_record(list[ProbeRecord], PROBES) if directory.has(PROBES) else []
+    if not directory.has(PROBES):
+        return []
+    return directory.verified_record(list[ProbeRecord], PROBES)
 
 
 def _shares(weights: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

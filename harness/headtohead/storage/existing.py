@@ -47,7 +47,9 @@ class ExistingRuns:
     ) -> None:
         self.root = root
         self._names: dict[str, list[tuple[str, str]]] = {}
-        for experiment in _folders(root) if experiments is None else experiments:
+        if experiments is None:
+            experiments = _folders(root)
+        for experiment in experiments:
             for name in _folders(root / experiment):
                 if _DIRECTORY.search(name) and f"{experiment}/{name}" not in ignored:
                     self._names.setdefault(name[-8:], []).append((experiment, name))
@@ -58,20 +60,30 @@ class ExistingRuns:
         The directory's name contains every axis of the design, so it differs from ``directory`` if an axis was
         added after the run was planned.
         """
-        candidates = map(self._read, self._names.get(run_hash[:8], ()))
-        matching = [run for run in candidates if run and run.record.run_hash == run_hash]
-        own = [run for run in matching if run.experiment == experiment]
-        if own:
-            return min(own, key=lambda run: (run.path.name != directory, run.path))
-        results = [run for run in matching if run.status.state in states.RESULTS]
-        return min(
-            results, key=lambda run: (run.status.state != states.DONE, run.reference), default=None
-        )
+        of_experiment = []
+        with_result = []
+        for name in self._names.get(run_hash[:8], ()):
+            run = self._read(name)
+            if run is None or run.record.run_hash != run_hash:
+                continue
+            if run.experiment == experiment:
+                of_experiment.append(run)
+            elif run.status.state in states.RESULTS:
+                with_result.append(run)
+        if of_experiment:
+            return min(of_experiment, key=lambda run: (run.path.name != directory, run.path))
+        if with_result:
+            return min(
+                with_result, key=lambda run: (run.status.state != states.DONE, run.reference)
+            )
+        return None
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
         record = read_record(RunRecord, path / RUN)
-        return None if record is None else ExistingRun(path, record, observe(path))
+        if record is None:
+            return None
+        return ExistingRun(path, record, observe(path))
 
 
 def run_directories(experiment: Path) -> list[Path]:
@@ -82,26 +94,23 @@ def run_directories(experiment: Path) -> list[Path]:
 def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any]) -> None:
     """Raise if a run's stored configuration is not the identity of the planned run with the same run hash."""
     record = existing.record
-    stored = dict(
-        leaves(
-            {"config": record.config.model_dump(mode="json"), "data_hash": record.data["data_hash"]}
-        )
-    )
-    field = next((name for name, value in leaves(identity) if stored.get(name) != value), None)
-    if field is not None:
-        field = field.removeprefix("config.")
-        raise HeadToHeadError(
-            f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
-            "the file is damaged or was edited, move its directory away"
-        )
+    config = record.config.model_dump(mode="json")
+    stored = dict(leaves({"config": config, "data_hash": record.data["data_hash"]}))
+    for name, value in leaves(identity):
+        if stored.get(name) != value:
+            field = name.removeprefix("config.")
+            raise HeadToHeadError(
+                f"{existing.path / RUN} has the run hash of the planned run but a different {field}; "
+                "the file is damaged or was edited, move its directory away"
+            )
 
 
 def _folders(path: Path) -> list[str]:
+    """Return the names of the folders in a folder without those that begin with a dot, sorted."""
     try:
         with os.scandir(path) as entries:
-            return sorted(
-                entry.name for entry in entries if entry.is_dir() and entry.name[0] != "."
-            )
+            names = [entry.name for entry in entries if entry.is_dir()]
+        return sorted(name for name in names if not name.startswith("."))
     except FileNotFoundError:
         return []
     except OSError as error:

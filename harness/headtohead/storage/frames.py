@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,17 @@ import pandas as pd
 from headtohead.storage.experiment import (
     ExperimentDirectory,
     ExperimentRecord,
+    PlannedRunRecord,
     ReferenceScores,
     VariantRecord,
     read_reference_points,
 )
 from headtohead.storage.leases import observe
-from headtohead.storage.metrics import derived, span
+from headtohead.storage.metrics import span
 from headtohead.storage.record import read_record
 from headtohead.storage.results import MetricLine, ResultsRecord
-from headtohead.storage.run import RUN, RunRecord
-from headtohead.storage.run_directory import RunDirectory
+from headtohead.storage.run import RUN, RunRecord, StatusRecord
+from headtohead.storage.run_directory import RunDirectory, merged_metrics
 from headtohead_judge.looks import Looks
 from headtohead_judge.paired_tests import Summary, summarise
 
@@ -64,11 +66,10 @@ class Frames:
     @property
     def looks(self) -> Looks | None:
         """The numbers of seeds at which the experiment is judged; None if its number of seeds is fixed."""
-        return (
-            Looks(self.record.looks.seeds)
-            if self.record.looks and self.record.looks.seeds
-            else None
-        )
+        looks = self.record.looks
+        if looks is None or not looks.seeds:
+            return None
+        return Looks(looks.seeds)
 
     @property
     def baseline(self) -> str:
@@ -93,9 +94,8 @@ class Frames:
     def trained_steps(self) -> list[int]:
         """The steps of each run; of a run that stopped early, those until it stopped."""
         stopped = self.runs["stopped_early"].fillna(False).astype(bool)
-        return [
-            int(steps) for steps in self.runs["step"].where(stopped, self.runs["steps"]).dropna()
-        ]
+        steps = self.runs["step"].where(stopped, self.runs["steps"])
+        return [int(count) for count in steps.dropna()]
 
     def same_data(self, slugs: Iterable[str]) -> bool:
         """Return whether variants have the same data."""
@@ -105,14 +105,13 @@ class Frames:
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's values of a final metric by seed, without missing values."""
         rows = self.rows(slug)
-        values = zip(
-            rows["seed"].tolist(), rows[metric].tolist() if metric in rows else (), strict=False
-        )
-        return {
-            int(seed): float(value)
-            for seed, value in values
-            if value is not None and value == value
-        }
+        if metric not in rows:
+            return {}
+        scores = {}
+        for seed, value in zip(rows["seed"].tolist(), rows[metric].tolist(), strict=True):
+            if value is not None and not math.isnan(value):
+                scores[int(seed)] = float(value)
+        return scores
 
     def steps(self, slug: str) -> int:
         """Return the largest number of trained steps of a variant's runs; 0 without a run."""
@@ -129,8 +128,8 @@ class Frames:
 
     def rows(self, slug: str) -> pd.DataFrame:
         """Return a variant's rows of ``runs``, ordered by seed."""
-        rows = self._by_variant.get(self.trained(slug))
-        return self.runs.iloc[:0] if rows is None else rows
+        no_rows = self.runs.iloc[:0]
+        return self._by_variant.get(self.trained(slug), no_rows)
 
 
 def load_frames(experiment_dir: Path) -> Frames:
@@ -140,48 +139,33 @@ def load_frames(experiment_dir: Path) -> Frames:
     and counted in the column ``torn_lines``.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
-    histories, variants = _Histories(), experiment.record.by_slug
-    rows, buckets, records, results, folders = [], [], {}, {}, {}
+    variants = experiment.record.by_slug
+    histories = _Histories()
+    rows: list[dict[str, Any]] = []
+    buckets: list[dict[str, Any]] = []
+    records: dict[str, RunRecord] = {}
+    results: dict[str, ResultsRecord] = {}
+    folders: dict[str, Path] = {}
     for planned in experiment.record.runs:
         folder = planned.path(experiment.path, tree=True)
-        status = observe(folder)
-        run, variant = RunDirectory(folder, known=status), variants[planned.variant]
-        name, record = folder.name, read_record(RunRecord, folder / RUN)
-        result, heads = run.results, run.heads
+        name = folder.name
+        run = RunDirectory(folder, known=observe(folder))
+        record = read_record(RunRecord, folder / RUN)
+        result = run.results
         folders[name] = folder
         if record is not None:
             records[name] = record.model_copy(update={"config": {}})
         if result is not None:
             results[name] = result.model_copy(update={"buckets": ()})
-            buckets += [{"run": name, **bucket, **bucket["scores"]} for bucket in result.buckets]
+            for bucket in result.buckets:
+                buckets.append({"run": name, **bucket, **bucket["scores"]})
         # Axes and title come from this experiment, since the record of a reused run has those of another experiment.
-        rows.append(
-            {
-                "run": name,
-                "variant": planned.variant,
-                "title": variant.title,
-                "seed": planned.seed,
-                "state": status.state,
-                "reason": status.reason or status.signature,
-                "run_hash": planned.run_hash,
-                "directory": f"../{planned.reused_from}"
-                if planned.reused_from
-                else planned.directory,
-                "reused_from": planned.reused_from,
-                "step": status.step,
-                "steps": status.steps,
-                "started": status.started,
-                "ended": status.ended,
-                "data_hash": record.data["data_hash"] if record else None,
-                "stopped_early": result.stopped_early if result else None,
-                "torn_lines": histories.read(name, run.history()),
-                **variant.axes,
-                "flops_per_token": variant.counts.flops_per_token,
-                **{f"parameters/{part}": getattr(variant.counts, part) for part in PARAMETERS},
-                **(derived(result.buckets) | dict(result.metrics) if result else {}),
-                **(heads["metrics"] if heads else {}),
-            }
-        )
+        variant = variants[planned.variant]
+        row = {"run": name, **_planned_columns(planned, variant, run.status)}
+        row["data_hash"] = record.data["data_hash"] if record else None
+        row["stopped_early"] = result.stopped_early if result else None
+        row["torn_lines"] = histories.read(name, run.history())
+        rows.append({**row, **_variant_columns(variant), **merged_metrics(result, run.heads)})
     return Frames(
         directory=experiment_dir,
         record=experiment.record,
@@ -194,12 +178,45 @@ def load_frames(experiment_dir: Path) -> Frames:
     )
 
 
+def _planned_columns(
+    planned: PlannedRunRecord, variant: VariantRecord, status: StatusRecord
+) -> dict[str, Any]:
+    """Return what the plan and the status have of a run."""
+    directory = planned.directory
+    if planned.reused_from:
+        directory = f"../{planned.reused_from}"
+    return {
+        "variant": planned.variant,
+        "title": variant.title,
+        "seed": planned.seed,
+        "state": status.state,
+        "reason": status.reason or status.signature,
+        "run_hash": planned.run_hash,
+        "directory": directory,
+        "reused_from": planned.reused_from,
+        "step": status.step,
+        "steps": status.steps,
+        "started": status.started,
+        "ended": status.ended,
+    }
+
+
+def _variant_columns(variant: VariantRecord) -> dict[str, Any]:
+    """Return the axes of a variant, its FLOPs and its numbers of parameters."""
+    columns = {**variant.axes, "flops_per_token": variant.counts.flops_per_token}
+    for part in PARAMETERS:
+        columns[f"parameters/{part}"] = getattr(variant.counts, part)
+    return columns
+
+
 class _Histories:
     """Columns of all histories as typed arrays, which need no Python object per value."""
 
     def __init__(self) -> None:
         types = {"run": "i", "step": "q", "epoch": "d", "time": "d", "metric": "i", "value": "d"}
-        self.columns = {name: array(code) for name, code in types.items()}
+        self.columns: dict[str, array[Any]] = {}
+        for name, code in types.items():
+            self.columns[name] = array(code)
         self.runs: list[str] = []
         self.metrics: dict[str, int] = {}
 
@@ -211,27 +228,18 @@ class _Histories:
             if line is None:
                 torn += 1
                 continue
+            place = (len(self.runs), line.step, line.epoch, line.time)
             for metric, value in line.values.items():
-                code, number = (
-                    self.metrics.setdefault(metric, len(self.metrics)),
-                    math.nan if value is None else value,
-                )
-                values[line.step, metric] = (
-                    len(self.runs),
-                    line.step,
-                    line.epoch,
-                    line.time,
-                    code,
-                    number,
-                )
-        for column, items in zip(
-            self.columns.values(), zip(*values.values(), strict=True), strict=False
-        ):
-            column.extend(items)
+                code = self.metrics.setdefault(metric, len(self.metrics))
+                number = math.nan if value is None else value
+                values[line.step, metric] = (*place, code, number)
+        for index, column in enumerate(self.columns.values()):
+            column.extend([row[index] for row in values.values()])
         self.runs.append(run)
         return torn
 
     def table(self) -> pd.DataFrame:
+        """Return the columns as a table, in which runs and metrics are categories."""
         table = pd.DataFrame({name: np.array(column) for name, column in self.columns.items()})
         for name, categories in (("run", self.runs), ("metric", list(self.metrics))):
             table[name] = pd.Categorical.from_codes(table[name], categories=pd.Index(categories))

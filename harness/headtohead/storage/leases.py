@@ -117,7 +117,8 @@ class Lease:
             fcntl.flock(self._alive, fcntl.LOCK_EX)
             for run in self._runs:
                 with _locked(run):
-                    if holder := _read(run):
+                    holder = _read(run)
+                    if holder is not None:
                         raise Busy(
                             f"'{run.name}' is in use by process {holder['pid']} on {holder['host']}"
                         )
@@ -136,9 +137,8 @@ class Lease:
         if self._alive is None:
             return
         for run in self._runs:
-            if (
-                _read(run) == self._holder
-            ):  # without the lock, which the new holder of a lost lease may have
+            # Without the lock, which the new holder of a lost lease may have.
+            if _read(run) == self._holder:
                 with _locked(run, timeout=-1):
                     if _read(run) == self._holder:
                         _lease_file(run).unlink()
@@ -156,8 +156,10 @@ class Lease:
                 process; the block is not entered.
         """
         with _locked(run, timeout=-1), files.disk_errors():
-            lost = run if _read(run) != self._holder else self._lost
-            if lost:
+            lost = self._lost
+            if _read(run) != self._holder:
+                lost = run
+            if lost is not None:
                 raise LeaseLost(f"another process took over the lease of a run: '{lost.name}'")
             yield
 
@@ -166,22 +168,32 @@ class Lease:
             with suppress(OSError, ValueError):  # closed meanwhile
                 os.utime(alive.fileno())
             with suppress(OSError, HeadToHeadError):
-                self._lost = self._lost or next(
-                    (run for run in self._runs if _read(run) != self._holder), None
-                )
+                self._find_lost()
+
+    def _find_lost(self) -> None:
+        """Keep the first run that another process has leased meanwhile."""
+        if self._lost is not None:
+            return
+        for run in self._runs:
+            if _read(run) != self._holder:
+                self._lost = run
+                return
 
 
 def release_dead(runs: Sequence[Path]) -> None:
     """Remove the leases of dead processes; all heartbeats of other hosts are watched at the same time."""
-    dead = [(run, holder) for run in runs if (holder := _read(run)) and not holder_of(run)]
-    beats = [_heartbeat(run, holder) for run, holder in dead]
-    if any(beats):
+    dead = []
+    for run in runs:
+        holder = _read(run)
+        if holder is not None and holder_of(run) is None:
+            dead.append((run, holder, _heartbeat(run, holder)))
+    if any(beat for _, _, beat in dead):
         time.sleep(WATCH_SECONDS)
-    for (run, holder), beat in zip(dead, beats, strict=True):
+    for run, holder, beat in dead:
         with suppress(Busy), _locked(run):
             if _read(run) == holder and _heartbeat(run, holder) == beat:
                 _lease_file(run).unlink()
-    for run, holder in dead:
+    for run, holder, _ in dead:
         if _read(run) != holder:
             _alive_file(run, holder).unlink(missing_ok=True)
 
@@ -192,7 +204,10 @@ def holder_of(run: Path) -> Holder | None:
     A takeover also waits for a heartbeat.
     """
     holder = _read(run)
-    return holder if holder and abs(time.time() - _heartbeat(run, holder)) < STALE_SECONDS else None
+    if holder is None:
+        return None
+    age = abs(time.time() - _heartbeat(run, holder))
+    return holder if age < STALE_SECONDS else None
 
 
 def observe(run: Path) -> StatusRecord:
@@ -232,10 +247,10 @@ def _heartbeat(run: Path, holder: Holder) -> float:
 
 
 def _host() -> dict[str, str]:
-    return {
-        "host": socket.gethostname(),
-        "boot": _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "",
-    }
+    boot = ""
+    if _BOOT_ID.exists():
+        boot = _BOOT_ID.read_text().strip()
+    return {"host": socket.gethostname(), "boot": boot}
 
 
 def _locked(run: Path, timeout: float = LOCK_SECONDS) -> AbstractContextManager[None]:

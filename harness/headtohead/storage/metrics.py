@@ -17,12 +17,13 @@ from headtohead.schema.metric import (
     Metric,
     leaf,
 )
+from headtohead.schema.roles import ROLE_NAMES
 from headtohead_judge.numbers import counted as counted
 from headtohead_judge.numbers import decimals_of as decimals_of
 from headtohead_judge.numbers import show_p as show_p
 
-ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
-SPLITS = {"test": "test ", "valid": "validation "}
+SPLITS = {"valid": "validation"}
+"""Readable names of splits that have another name in metrics."""
 
 TASK = ("valid/", "test/", "heads/")
 """Beginnings of the names of metrics that a dataset can declare."""
@@ -49,13 +50,15 @@ def derived(buckets: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     from headtohead.data.metrics import DERIVED
 
     counts = [bucket.get("counts", {}) for bucket in buckets]
-    return {
-        f"test/{metric.name}": metric.pool(
-            [sum(own) for own in zip(*(of[metric.counts_of] for of in counts), strict=True)]
-        )
-        for metric in DERIVED
-        if metric.pool and counts and all(metric.counts_of in of for of in counts)
-    }
+    if not counts:
+        return {}
+    metrics = {}
+    for metric in DERIVED:
+        if metric.pool and all(metric.counts_of in of_bucket for of_bucket in counts):
+            by_bucket = [of_bucket[metric.counts_of] for of_bucket in counts]
+            totals = [sum(values) for values in zip(*by_bucket, strict=True)]
+            metrics[f"test/{metric.name}"] = metric.pool(totals)
+    return metrics
 
 
 def as_ratio(metric: str) -> str | None:
@@ -66,7 +69,10 @@ def as_ratio(metric: str) -> str | None:
     """
     from headtohead.data.metrics import DERIVED
 
-    return next((f"test/{own.name}" for own in DERIVED if metric == f"test/{own.counts_of}"), None)
+    for derived_metric in DERIVED:
+        if metric == f"test/{derived_metric.counts_of}":
+            return f"test/{derived_metric.name}"
+    return None
 
 
 def stored(metric: str) -> str:
@@ -75,8 +81,10 @@ def stored(metric: str) -> str:
     >>> stored("test/log_error"), stored("test/bleu")
     ('test/exact_match', 'test/bleu')
     """
-    found = find(metric)
-    return f"test/{found.counts_of}" if found and found.counts_of else metric
+    known = find(metric)
+    if known is None or not known.counts_of:
+        return metric
+    return f"test/{known.counts_of}"
 
 
 def higher_is_better(name: str) -> bool:
@@ -102,15 +110,15 @@ def span(metric: str) -> tuple[float, float]:
     >>> span("test/bleu"), span("heads/cross/only-one/loss")
     ((0.0, 100.0), (-inf, inf))
     """
-    if metric not in _spans:
-        known = None if metric.startswith("heads/") else find(metric)
-        if known is None:
-            return (
-                -math.inf,
-                math.inf,
-            )  # not stored, since a dataset that declares it may be registered later
-        _spans[metric] = known.range
-    return _spans[metric]
+    if metric in _spans:
+        return _spans[metric]
+    known = None
+    if not metric.startswith("heads/"):
+        known = find(metric)
+    if known is None:  # not stored, since a dataset that declares it may be registered later
+        return (-math.inf, math.inf)
+    _spans[metric] = known.range
+    return known.range
 
 
 def in_range(metric: str, value: object) -> bool:
@@ -122,7 +130,9 @@ def in_range(metric: str, value: object) -> bool:
     if value is None:
         return True
     if type(value) is int:
-        value = float(value) if abs(value) < 2**63 else None
+        if abs(value) >= 2**63:
+            return False
+        value = float(value)
     if type(value) is not float:
         return False
     low, high = span(metric)
@@ -143,21 +153,22 @@ def readable(metric: str) -> str:
     """Return the readable name of a metric, for example ``validation loss``; only the test has an ``exact match``."""
     split, _, name = metric.rpartition("/")
     known = find(metric)
-    words = known.readable if known else name.replace("_", " ")
+    words = known.words if known else name.replace("_", " ")
     if name.endswith(UNPADDED):
         words += ", one sentence at a time"
     if split.startswith("heads/"):
         _, role, effect = split.split("/")
-        return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLES[role]}"
-    if split == "test" and known not in TEACHER_FORCED:
-        return words
-    return f"{SPLITS.get(split, split + ' ' if split else '')}{words}"
+        return f"{words} changed by {HEAD_EFFECTS[effect]}, {ROLE_NAMES[role]}"
+    has_split = split and (split != "test" or known in TEACHER_FORCED)
+    return f"{SPLITS.get(split, split)} {words}" if has_split else words
 
 
 def with_unit(metric: str) -> str:
     """Return the readable name of a metric and its unit, for example ``test loss (nats per token)``."""
     known = find(metric)
-    return readable(metric) + (f" ({known.unit})" if known and known.unit else "")
+    if known is None or not known.unit:
+        return readable(metric)
+    return f"{readable(metric)} ({known.unit})"
 
 
 def decimals(metric: str) -> int:
@@ -176,14 +187,16 @@ def show(
     """
     if value is None or not math.isfinite(value):
         return "–"
-    value = 0.0 if abs(value) < ZERO else value
+    size = abs(value)
     precision = max(decimals(metric) + digits, min(8, decimals_of(like)))
-    if value != 0 and abs(value) < 0.5 * 10**-precision:
-        precision = -math.floor(math.log10(abs(value)))
-    text = f"{abs(value):,.{precision}f}"
+    if size < ZERO:
+        return f"{0.0:.{precision}f}"
+    if size < 0.5 * 10**-precision:
+        precision = -math.floor(math.log10(size))
+    text = f"{size:,.{precision}f}"
     if value < 0:
         return f"−{text}"
-    return f"+{text}" if signed and value > 0 else text
+    return f"+{text}" if signed else text
 
 
 def show_count(value: float | None) -> str:
@@ -193,6 +206,10 @@ def show_count(value: float | None) -> str:
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             scaled = value / size
-            precision = 2 if abs(scaled) < 10 else 1 if abs(scaled) < 100 else 0
+            precision = 0
+            if abs(scaled) < 10:
+                precision = 2
+            elif abs(scaled) < 100:
+                precision = 1
             return f"{scaled:.{precision}f} {unit}"
     return f"{value:.0f}"

@@ -21,8 +21,10 @@ def worker_plugins() -> WorkerPlugins:
         HeadToHeadError: If an object that was registered in Python cannot be pickled.
     """
     registry = current()
+    objects = b""
     try:
-        objects = cloudpickle.dumps(registry.objects) if registry.objects else b""
+        if registry.objects:
+            objects = cloudpickle.dumps(registry.objects)
     except Exception as error:  # the attributes of a plugin may raise anything
         reason = " ".join(str(error).split())
         raise HeadToHeadError(
@@ -30,9 +32,8 @@ def worker_plugins() -> WorkerPlugins:
             "file and pass the file with --plugin"
         ) from error
     files = tuple((str(path), source) for path, source in registry.files.items())
-    return WorkerPlugins(
-        files, objects, tuple(registry.modules), tuple(map(os.path.abspath, sys.path))
-    )
+    search_path = tuple(map(os.path.abspath, sys.path))
+    return WorkerPlugins(files, objects, tuple(registry.modules), search_path)
 
 
 def load_plugins(plugins: WorkerPlugins) -> Registry:
@@ -40,10 +41,13 @@ def load_plugins(plugins: WorkerPlugins) -> Registry:
 
     Unpickling is safe here: the pickle comes from the parent as an argument, not from a file.
     """
-    sys.path += [folder for folder in plugins.path if folder not in sys.path]
+    for folder in plugins.path:
+        if folder not in sys.path:
+            sys.path.append(folder)
     registry = use_sources((Path(path), source) for path, source in plugins.files)
     for name in plugins.modules:
         registry.add_module(name)
-    for plugin in pickle.loads(plugins.objects) if plugins.objects else ():
-        register(plugin)
+    if plugins.objects:
+        for plugin in pickle.loads(plugins.objects):
+            register(plugin)
     return registry

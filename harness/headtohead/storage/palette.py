@@ -25,24 +25,37 @@ class Palette:
     """
 
     def __init__(self, record: ExperimentRecord) -> None:
-        self.axes, self.by_slug = record.axes, record.by_slug
+        self.axes = record.axes
+        self.by_slug = record.by_slug
         variants = [self.by_slug[record.baseline], *record.variants]
-        self.values = {
-            axis: list(dict.fromkeys(text(variant.axes.get(axis)) for variant in variants))
-            for axis in record.axes
-        }
+        self.values: dict[str, list[str]] = {}
+        for axis in record.axes:
+            labels = dict.fromkeys(text(variant.axes.get(axis)) for variant in variants)
+            self.values[axis] = list(labels)
         self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
-        sizes = {axis: len(values) for axis, values in self.values.items()}
-        suitable = [axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)] or list(sizes)
-        self.colour_axis = max(suitable, key=sizes.__getitem__) if self.is_grid and sizes else None
-        titles = [variant.title for variant in record.variants]
-        self.names = self.values[self.colour_axis] if self.colour_axis else titles
+        self.colour_axis = self._colour_axis()
+        if self.colour_axis is None:
+            self.names = [variant.title for variant in record.variants]
+        else:
+            self.names = self.values[self.colour_axis]
         self.is_coloured = len(self.names) <= len(PALETTE)
+
+    def _colour_axis(self) -> str | None:
+        """Return the axis of a grid that the colour encodes, or None."""
+        if not self.is_grid or not self.values:
+            return None
+        axes = []
+        for axis, values in self.values.items():
+            if 1 < len(values) <= len(PALETTE):
+                axes.append(axis)
+        return max(axes or self.values, key=lambda axis: len(self.values[axis]))
 
     def name(self, slug: str) -> str:
         """Return the name that a variant's colour stands for."""
         variant = self.by_slug[slug]
-        return text(variant.axes.get(self.colour_axis)) if self.colour_axis else variant.title
+        if self.colour_axis is None:
+            return variant.title
+        return text(variant.axes.get(self.colour_axis))
 
     def colour(self, slug: str) -> str:
         """Return the variant's colour."""
@@ -50,7 +63,9 @@ class Palette:
 
     def colour_of(self, name: str) -> str:
         """Return the colour that stands for a name."""
-        return PALETTE[self.names.index(name)] if self.is_coloured else PALETTE[0]
+        if not self.is_coloured:
+            return PALETTE[0]
+        return PALETTE[self.names.index(name)]
 
     def legend(self, slugs: Collection[str]) -> dict[str, str]:
         """Return the colours of these variants by name, in the order of the design."""
@@ -62,6 +77,5 @@ class Palette:
         if self.colour_axis is None:
             return ""
         axes = self.by_slug[slug].axes
-        return " · ".join(
-            title_part(axis, axes.get(axis)) for axis in self.axes if axis != self.colour_axis
-        )
+        others = [axis for axis in self.axes if axis != self.colour_axis]
+        return " · ".join(title_part(axis, axes.get(axis)) for axis in others)

@@ -29,7 +29,9 @@ def inside(root: Path, *names: object, tree: bool = False) -> Path:
     """
     path = root
     for name in names:
-        parts = PurePosixPath(name).parts if isinstance(name, str | os.PathLike) else ()
+        parts: tuple[str, ...] = ()
+        if isinstance(name, str | os.PathLike):
+            parts = PurePosixPath(name).parts
         if not parts or any(part in {"/", "//", ".."} or "\0" in part for part in parts):
             raise HeadToHeadError(
                 f"'{name}' is not a path inside '{root}': its record is damaged or was edited; "
@@ -38,13 +40,19 @@ def inside(root: Path, *names: object, tree: bool = False) -> Path:
         for part in parts:
             path = path / part
             _mode(path)
-    for parent, folders, files in os.walk(path, onerror=_refuse_unreadable) if tree else ():
-        for name in (*folders, *files):
-            found = os.path.join(parent, name)
-            mode = _mode(found)
-            if mode and not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-                raise HeadToHeadError(unreadable(found, "not a regular file"))
+    if tree:
+        _check_tree(path)
     return path
+
+
+def _check_tree(folder: Path) -> None:
+    """Raise if a symbolic link, a FIFO, a socket or a device is below a folder."""
+    for parent, folders, files in os.walk(folder, onerror=_refuse_unreadable):
+        for name in (*folders, *files):
+            path = os.path.join(parent, name)
+            mode = _mode(path)
+            if mode and not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                raise HeadToHeadError(unreadable(path, "not a regular file"))
 
 
 def _mode(path: Path | str) -> int:

@@ -23,6 +23,12 @@ from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.stack import StackProgress, stack_folders
 from headtohead.storage.staleness import stale_changes
 
+UNITS = (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
+"""Units of durations in seconds, each with the next smaller unit."""
+
+FROM_STACK = (states.ABNORMAL - {states.DIVERGED}) | {states.RUNNING}
+"""States of runs whose step is that of their stack."""
+
 
 @dataclass(frozen=True)
 class RunProgress:
@@ -56,54 +62,65 @@ def find_experiment(target: Path, runs_root: Path) -> Path:
         HeadToHeadError: If the runs folder has no such experiment; suggests the nearest name.
     """
     is_file = target.suffix in (".yaml", ".yml")
-    name = experiment_name(target) if is_file else target.name or str(target)
+    name = target.name or str(target)
+    command = "h2h run FILE"
+    if is_file:
+        name = experiment_name(target)
+        command = shlex.join(["h2h", "run", str(target)])
     if (target / EXPERIMENT).exists():
         return target
     if (runs_root / name / EXPERIMENT).exists():
         return inside(runs_root, name)
-    known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
-    hint = nearest(name, known) if not target.is_file() else similar(name, known)
-    run = shlex.join(["h2h", "run", str(target)]) if is_file else "h2h run FILE"
-    raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
+    names = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
+    suggest = similar if target.is_file() else nearest
+    hint = suggest(name, names) or f"; start with {command}"
+    raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint}")
 
 
 def experiment_file(target: Path | str) -> Path | None:
     """Return the experiment file that a target of `find_experiment` is, or None for a name or a folder."""
     path = Path(target)
-    return path if path.suffix in (".yaml", ".yml") and path.is_file() else None
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return path
+    return None
 
 
 def read_progress(folder: Path, file: Path | None = None) -> ExperimentProgress:
     """Return the state of every run of an experiment's folder; ``file`` as in `stale_changes`."""
     experiment = ExperimentDirectory.read(folder)
-    stacks = [(stack, stack.read_progress()) for stack in stack_folders(folder)]
-    trained: dict[str, StackProgress] = {}
-    for stack, found in stacks:
+    by_run: dict[str, StackProgress] = {}
+    for stack in stack_folders(folder):
+        progress = stack.read_progress()
+        if progress is None:
+            continue
         with suppress(HeadToHeadError):  # split meanwhile, or damaged: only the progress is unknown
-            trained |= {run.directory: found for run in stack.record.members} if found else {}
-    runs = (
-        _run(run.path(experiment.path), run, trained.get(run.directory))
-        for run in experiment.record.runs
-    )
+            for member in stack.record.members:
+                by_run[member.directory] = progress
+    runs = []
+    for run in experiment.record.runs:
+        runs.append(_run(run.path(experiment.path), run, by_run.get(run.directory)))
     return ExperimentProgress(experiment.record, tuple(runs), stale_changes(experiment, file))
 
 
 def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None) -> RunProgress:
+    """Return the progress of a run; ``stack`` is that of its stack, which is newer than the run's own."""
     status = observe(directory)
     if METRICS in status.files:
         RunDirectory(directory, known=status).verified(METRICS)
-    state, step, left = status.state, status.step, None
-    if stack is not None and (
-        state == states.RUNNING or state in states.ABNORMAL - {states.DIVERGED}
-    ):
-        step = step if state == states.FAILED and step else max(step, stack["step"])
-        if state == states.RUNNING and stack["step"]:
-            left = stack["seconds"] / stack["step"] * (stack["steps"] - stack["step"])
+    step = status.step
+    left = None
+    if stack is not None and status.state in FROM_STACK:
+        has_own_step = status.state == states.FAILED and step
+        if not has_own_step:
+            step = max(step, stack["step"])
+        if status.state == states.RUNNING and stack["step"]:
+            seconds_per_step = stack["seconds"] / stack["step"]
+            left = seconds_per_step * (stack["steps"] - stack["step"])
     return RunProgress(
         variant=planned.variant,
         seed=planned.seed,
         directory=planned.directory,
-        state=state,
+        state=status.state,
         reason=status.reason,
         step=step,
         steps=status.steps,
@@ -115,27 +132,28 @@ def _run(directory: Path, planned: PlannedRunRecord, stack: StackProgress | None
 
 def seconds_left(progress: ExperimentProgress) -> float | None:
     """Return the time until all runs have ended, at the speed of the runs in training; None if none trains yet."""
-    planned = progress.record.by_slug
-    training = [(run, run.seconds_left) for run in progress.runs if run.seconds_left]
-    if not training:
+    variants = progress.record.by_slug
+    steps_per_second = 0.0
+    steps_left = 0
+    longest = None
+    for run in progress.runs:
+        steps = (run.steps or variants[run.variant].steps) - run.step
+        if run.state in states.PENDING:
+            steps_left += steps
+        if run.seconds_left:
+            steps_per_second += steps / run.seconds_left
+            longest = max(longest or 0.0, run.seconds_left)
+    if longest is None:
         return None
-    steps = {
-        run.directory: (run.steps or planned[run.variant].steps) - run.step for run in progress.runs
-    }
-    speed = sum(steps[run.directory] / left for run, left in training)
-    todo = sum(steps[run.directory] for run in progress.runs if run.state in states.PENDING)
-    return max(todo / max(speed, 1e-9), *(left for _, left in training))
+    return max(steps_left / max(steps_per_second, 1e-9), longest)
 
 
 def duration(seconds: float) -> str:
     """Return a duration in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(1, round(seconds))
-    for unit, size, smaller, part in (
-        ("d", 86400, "h", 3600),
-        ("h", 3600, "min", 60),
-        ("min", 60, "s", 1),
-    ):
+    for unit, size, smaller_unit, smaller_size in UNITS:
         if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+            text = f"{whole // size} {unit}"
+            rest = whole % size // smaller_size
+            return f"{text} {rest} {smaller_unit}" if rest else text
     return f"{whole} s"

@@ -118,7 +118,9 @@ def parse_record(kind: type[R], content: bytes, path: Path) -> R:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         message = first["msg"].removeprefix("Value error, ")
-        problem = " ".join(f"{f'{field}: ' if field else ''}{message}".split())
+        if field:
+            message = f"{field}: {message}"
+        problem = " ".join(message.split())
         raise HeadToHeadError(files.unreadable(path, problem)) from error
     return record
 

@@ -55,7 +55,7 @@ def _valid_scores(scores: Mapping[str, Any]) -> Mapping[str, Any]:
 Scores = Annotated[Mapping[str, SkipValidation[int | float | None]], AfterValidator(_valid_scores)]
 """Scores of the test split by the last part of the metric's name."""
 
-Metrics = Annotated[
+MetricValues = Annotated[
     Mapping[MetricName, SkipValidation[int | float | None]], AfterValidator(valid_metrics)
 ]
 """Metrics by name, each within its range."""
@@ -85,7 +85,7 @@ class BucketRecord(TypedDict):
 class ResultsRecord(Record):
     """The final scores of a run."""
 
-    metrics: Metrics
+    metrics: MetricValues
     buckets: tuple[BucketRecord, ...]
     signatures: Mapping[str, str]
     decoding: DecodingRecord | None = None

@@ -88,11 +88,7 @@ class RunDirectory:
     @property
     def final_metrics(self) -> dict[str, float | None]:
         """The metrics of results.json, those derived from its counts, and heads.json; empty before the run is DONE."""
-        results, heads = self.results, self.heads
-        return {
-            **(derived(results.buckets) | dict(results.metrics) if results else {}),
-            **(heads["metrics"] if heads else {}),
-        }
+        return merged_metrics(self.results, self.heads)
 
     def history(self) -> Iterator[MetricLine | None]:
         """Yield the lines of metrics.jsonl, and None for a damaged line; a missing file has no lines.
@@ -128,9 +124,10 @@ class RunDirectory:
 
     def _verified_content(self, name: str, max_bytes: int = files.MAX_BYTES) -> bytes:
         """Return the content of a file after comparing its sha256 with that in status.json, and read it once."""
-        path, sha256 = inside(self.path, name), self.status.files.get(name)
+        recorded = self.status.files.get(name)
+        path = inside(self.path, name)
         content = files.read_bytes(path, max_bytes) if path.is_file() else b""
-        if hashlib.sha256(content).hexdigest() == sha256:
+        if hashlib.sha256(content).hexdigest() == recorded:
             return content
         return files.read_bytes(self.verified(name), max_bytes)
 
@@ -142,18 +139,27 @@ class RunDirectory:
                 f"run '{self.path.name}': {status.reason}; {_repair(self.path, RESULTS)}"
             )
         if status.state != states.DONE:
-            finish = "h2h run --fresh" if status.state == states.DIVERGED else "h2h run"
+            command = "h2h run"
+            if status.state == states.DIVERGED:
+                command = "h2h run --fresh"
             raise HeadToHeadError(
-                f"run '{self.path.name}' is {status.state}, not DONE; finish it with {finish}"
+                f"run '{self.path.name}' is {status.state}, not DONE; finish it with {command}"
             )
 
     def damaged_files(self) -> dict[str, str]:
         """Return the damage of each damaged or missing file by name; empty for a run that is not finished."""
         status = stored_status(self.path)
-        required = {states.DONE: {RUN, RESULTS}, states.DIVERGED: {RUN}}.get(status.state, set())
-        names = required | status.files.keys()
-        damages = {name: self._damage(name, status.files) for name in sorted(names)}
-        return {name: damage for name, damage in damages.items() if damage is not None}
+        names = {*status.files}
+        if status.state in states.RESULTS:
+            names.add(RUN)
+        if status.state == states.DONE:
+            names.add(RESULTS)
+        damages = {}
+        for name in sorted(names):
+            damage = self._damage(name, status.files)
+            if damage is not None:
+                damages[name] = damage
+        return damages
 
     def _damage(self, name: str, recorded: Mapping[str, str]) -> str | None:
         """Return how a result file is damaged, or None."""
@@ -165,13 +171,10 @@ class RunDirectory:
         if path.stat().st_size > psutil.virtual_memory().total:
             return "is larger than the memory of this machine"
         try:
-            return (
-                None
-                if files.sha256(path) == recorded[name]
-                else f"is damaged: its sha256 is not that in {STATUS}"
-            )
+            is_intact = files.sha256(path) == recorded[name]
         except OSError as error:
             return f"cannot be read: {error.strerror}"
+        return None if is_intact else f"is damaged: its sha256 is not that in {STATUS}"
 
 
 @dataclass(frozen=True)
@@ -213,10 +216,12 @@ class RunWriter(RunDirectory):
                 "state": state,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
+                "files": {},
             }
-            changes["files"] = checksums(folder) if state in states.RESULTS else {}
+            if state in states.RESULTS:
+                changes["files"] = checksums(folder)
             changes |= fields
-            if state in states.FINAL | {states.KILLED}:
+            if state in states.FINAL or state == states.KILLED:
                 changes["ended"] = now()
             self._change_status(**changes)
 
@@ -251,10 +256,10 @@ class RunWriter(RunDirectory):
         """Move the histories of a failed attempt into ``attempts/``, since the next attempt begins at step 0."""
         with self.writing() as folder:
             if (folder / METRICS).exists():
-                (folder / "attempts").mkdir(exist_ok=True)
-                (folder / METRICS).replace(
-                    folder / "attempts" / f"{stored_status(folder).attempt}.{METRICS}"
-                )
+                attempts = folder / "attempts"
+                attempts.mkdir(exist_ok=True)
+                attempt = stored_status(folder).attempt
+                (folder / METRICS).replace(attempts / f"{attempt}.{METRICS}")
 
     def log_metrics(
         self, step: int, epoch: float, time: float, values: Mapping[str, float]
@@ -284,20 +289,33 @@ class RunWriter(RunDirectory):
     def remove_result(self, name: str) -> dict[str, str]:
         """Remove a result file and its sha256; return the sha256 of the other files."""
         with self.writing() as folder:
-            others = {
-                other: sha256
-                for other, sha256 in stored_status(folder).files.items()
-                if other != name
-            }
+            others = dict(stored_status(folder).files)
+            others.pop(name, None)
             self._change_status(files=others)
             (folder / name).unlink(missing_ok=True)
             return others
 
 
+def merged_metrics(
+    results: ResultsRecord | None, heads: HeadsRecord | None
+) -> dict[str, float | None]:
+    """Return the metrics of the results, those derived from their counts, and those of masked heads."""
+    metrics: dict[str, float | None] = {}
+    if results is not None:
+        metrics |= derived(results.buckets)
+        metrics |= results.metrics
+    if heads is not None:
+        metrics |= heads["metrics"]
+    return metrics
+
+
 def checksums(run: Path) -> dict[str, str]:
     """Return the sha256 of the existing files of a run directory by name, without its status and tracker records."""
-    earlier = sorted(path.relative_to(run).as_posix() for path in run.glob("attempts/*"))
-    names = (*RUN_FILES, *(name for name in earlier if re.fullmatch(EARLIER_ATTEMPT, name)))
+    names = [*RUN_FILES]
+    for path in sorted(run.glob("attempts/*")):
+        name = path.relative_to(run).as_posix()
+        if re.fullmatch(EARLIER_ATTEMPT, name):
+            names.append(name)
     return {name: files.sha256(run / name) for name in names if (run / name).is_file()}
 
 
@@ -305,19 +323,20 @@ def _repair(run: Path, name: str) -> str:
     """Return the advice for a damaged result file."""
     if name == HEADS:
         return f"h2h ablate-heads {run.name} --fresh writes it anew"
-    runs, experiment = run.parent.parent, None
+    experiment = None
     with suppress(HeadToHeadError):
         experiment = read_record(ExperimentRecord, run.parent / EXPERIMENT)
     if experiment is None or experiment.file is None:
         return "h2h run FILE --repair retrains the run; delete an imported run and import it again"
+    runs = run.parent.parent
     file = runs.parent / experiment.file
-    label = (
-        experiment.name.removeprefix(experiment_name(file))
-        .removesuffix(f"-{SWEEP_LABEL}")
-        .removeprefix("-")
-    )
-    command = next_command("run", shown_path(file) if file.is_file() else experiment.file, runs)
-    return f"{command}{f' --name {shlex.quote(label)}' if label else ''} --repair retrains the run"
+    shown_file = shown_path(file) if file.is_file() else experiment.file
+    command = next_command("run", shown_file, runs)
+    label = experiment.name.removeprefix(experiment_name(file))
+    label = label.removesuffix(f"-{SWEEP_LABEL}").removeprefix("-")
+    if label:
+        command += f" --name {shlex.quote(label)}"
+    return f"{command} --repair retrains the run"
 
 
 @contextmanager
@@ -338,20 +357,29 @@ def find_run(run: Path | str, runs: Path) -> Path:
     path = Path(run)
     if (path / RUN).is_file():
         return path
-    within = "" if path.is_absolute() or len(path.parts) != 2 else path.parts[0]
-    name = path.name if within else str(path)
-    found = sorted(record.parent for record in runs.glob(f"{glob.escape(within) or '*'}/*/{RUN}"))
-    matching = [other for other in found if other.name == name]
-    matching = matching or [other for other in found if other.name.startswith(name)]
+    experiment = None
+    name = str(path)
+    if len(path.parts) == 2 and not path.is_absolute():
+        experiment, name = path.parts
+    folders = glob.escape(experiment) if experiment else "*"
+    directories = sorted(record.parent for record in runs.glob(f"{folders}/*/{RUN}"))
+    matching = [directory for directory in directories if directory.name == name]
+    if not matching:
+        matching = [directory for directory in directories if directory.name.startswith(name)]
     if len(matching) == 1:
         return inside(runs, matching[0].relative_to(runs))
     if matching:
-        examples = " and ".join(f"{other.parent.name}/{other.name}" for other in matching[:2])
-        advice = f"for example {examples}; use a longer prefix, or EXPERIMENT/ before it"
-        raise HeadToHeadError(f"'{run}' matches {len(matching)} runs, {advice}")
-    names = {other.name for other in found}
-    hint = similar(name, [*names, *(other.rpartition("-")[0] for other in names)])
+        first, second = (f"{directory.parent.name}/{directory.name}" for directory in matching[:2])
+        raise HeadToHeadError(
+            f"'{run}' matches {len(matching)} runs, for example {first} and {second}; "
+            "use a longer prefix, or EXPERIMENT/ before it"
+        )
     if path.suffix in (".yaml", ".yml") or (runs / path.name / EXPERIMENT).is_file():
         hint = f"; it is an experiment, and {next_command('status', run, runs)} lists its runs"
-    hint = hint or "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
+    else:
+        names = [directory.name for directory in directories]
+        names += [name.rpartition("-")[0] for name in names]
+        hint = similar(name, names)
+    if not hint:
+        hint = "; h2h list names the experiments, and h2h status EXPERIMENT their runs"
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{hint}")

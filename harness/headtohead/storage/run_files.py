@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,36 +15,43 @@ from headtohead.storage.run import METRICS, RESULT_FILES, RUN, STATUS
 RECORDS = (RUN, EXPERIMENT, "stack.json")
 
 PATTERNS = (
-    *(*RECORDS, STATUS, METRICS, *RESULT_FILES, "attempts/*.json", f"attempts/*.{METRICS}"),
-    *(REFERENCE_POINTS, "shipper*.log", ".loggers/*.json", ".loggers/*.lock", ".layout.lock"),
-    *(".loggers/*-files/*", ".loggers/*-files/images/*"),
-    *(".leases/*.json", ".leases/*.lock", f".*.{'?' * 32}{files.TEMPORARY}"),
-    *(
-        f".stacks/*/{name}"
-        for name in (
-            "stack.lock",
-            "initial.safetensors",
-            "resume-*.safetensors",
-            "worker.log",
-            "progress.json",
-        )
-    ),
-    *(".stacks/*/folder-token", ".stacks/*/slurm-job"),
+    *RECORDS,
+    STATUS,
+    METRICS,
+    *RESULT_FILES,
+    "attempts/*.json",
+    f"attempts/*.{METRICS}",
+    REFERENCE_POINTS,
+    "shipper*.log",
+    ".layout.lock",
+    ".leases/*.json",
+    ".leases/*.lock",
+    ".loggers/*.json",
+    ".loggers/*.lock",
+    ".loggers/*-files/*",
+    ".loggers/*-files/*/*",
+    ".stacks/*/stack.lock",
+    ".stacks/*/initial.safetensors",
+    ".stacks/*/resume-*.safetensors",
+    ".stacks/*/worker.log",
+    ".stacks/*/progress.json",
+    ".stacks/*/folder-token",
+    ".stacks/*/slurm-job",
+    f".*.{'?' * 32}{files.TEMPORARY}",
 )
 """Patterns of the ends of paths; docs/reference/run-directory.md describes the files."""
 
 TRACES = (
-    *(
-        EXPERIMENT,
-        REFERENCE_POINTS,
-        ".layout.lock",
-        ".leases",
-        ".stacks",
-        ".loggers",
-        ".archived",
-        ".reproduced",
-    ),
-    *("shipper-*.log", f"*/{RUN}"),
+    EXPERIMENT,
+    REFERENCE_POINTS,
+    ".layout.lock",
+    ".leases",
+    ".stacks",
+    ".loggers",
+    ".archived",
+    ".reproduced",
+    "shipper-*.log",
+    f"*/{RUN}",
 )
 """Patterns of paths that only the folder of an experiment has, even if its record is missing."""
 
@@ -63,13 +71,18 @@ def run_files(folder: Path) -> list[Path]:
 
     Symbolic links are not followed.
     """
-    found = [
-        Path(parent, name)
-        for parent, _, names in os.walk(folder)
-        for name in names
-        if any(Path(parent, name).match(pattern) for pattern in PATTERNS)
-    ]
-    return sorted(found, key=lambda path: (path.name in RECORDS, path))
+    written = []
+    for path in _files_below(folder):
+        if any(path.match(pattern) for pattern in PATTERNS):
+            written.append(path)
+    return sorted(written, key=lambda path: (path.name in RECORDS, path))
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, without following symbolic links."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            yield Path(parent, name)
 
 
 def delete_run_files(folder: Path) -> None:
@@ -88,13 +101,14 @@ def disk_usage(path: Path) -> tuple[int, float]:
 
     Symbolic links are not followed. Files that disappear or cannot be read during the count are ignored.
     """
-    below = (Path(parent, name) for parent, _, names in os.walk(path) for name in names)
-    size, changed = 0, 0.0
-    for file in below if path.is_dir() else [path]:
+    size = 0
+    last_change = 0.0
+    for file in _files_below(path) if path.is_dir() else [path]:
         with suppress(OSError):
             state = file.lstat()
-            size, changed = size + state.st_blocks * 512, max(changed, state.st_mtime)
-    return size, changed
+            size += state.st_blocks * 512
+            last_change = max(last_change, state.st_mtime)
+    return size, last_change
 
 
 def show_size(size: int) -> str:

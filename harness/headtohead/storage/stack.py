@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self
+from typing import Annotated, Any, Literal, NotRequired
 
 from filelock import FileLock
-from pydantic import Field, model_validator
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from headtohead import files
@@ -65,12 +65,11 @@ class StackMember(Record):
 class StackRecord(Record):
     """Everything a worker needs to train a stack, or to reproduce it.
 
-    ``configs`` holds the configuration of each variant, that of the first member first. The last bits of the results
-    depend on ``threads`` and on the order of members, so resumed and reproduced runs keep both. ``cache`` is the folder
-    of prepared data. ``notes`` are the worker's notes, such as the reason of a fallback.
+    The records of the members have their configurations. The last bits of the results depend on ``threads`` and on the
+    order of members, so resumed and reproduced runs keep both. ``cache`` is the folder of prepared data. ``notes`` are
+    the worker's notes, such as the reason of a fallback.
     """
 
-    configs: Mapping[str, RunConfig]
     members: Annotated[tuple[StackMember, ...], Field(min_length=1)]
     probes: tuple[ProbeSentence, ...] = ()
     threads: Annotated[int, Field(strict=True, ge=1, le=MAX_THREADS)] = 1
@@ -82,23 +81,22 @@ class StackRecord(Record):
     notes: tuple[str, ...] = ()
     format: Literal[1] = 1
 
-    @model_validator(mode="after")
-    def _variants(self) -> Self:
-        if list(self.configs) != list(dict.fromkeys(member.variant for member in self.members)):
-            raise ValueError("configs: expected the variants of the members, in their order")
-        return self
+    @property
+    def variants(self) -> list[str]:
+        """The slugs of the variants, that of the first member first."""
+        return list(dict.fromkeys(member.variant for member in self.members))
 
     @property
     def title(self) -> str:
         """The first variant, and the number of others."""
-        more = len(self.configs) - 1
-        return f"{self.members[0].variant} and {more} more" if more else self.members[0].variant
+        first, *others = self.variants
+        if not others:
+            return first
+        return f"{first} and {len(others)} more"
 
     def part(self, members: Iterable[StackMember]) -> StackRecord:
         """Return the record of a stack with a subset of the members."""
-        chosen = tuple(members)
-        configs = {member.variant: self.configs[member.variant] for member in chosen}
-        return self.model_copy(update={"members": chosen, "configs": configs, "deaths": 0})
+        return self.model_copy(update={"members": tuple(members), "deaths": 0})
 
     @property
     def hashes(self) -> set[str]:
@@ -147,11 +145,11 @@ class ResumePoints:
 
     def newest_first(self) -> list[ResumePoint]:
         """Return the resume points by descending step."""
-        points = [
-            ResumePoint(path, int(match[1]), match[2])
-            for path in self.folder.glob("resume-*")
-            if (match := RESUME_POINT.fullmatch(path.name))
-        ]
+        points = []
+        for path in self.folder.glob("resume-*"):
+            match = RESUME_POINT.fullmatch(path.name)
+            if match is not None:
+                points.append(ResumePoint(path, int(match[1]), match[2]))
         return sorted(points, key=lambda point: point.step, reverse=True)
 
     def save(self, step: int, write: Callable[[Path], object]) -> None:
@@ -213,9 +211,8 @@ class StackFolder:
         """Add a note of the worker, unless an earlier attempt has added the same text."""
         with FileLock(self.path / "stack.lock"):
             record = self.record
-            self.write(
-                record.model_copy(update={"notes": tuple(dict.fromkeys([*record.notes, text]))})
-            )
+            if text not in record.notes:
+                self.write(record.model_copy(update={"notes": (*record.notes, text)}))
 
     def open_runs(self) -> list[RunDirectory]:
         """Return the run directories of members without a final state."""
@@ -223,8 +220,18 @@ class StackFolder:
 
     def runs(self) -> list[RunDirectory]:
         """Return the run directories in the order of members."""
-        experiment, members = self.experiment, self.record.members
-        return [RunDirectory(inside(experiment, member.directory)) for member in members]
+        experiment = self.experiment
+        return [
+            RunDirectory(inside(experiment, member.directory)) for member in self.record.members
+        ]
+
+    def configs(self) -> dict[str, RunConfig]:
+        """Return the configuration of each variant from the record of its first run, that of the first member first."""
+        configs: dict[str, RunConfig] = {}
+        for member, run in zip(self.record.members, self.runs(), strict=True):
+            if member.variant not in configs:
+                configs[member.variant] = run.record.config
+        return configs
 
     def record_execution(self, lease: Lease, paths: Set[Path]) -> None:
         """Write the execution settings of the stack into the records of its runs in these directories."""
@@ -232,16 +239,16 @@ class StackFolder:
         for index, run in enumerate(self.runs()):
             if run.path not in paths:
                 continue
+            run_record = run.record
             execution = ExecutionRecord(
                 stack=tuple(member.run_hash for member in record.members),
                 member=index,
                 threads=record.threads,
                 device=record.device,
-                dtype=record.configs[record.members[index].variant].train.precision,
+                dtype=run_record.config.train.precision,
             )
-            RunWriter(run.path, lease).write_json(
-                RUN, run.record.model_copy(update={"execution": execution}).to_json()
-            )
+            changed = run_record.model_copy(update={"execution": execution})
+            RunWriter(run.path, lease).write_json(RUN, changed.to_json())
 
     def write_progress(self, **fields: Any) -> None:
         """Write the progress of the stack, without fsync, since only progress displays read it."""

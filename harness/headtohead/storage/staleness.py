@@ -25,6 +25,9 @@ PROSE = ("question", "description")
 MAX_FIELDS = 3
 """Number of changed fields that are named."""
 
+MAX_QUOTED = 40
+"""Number of characters of a value that is quoted."""
+
 
 def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> tuple[str, ...]:
     """Return the changes since the runs of an experiment were planned and trained; an answer with changes is STALE.
@@ -33,10 +36,13 @@ def stale_changes(experiment: ExperimentDirectory, file: Path | None = None) -> 
     experiment ``file`` is by default the recorded file in the project.
     """
     project = _project(experiment)
-    fields = _changed_fields(
-        experiment.record.text, file or project / (experiment.record.file or "")
+    if file is None:
+        file = project / (experiment.record.file or "")
+    return (
+        *_changed_fields(experiment.record.text, file),
+        *_changed_data(experiment),
+        *_changed_plugins(_plugins(experiment), project),
     )
-    return (*fields, *_changed_data(experiment), *_changed_plugins(_plugins(experiment), project))
 
 
 def stale_run(run: RunDirectory) -> tuple[str, ...]:
@@ -69,25 +75,26 @@ def _changed_plugins(plugins: Iterable[PluginRecord], project: Path) -> list[str
     """Return the plugins, and the files and variables that they read, whose content has changed, sorted."""
     changed = set()
     for plugin in plugins:
-        now = _present_hashes(plugin, project)
-        changed |= {
-            f"{label} has changed"
-            for label, sha256 in now.items()
-            if plugin.hashes[label] != sha256
-        }
+        recorded = plugin.hashes
+        for label, sha256 in _present_hashes(plugin, project).items():
+            if recorded[label] != sha256:
+                changed.add(f"{label} has changed")
     return sorted(changed)
 
 
 def _present_hashes(plugin: PluginRecord, project: Path) -> dict[str, str]:
     """Return the present hashes of a plugin as `PluginRecord.hashes` has them; of missing files, the recorded ones."""
-    source = source_file(plugin.source, project) if plugin.source is not None else None
-    sha256 = plugin.source_sha256 if source is None else source_sha256(source)
+    sha256 = plugin.source_sha256
+    if plugin.source is not None:
+        source = source_file(plugin.source, project)
+        if source is not None:
+            sha256 = source_sha256(source)
     reads = []
     for read in plugin.reads:
         if read.path is None:
             reads.append((read.name, variable_sha256(read.name)))
-        elif (path := project / read.path).exists():
-            reads.append((read.name, content_sha256(path)))
+        elif (project / read.path).exists():
+            reads.append((read.name, content_sha256(project / read.path)))
     return labelled_hashes(plugin.family, plugin.name, sha256, reads)
 
 
@@ -97,26 +104,39 @@ def _changed_fields(recorded: str, file: Path) -> Iterator[str]:
         return
     try:
         written = files.read_text(file).removeprefix("\ufeff")
-        before, now = (dict(leaves(parse(text, str(file))[0])) for text in (recorded, written))
+        before = dict(leaves(parse(recorded, str(file))[0]))
+        now = dict(leaves(parse(written, str(file))[0]))
     except HeadToHeadError:
         yield "the experiment file is invalid"
         return
-    names = [name for name in dict.fromkeys([*before, *now]) if name not in PROSE]
-    changed = [name for name in names if before.get(name) != now.get(name)]
+    changed = []
+    for name in dict.fromkeys([*before, *now]):
+        if name not in PROSE and before.get(name) != now.get(name):
+            changed.append(name)
     for name in changed[:MAX_FIELDS]:
-        old, new = before.get(name), now.get(name)
-        is_long = any(isinstance(value, list) or len(shown(value)) > 40 for value in (old, new))
-        yield f"{name} has changed" if is_long else f"{name} was {shown(old)}, is now {shown(new)}"
+        old = before.get(name)
+        new = now.get(name)
+        if _is_short(old) and _is_short(new):
+            yield f"{name} was {shown(old)}, is now {shown(new)}"
+        else:
+            yield f"{name} has changed"
     if len(changed) > MAX_FIELDS:
         yield f"{len(changed) - MAX_FIELDS} more fields have changed"
 
 
+def _is_short(value: object) -> bool:
+    """Return whether a message can quote a value."""
+    return not isinstance(value, list) and len(shown(value)) <= MAX_QUOTED
+
+
 def _plugins(experiment: ExperimentDirectory) -> set[PluginRecord]:
     """Return the plugins of the first finished run of each variant."""
-    found: dict[str, tuple[PluginRecord, ...]] = {}
+    plugins: set[PluginRecord] = set()
+    variants: set[str] = set()
     for run in experiment.record.runs:
         path = run.path(experiment.path)
         with suppress(HeadToHeadError):  # a damaged run, which the reader of its results names
-            if run.variant not in found and observe(path).state in states.RESULTS:
-                found[run.variant] = RunDirectory(path).record.plugins
-    return {plugin for plugins in found.values() for plugin in plugins}
+            if run.variant not in variants and observe(path).state in states.RESULTS:
+                plugins.update(RunDirectory(path).record.plugins)
+                variants.add(run.variant)
+    return plugins

@@ -61,23 +61,26 @@ def translations_text(translations: Iterable[Translation]) -> str:
 
 def joined_references(references: Iterable[str]) -> str:
     """Return references as one text; a backslash and the separator are escaped in each of them."""
-    escaped = (
-        reference.replace("\\", "\\\\").replace(_SEPARATOR, "\\p") for reference in references
-    )
+    escaped = []
+    for reference in references:
+        escaped.append(reference.replace("\\", "\\\\").replace(_SEPARATOR, "\\p"))
     return f" {_SEPARATOR} ".join(escaped)
 
 
 def split_references(joined: str) -> tuple[str, ...]:
     """Return the references that ``joined_references`` joined."""
+
+    def unescaped(escape: re.Match[str]) -> str:
+        return _SEPARATOR if escape[1] == "p" else escape[1]
+
     references = joined.split(f" {_SEPARATOR} ")
-    return tuple(
-        re.sub(r"\\(.)", lambda escape: {"p": _SEPARATOR}.get(escape[1], escape[1]), text)
-        for text in references
-    )
+    return tuple(re.sub(r"\\(.)", unescaped, reference) for reference in references)
 
 
 def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
     """Return the translations of a variant's run with this seed; empty if there are none."""
     rows = frames.rows(slug)
     names = rows.index[rows["seed"] == seed]
-    return read_translations(frames.folders[str(names[0])]) if len(names) else []
+    if not len(names):
+        return []
+    return read_translations(frames.folders[str(names[0])])

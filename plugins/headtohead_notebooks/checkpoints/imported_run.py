@@ -22,7 +22,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls, is_order_invariant
-from headtohead.planning.plan import plugin_records
+from headtohead.planning.record import plugin_records
 from headtohead.plugins.registry import Registry, current
 from headtohead.storage import states
 from headtohead.storage.experiment import (
@@ -179,7 +179,7 @@ def _record(imported: Imported, name: str, registry: Registry, project: Path) ->
         order_invariant=is_order_invariant(config, registry),
         pitfalls=find_pitfalls(config, registry),
         config=config,
-        plugins=plugin_records(config, registry, project),
+        plugins=plugin_records(config, project),
         data=data,
         execution=ExecutionRecord(
             stack=(), member=0, threads=1, device=None, dtype=config.train.precision

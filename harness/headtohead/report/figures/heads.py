@@ -6,7 +6,8 @@ from matplotlib.figure import Figure
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.storage.metrics import ROLES, show
+from headtohead.schema.roles import ROLE_NAMES
+from headtohead.storage.metrics import show
 from headtohead.storage.run_directory import RunDirectory
 
 KINDS = {
@@ -26,7 +27,7 @@ def heads_figure(analysis: Analysis) -> Figure | None:
     ablated = [
         (seed, head) for seed, record in records.items() if record for head in record["heads"]
     ]
-    order = {role: number for number, role in enumerate(ROLES)}
+    order = {role: number for number, role in enumerate(ROLE_NAMES)}
     rows = sorted(
         {(head["role"], head["layer"]) for _, head in ablated},
         key=lambda row: (order[row[0]], row[1]),
@@ -49,7 +50,9 @@ def heads_figure(analysis: Analysis) -> Figure | None:
                 entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
                 result = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
                 style.tip(figure, point, f"{label}, {result}{entropy}")
-        axes.set_yticks(range(len(rows)), [f"{ROLES[role]}, layer {layer}" for role, layer in rows])
+        axes.set_yticks(
+            range(len(rows)), [f"{ROLE_NAMES[role]}, layer {layer}" for role, layer in rows]
+        )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("increase in loss, nats per token")
         handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

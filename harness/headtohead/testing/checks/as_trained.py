@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
-from headtohead.planning.plan import Plan, PlannedRun
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import Plan
 from headtohead.planning.stacking import training_bytes
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig, changed

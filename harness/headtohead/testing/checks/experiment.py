@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from headtohead.planning.plan import Plan, PlannedRun
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.plan import Plan
 from headtohead.testing import INVARIANTS
 from headtohead.testing.checks.as_trained import STATEMENTS, PlannedStack
 from headtohead.testing.checks.before_training import examine_stack, small_verdicts, stack_key

@@ -1,0 +1,69 @@
+"""The prepared data of an experiment, and which configurations these data do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from headtohead import data
+from headtohead.config.loading import LoadedExperiment
+from headtohead.data import PreparedData
+from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
+from headtohead.plugins.registry import current
+from headtohead.schema.run_config import RunConfig
+
+
+class PreparedDataSets:
+    """The prepared data of an experiment, each data section once.
+
+    Args:
+        loaded: The experiment file, for the location of an error.
+        cache: Folder of prepared data.
+    """
+
+    def __init__(self, loaded: LoadedExperiment, cache: Path) -> None:
+        self.loaded = loaded
+        self.cache = cache
+        self.by_section: dict[str, PreparedData] = {}
+
+    @property
+    def by_hash(self) -> Mapping[str, PreparedData]:
+        """The prepared data by data hash."""
+        return {prepared.data_hash: prepared for prepared in self.by_section.values()}
+
+    def of(self, config: RunConfig) -> PreparedData:
+        """Return the data of a configuration.
+
+        Raises:
+            UndefinedError: If the dataset is undefined for these options, such as a split that it lacks.
+            HeadToHeadError: If the data cannot be read, with the location of the data section.
+        """
+        section = config.data.model_dump_json()
+        if section not in self.by_section:
+            try:
+                prepared = data.prepare(config.data, self.cache, registry=current())
+            except UndefinedError:
+                raise
+            except HeadToHeadError as error:
+                raise self.loaded.location("base", "data").error(str(error)) from error
+            self.by_section[section] = prepared
+        return self.by_section[section]
+
+    def incompatibility(self, config: RunConfig) -> str | None:
+        """Return why a configuration cannot run on its data, or None.
+
+        Data are prepared only if the fields of the configuration show no reason.
+        """
+        reason = find_incompatibility(config, {}, current())
+        if reason is not None:
+            return reason
+        try:
+            prepared = self.of(config)
+        except UndefinedError as error:
+            return str(error)
+        reason = find_incompatibility(config, prepared.record["longest"], current())
+        if reason is not None:
+            return reason
+        target_lengths = [len(ids) for split in prepared.splits.values() for ids in split.target]
+        return find_unequal_lengths(config, target_lengths)

@@ -1,0 +1,87 @@
+"""The estimated time of the remaining runs of a plan on this machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headtohead.planning.plan import Plan
+from headtohead.plugins.launcher import cpu_cores
+
+MAX_FLOPS_PER_CORE = 50e9
+"""FLOPs per second and core in float32, evaluation included, that models of width 128 and more reached.
+
+The committed reports have 5 to 10 GFLOP/s for width 32, 18 for 48 and 20 to 30 for 64: roughly 6 · (width / 32)².
+"""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate.
+
+    ``most_seconds`` includes the runs of all later looks.
+    """
+
+    seconds: float
+    basis: str
+    most_seconds: float
+
+
+@dataclass(frozen=True)
+class Speed:
+    """FLOPs per second of the machine for each variant, and where the numbers are from."""
+
+    flops_per_second: Mapping[str, float]
+    basis: str
+
+
+def estimate_time(plan: Plan) -> Estimate:
+    """Return the estimated time of the remaining runs of a plan, and of its sweep if that is not finished."""
+    flops = {}
+    for slug, variant in plan.by_slug.items():
+        flops[slug] = variant.training_flops(plan.prepared[variant.data_hash])
+    speed = _measured_speed(plan, flops) or _rough_speed(plan)
+    seconds_by_variant = {slug: flops[slug] / speed.flops_per_second[slug] for slug in flops}
+    seconds = sum(seconds_by_variant[run.variant] for run in plan.remaining)
+    most_seconds = seconds
+    if plan.looks is not None:
+        later_seeds = plan.looks.seeds[-1] - len(plan.design.seeds)
+        trained = [variant.slug for variant in plan.variants if variant.record.equal_to is None]
+        most_seconds += later_seeds * sum(seconds_by_variant[slug] for slug in trained)
+    if plan.tuning is None or not plan.tuning.plan.remaining:
+        return Estimate(seconds, speed.basis, most_seconds)
+    sweep = estimate_time(plan.tuning.plan).seconds
+    basis = f"{speed.basis}, with the tuning runs"
+    return Estimate(seconds + sweep, basis, most_seconds + sweep)
+
+
+def _measured_speed(plan: Plan, flops: Mapping[str, float]) -> Speed | None:
+    """Return the median speed of the finished runs; None if the time of none is known."""
+    speeds = []
+    threads = []
+    for finished in plan.finished:
+        execution = finished.execution
+        seconds = finished.metrics.get("system/wall_seconds")
+        run_flops = flops[finished.run.variant]
+        if execution is not None and seconds and run_flops:
+            speeds.append(run_flops * len(execution.stack) / seconds)
+            threads.append(execution.threads)
+    if not speeds:
+        return None
+    threads_per_process = max(1, round(statistics.median(threads)))
+    # Every process gets a stack if there are enough runs.
+    processes = max(1, min(len(plan.remaining), cpu_cores() // threads_per_process))
+    flops_per_second = processes * statistics.median(speeds)
+    basis = f"from {len(speeds)} finished runs, {processes} in parallel"
+    return Speed(dict.fromkeys(flops, flops_per_second), basis)
+
+
+def _rough_speed(plan: Plan) -> Speed:
+    """Return the speed that models of these widths had on other machines."""
+    cores = cpu_cores()
+    flops_per_second = {}
+    for slug, variant in plan.by_slug.items():
+        per_core = min(MAX_FLOPS_PER_CORE, 6e9 * (variant.config.model.d_model / 32) ** 2)
+        flops_per_second[slug] = cores * per_core
+    return Speed(flops_per_second, f"rough: no finished run, if {cores} cores are idle")

@@ -1,0 +1,120 @@
+"""Matching: ``match`` widens the feed-forward of smaller variants to equal parameters or FLOPs.
+
+Both counts are linear in ``d_ff``, so two counts determine the required width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headtohead.config.loading import LoadedExperiment
+from headtohead.planning.costs import Costs
+from headtohead.planning.variants import Match, Variant, comparison_group
+from headtohead.schema.run_config import MAX_D_FF, RunConfig, changed
+from headtohead.storage.metrics import counted
+
+TOLERANCE = 0.01
+"""Maximum relative difference of a matched count."""
+
+UNITS: dict[Match, str] = {"parameters": "non-embedding parameters", "flops": "FLOPs per token"}
+"""The count that each kind of matching makes equal."""
+
+NOT_REACHED = "match: {match} is not reached for {slug}: {reached:,.0f} instead of {target:,.0f} with d_ff {d_ff}"
+WIDENED = (
+    "match: {match} widens d_ff of {variants} by up to {percent:.0f} %, to the {target:,.0f} {unit} of {largest}, "
+    "which had the most before"
+)
+
+
+def match_variants(
+    loaded: LoadedExperiment, variants: Sequence[Variant], axes: Sequence[str], costs: Costs
+) -> tuple[tuple[Variant, ...], list[str]]:
+    """Widen every variant with ``match`` to within 1 % of the largest that it is compared with.
+
+    Returns:
+        The variants, those that are compared with each other side by side, and notes on the result.
+
+    Raises:
+        HeadToHeadError: If ``model.d_ff`` is an axis of the design, too.
+    """
+    for variant in variants:
+        if variant.match != "none" and "model.d_ff" in axes:
+            raise loaded.location("match").error(
+                f"'{variant.match}' widens model.d_ff, which is an axis of this design; set match: none"
+            )
+    groups: dict[tuple[object, ...], list[Variant]] = {}
+    for variant in variants:
+        key = tuple(comparison_group(variant.axes).items())
+        groups.setdefault(key, []).append(variant)
+    matched: list[Variant] = []
+    notes: list[str] = []
+    for group in groups.values():
+        widened, group_notes = _match_group(group, costs)
+        matched += widened
+        notes += group_notes
+    return tuple(matched), notes
+
+
+def _match_group(variants: Sequence[Variant], costs: Costs) -> tuple[list[Variant], list[str]]:
+    """Widen the variants of one data set and size; return them and notes."""
+    largest: dict[Match, tuple[float, str]] = {}
+    for variant in variants:
+        if variant.match != "none":
+            size = (_measure(variant.config, variant.match, costs), variant.slug)
+            largest[variant.match] = max(size, largest.get(variant.match, size))
+    matched: list[Variant] = []
+    notes: list[str] = []
+    factors: dict[Match, list[float]] = {}
+    for variant in variants:
+        match = variant.match
+        if match == "none":
+            matched.append(variant)
+            continue
+        target, _ = largest[match]
+        config = _widened(variant.config, match, target, costs)
+        reached = _measure(config, match, costs)
+        if config.model.d_ff > variant.config.model.d_ff:
+            factors.setdefault(match, []).append(config.model.d_ff / variant.config.model.d_ff)
+        if abs(reached - target) > TOLERANCE * target:
+            notes.append(
+                NOT_REACHED.format(
+                    match=match,
+                    slug=variant.slug,
+                    reached=reached,
+                    target=target,
+                    d_ff=config.model.d_ff,
+                )
+            )
+        matched.append(replace(variant, config=config))
+    for match in sorted(factors):
+        target, largest_slug = largest[match]
+        notes.append(
+            WIDENED.format(
+                match=match,
+                variants=counted(len(factors[match]), "variant"),
+                percent=100 * (max(factors[match]) - 1),
+                target=target,
+                unit=UNITS[match],
+                largest=largest_slug,
+            )
+        )
+    return matched, notes
+
+
+def _widened(config: RunConfig, match: Match, target: float, costs: Costs) -> RunConfig:
+    """Return a configuration with the ``d_ff`` at which its count is nearest to the target, and no smaller one."""
+    d_ff = config.model.d_ff
+    count = _measure(config, match, costs)
+    wider = changed(config, model={"d_ff": d_ff + 1})
+    count_per_unit = _measure(wider, match, costs) - count
+    width = max(d_ff, d_ff + round((target - count) / count_per_unit))
+    return changed(config, model={"d_ff": min(MAX_D_FF, width)})
+
+
+def _measure(config: RunConfig, match: Match, costs: Costs) -> float:
+    """Return the count that is to be matched."""
+    counts = costs.counts(config)
+    if match == "parameters":
+        return float(counts.non_embedding)
+    return float(counts.flops_per_token)

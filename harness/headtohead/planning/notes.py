@@ -1,0 +1,106 @@
+"""Notes on a plan: what a reader of its report should know before a run has finished. Each note is a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headtohead.config.labels import listed, text
+from headtohead.planning.lengths import length_notes
+from headtohead.planning.plan import Plan
+from headtohead.planning.variants import comparison_group
+from headtohead.storage.contrasts import FactorContrast
+from headtohead.storage.record import leaves
+
+MAX_REASONS = 3
+"""Maximum number of excluded variants whose reason a note gives."""
+
+
+def notes_of(plan: Plan) -> list[str]:
+    """Return the notes on a plan, in the order of `RULES`."""
+    return [note for rule in RULES for note in rule(plan)]
+
+
+def count_are(number: int, noun: str) -> str:
+    """Return the subject and verb of a sentence: ``1 run is``, ``2 runs are``."""
+    return f"{number} {noun} is" if number == 1 else f"{number} {noun}s are"
+
+
+def _design_and_matching(plan: Plan) -> Iterator[str]:
+    yield from plan.design.notes
+    yield from plan.matching_notes
+
+
+def _nothing_compared(plan: Plan) -> Iterator[str]:
+    if not plan.loaded.file.design or len(plan.variants) > 1:
+        return
+    sentences = ["the design has only the baseline, so nothing is compared"]
+    for excluded in plan.design.excluded[:MAX_REASONS]:
+        sentences.append(f"{excluded.slug} is excluded: {excluded.reason}")
+    yield "; ".join(sentences)
+
+
+def _incomplete_pairs(plan: Plan) -> Iterator[str]:
+    for contrast in plan.contrasts:
+        if isinstance(contrast, FactorContrast) and contrast.pairs_missing:
+            verb = "is" if contrast.pairs_missing == 1 else "are"
+            yield (
+                f"{contrast.name} is averaged over {len(contrast.pairs)} complete pairs; "
+                f"{contrast.pairs_missing} {verb} incomplete and excluded"
+            )
+
+
+def _reused_runs(plan: Plan) -> Iterator[str]:
+    number = sum(run.reused_from is not None for run in plan.runs)
+    if number:
+        yield f"{count_are(number, 'run')} reused from other experiments"
+
+
+def _stale_runs(plan: Plan) -> Iterator[str]:
+    stale = [run for run in plan.runs if run.stale]
+    if stale:
+        changes = {change for run in stale for change in run.stale}
+        subject = count_are(len(stale), "finished run")
+        yield f"{subject} STALE: {'; '.join(sorted(changes))}; retrain with --stale"
+
+
+def _several_data_sets(plan: Plan) -> Iterator[str]:
+    number = len({variant.data_hash for variant in plan.variants})
+    if number == 1:
+        return
+    sections = []
+    for variant in plan.variants:
+        sections.append(dict(leaves(variant.config.data.model_dump(mode="json"))))
+    differing = []
+    for name in sections[0]:
+        if len({str(section.get(name)) for section in sections}) > 1:
+            differing.append(f"data.{name.removeprefix('options.')}")
+    where = f", which differ in {listed(differing)}" if differing else ""
+    yield f"{number} data sets{where}; the plan describes the baseline's"
+
+
+def _no_baseline(plan: Plan) -> Iterator[str]:
+    lost = [slug for slug in plan.by_slug if plan.design.baseline_of(slug) is None]
+    if not lost:
+        return
+    groups = set()
+    for slug in lost:
+        values = comparison_group(plan.by_slug[slug].record.axes).values()
+        groups.add(", ".join(map(text, values)))
+    names = " or ".join(sorted(groups))
+    yield f"no baseline with {names}, so these are not compared: {', '.join(lost)}"
+
+
+def _lengths(plan: Plan) -> Iterator[str]:
+    yield from length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
+
+
+RULES: tuple[Callable[[Plan], Iterator[str]], ...] = (
+    _design_and_matching,
+    _nothing_compared,
+    _incomplete_pairs,
+    _reused_runs,
+    _stale_runs,
+    _several_data_sets,
+    _no_baseline,
+    _lengths,
+)

@@ -1,0 +1,205 @@
+"""The records of a plan: ``experiment.json``, and ``run.json`` of each run before its stack is assigned."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headtohead.config.entries import entries_of, plugins_of
+from headtohead.config.project import in_project
+from headtohead.config.versions import versions
+from headtohead.data.reading import file_sha256
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.lookup import PlannedRun
+from headtohead.planning.notes import notes_of
+from headtohead.planning.plan import Plan
+from headtohead.plugins.registry import Registered, current
+from headtohead.plugins.sources import name_in_project, source_name
+from headtohead.schema.run_config import RunConfig
+from headtohead.storage import states
+from headtohead.storage.existing import run_directories
+from headtohead.storage.experiment import (
+    EntryRecord,
+    ExperimentDirectory,
+    ExperimentRecord,
+    LooksRecord,
+    MarginRecord,
+)
+from headtohead.storage.record import read_record
+from headtohead.storage.run import RUN, PluginRecord, ReadRecord, RunRecord, read_status
+from headtohead.storage.run_directory import now
+
+
+def experiment_record(plan: Plan, command: str = "") -> ExperimentRecord:
+    """Return the content of ``experiment.json``.
+
+    Args:
+        plan: The plan.
+        command: The shell command that runs the experiment; default: ``h2h run`` with the options of this call.
+    """
+    file = plan.loaded.file
+    path = in_project(plan.loaded.path, plan.runs_root)
+    stored = _stored_record(plan.directory)
+    return ExperimentRecord(
+        name=plan.name,
+        question=file.question,
+        description=file.description,
+        file=path,
+        text=plan.loaded.text,
+        command=command or " ".join(["h2h run", path, *plan.loaded.run_options]),
+        created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        axes=plan.design.axes,
+        baseline=plan.design.baseline,
+        seeds=plan.design.seeds,
+        variants=tuple(variant.record for variant in plan.variants),
+        tuning=plan.tuning.record if plan.tuning else None,
+        excluded=plan.design.excluded,
+        contrasts=plan.contrasts,
+        match=file.match,
+        entries=_compared_entries(plan),
+        metrics=plan.metrics,
+        margins=_margins(plan, stored),
+        looks=_looks(plan, stored),
+        probes=plan.probes,
+        notes=tuple(notes_of(plan)),
+        data=plan.data.record,
+        data_files=_data_files(plan),
+        runs=plan.runs,
+        versions=versions(plan.loaded.path),
+    )
+
+
+def run_record(plan: Plan, run: PlannedRun) -> RunRecord:
+    """Return the content of a run's ``run.json`` before its stack is assigned."""
+    variant = plan.variant_of(run)
+    return RunRecord(
+        run_hash=run.run_hash,
+        experiment=plan.name,
+        variant=run.variant,
+        seed=run.seed,
+        plugins=plugin_records(variant.config, plan.runs_root.resolve().parent),
+        data=plan.data_of(run).record,
+        versions=versions(plan.loaded.path),
+        created=now(),
+        **variant.record.resolved,
+    )
+
+
+def plugin_records(config: RunConfig, project: Path) -> tuple[PluginRecord, ...]:
+    """Return the records of the plugin entries that a configuration uses, with sources relative to the project."""
+    return tuple(_plugin_record(entry, project) for entry in plugins_of(config))
+
+
+def _plugin_record(entry: Registered, project: Path) -> PluginRecord:
+    reads = []
+    for read in entry.reads:
+        path = None
+        if read.path is not None:
+            # The folder without links: a link may lead to another file later.
+            path = name_in_project(read.path.parent.resolve() / read.path.name, project)
+        reads.append(ReadRecord(name=read.name, path=path, sha256=read.sha256))
+    return PluginRecord(
+        family=entry.family,
+        name=entry.name,
+        module=entry.module,
+        distribution=entry.distribution,
+        version=entry.version,
+        source_sha256=entry.source_sha256,
+        source=source_name(entry.entry, project),
+        reads=tuple(reads),
+    )
+
+
+def _stored_record(experiment: Path) -> ExperimentRecord | None:
+    """Return the stored record of an experiment; None without a record, or if it is damaged."""
+    try:
+        return ExperimentDirectory.read(experiment).record
+    except HeadToHeadError:
+        return None
+
+
+def _data_files(plan: Plan) -> dict[str, str]:
+    """Return the sha256 of each data file of the variants."""
+    names = {name for variant in plan.variants for name in variant.config.data.files}
+    hashes = {}
+    for name in sorted(names):
+        path = Path(name).expanduser()
+        if path.is_file():
+            hashes[in_project(path, plan.runs_root)] = file_sha256(path)
+    return hashes
+
+
+def _compared_entries(plan: Plan) -> tuple[EntryRecord, ...]:
+    """Return the plugin entries of the roles in which the variants differ, with the entries that these combine."""
+    used = [_used_entries(variant.config) for variant in plan.variants]
+    has_equal_roles = len({len(entries) for entries in used}) == 1
+    by_role = zip(*used, strict=True) if has_equal_roles else used
+    compared: dict[tuple[str, str], None] = {}
+    for entries in by_role:
+        if len(set(entries)) > 1:
+            for family, names in entries:
+                compared |= dict.fromkeys((family, name) for name in names)
+    records = []
+    for family, name in compared:
+        summary = current().find(family, name).entry.summary()
+        records.append(EntryRecord(family=family, name=name, summary=summary))
+    return tuple(records)
+
+
+def _used_entries(config: RunConfig) -> list[tuple[str, tuple[str, ...]]]:
+    """Return family and name of each entry of a configuration, with the names of the entries that it combines."""
+    used = []
+    for family, chosen in entries_of(config):
+        entry = current().find(family, chosen.name).entry
+        used.append((family, (chosen.name, *entry.depends_on(chosen.options))))
+    return used
+
+
+def _margins(plan: Plan, stored: ExperimentRecord | None) -> dict[str, MarginRecord]:
+    """Return the margins by metric; a margin that the stored record has keeps its date."""
+    margin = plan.loaded.file.margin
+    if margin is None:
+        return {}
+    values = margin if isinstance(margin, dict) else {plan.metrics.primary: margin}
+    margins: dict[str, MarginRecord] = {}
+    if stored is not None:
+        for metric, value in values.items():
+            if metric in stored.margins and stored.margins[metric].value == value:
+                margins[metric] = stored.margins[metric]
+    new = values.keys() - margins.keys()
+    if new:
+        date = now()
+        late = _has_results(plan)
+        for metric in new:
+            margins[metric] = MarginRecord(value=values[metric], since=date, late=late)
+    return {metric: margins[metric] for metric in values}
+
+
+def _has_results(plan: Plan) -> bool:
+    """Return whether a run has a result, or an earlier run in the folder with a seed and the data of this plan."""
+    if any(run.is_done for run in plan.runs):
+        return True
+    for path in run_directories(plan.directory):
+        with suppress(HeadToHeadError):  # a damaged run
+            record = read_record(RunRecord, path / RUN)
+            if record is None or record.seed not in plan.design.seeds:
+                continue
+            has_result = read_status(path).state in states.RESULTS
+            if has_result and record.data["data_hash"] in plan.prepared:
+                return True
+    return False
+
+
+def _looks(plan: Plan, stored: ExperimentRecord | None) -> LooksRecord | None:
+    """Return the looks; equal looks of the stored record keep their date. None if there never were looks."""
+    earlier = None if stored is None else stored.looks
+    if plan.looks is None:
+        if earlier is None or not earlier.seeds:
+            return earlier
+        return LooksRecord(seeds=(), taken=(), since=now())
+    present = len(plan.design.seeds)
+    if earlier is None or earlier.seeds != plan.looks.seeds:
+        return LooksRecord(seeds=plan.looks.seeds, taken=(present,), since=now())
+    before = [seeds for seeds in earlier.taken if seeds < present]
+    return earlier.model_copy(update={"taken": (*before, present)})

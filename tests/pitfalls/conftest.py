@@ -20,9 +20,7 @@ def recipe(cache: Path) -> Measure:
     """Return a function that measures a pitfall of a recipe."""
 
     def measure(pitfall: str, name: str, *overrides: str) -> dict[str, float]:
-        return MEASUREMENTS[pitfall](
-            Case(recipe_config(name, current(), overrides), current(), cache)
-        )
+        return MEASUREMENTS[pitfall](Case(recipe_config(name, overrides), current(), cache))
 
     return measure
 

@@ -42,7 +42,7 @@ class PreparedDataSets:
         section = config.data.model_dump_json()
         if section not in self.by_section:
             try:
-                prepared = data.prepare(config.data, self.cache, registry=current())
+                prepared = data.prepare(config.data, self.cache)
             except UndefinedError:
                 raise
             except HeadToHeadError as error:

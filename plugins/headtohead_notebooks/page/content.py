@@ -131,9 +131,9 @@ def measure_notebook(
     Raises:
         HeadToHeadError: If the file cannot be read.
     """
-    config = recipe_config(recipe, registry)
+    config = recipe_config(recipe)
     if data_file is not None and "file" in type(config.data.options).model_fields:
-        config = recipe_config(recipe, registry, [f"data.file={json.dumps(str(data_file))}"])
+        config = recipe_config(recipe, [f"data.file={json.dumps(str(data_file))}"])
     case, measured = Case(config, registry, cache), []
     with one_thread():
         for pitfall in find_pitfalls(config, registry):

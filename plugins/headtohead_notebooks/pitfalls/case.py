@@ -52,11 +52,11 @@ class Case:
             MissingFilesError: If it would have to be downloaded first.
         """
         self.require_data()
-        return data.prepare(self.config.data, self.cache, registry=self.registry)
+        return data.prepare(self.config.data, self.cache)
 
     def require_data(self) -> None:
         """Raise MissingFilesError unless the dataset's files are available."""
-        require_files(self.config.data, self.registry, self.cache)
+        require_files(self.config.data, self.cache)
 
     @property
     def has_data(self) -> bool:

@@ -45,7 +45,7 @@ def split_by_rows(case: Case) -> Numbers:
 def letters_lost(case: Case) -> Numbers:
     """Count the rows with a letter that normalisation replaces by a space."""
     case.require_data()
-    pairs = read_corpus(case.config.data, case.cache, registry=case.registry).pairs
+    pairs = read_corpus(case.config.data, case.cache).pairs
     normalise = NORMALISERS[case.config.data.normalise]
     letters = {letter for pair in pairs for letter in pair.source + pair.target}
     lost = {letter for letter in letters if letter.isalpha() and not normalise(letter).strip()}

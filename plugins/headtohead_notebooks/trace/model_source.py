@@ -81,7 +81,7 @@ def find_model(
     recipes = registry.entries["recipe"]
     recipe = name.removeprefix("recipe/")
     if recipe in recipes:
-        config = recipe_config(recipe, registry, overrides)
+        config = recipe_config(recipe, overrides)
         data = prepare(config.data, cache_root())
         if reason := find_incompatibility(config, data.record["longest"], registry):
             raise HeadToHeadError(

@@ -93,8 +93,7 @@ def _entries_named(name: str, checked: Sequence[Registered]) -> list[Registered]
         current().find(family, bare)  # its error has the remedy
     if name.endswith(".py"):
         raise HeadToHeadError(f"unknown name '{name}'; type h2h check --plugin {name}")
+    candidates = [entry.name for entry in checked]
     if "/" in name:
         candidates = [entry.label for entry in checked]
-    else:
-        candidates = [entry.name for entry in checked]
     raise HeadToHeadError(f"unknown name '{name}'{nearest(name, candidates)}")

@@ -29,7 +29,7 @@ CROSSED = {
     "positional": ["sinusoidal", "rotary"],
     "attention": ["split-heads", "independent-heads"],
 }
-SIDES = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+SIDES = {"variant": "rotary", "against": "sinusoidal"}
 
 Axes = Mapping[str, Any]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headtohead.planning.variants import comparison_group
-from headtohead.storage.contrasts import VariantContrast
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.study import TrackedRun, TrackedStudy
 from headtohead_mlflow.run_page import RUN_HASH_TAG
@@ -114,7 +113,7 @@ def _baselines(record: ExperimentRecord) -> dict[str, str]:
     """Return the baseline of every variant that has one with its data and size."""
     baselines = {}
     for contrast in record.contrasts:
-        if isinstance(contrast, VariantContrast):
+        if contrast.family == "variant":
             baselines[contrast.variant] = contrast.against
     group = comparison_group(record.by_slug[record.baseline].axes)
     for slug, variant in record.by_slug.items():

@@ -227,7 +227,7 @@ def _shown_axes(plan: ExperimentRecord) -> dict[str, list[str]]:
 
     Changes between two configurations are not a grid, so that averages over the other axes mean nothing.
     """
-    if any(contrast.kind in ("added", "taken") for contrast in plan.contrasts):
+    if any(contrast.family in ("added", "taken") for contrast in plan.contrasts):
         return {}
     axes = {}
     for axis in plan.axes:

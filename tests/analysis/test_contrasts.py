@@ -31,8 +31,8 @@ def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     assert family.tested == 11
     for contrast in family.contrasts:
         scores = scores_of(frames, METRIC)
-        expected = expected_test(scores, {contrast.left: 1, frames.baseline: -1})
-        paired = scipy.stats.ttest_rel(scores[contrast.left], scores[frames.baseline])
+        expected = expected_test(scores, {contrast.variant: 1, frames.baseline: -1})
+        paired = scipy.stats.ttest_rel(scores[contrast.variant], scores[frames.baseline])
         assert (contrast.paired.p, contrast.paired.paired_p) == pytest.approx(
             (expected.p, paired.pvalue), rel=1e-6
         )
@@ -98,7 +98,7 @@ def test_settings_equal_by_construction_are_excluded_from_averages(analysed):
     expected = expected_test(scores_of(analysis.frames, METRIC), weights)
     assert (found.paired.mean, found.paired.error) == pytest.approx((expected.mean, expected.error))
     assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
-    assert len(found.pairs) == 2
+    assert len(found.settings) == 2
     assert found.reason == "1 of 3 settings same by construction, excluded"
 
 
@@ -168,8 +168,8 @@ def test_different_label_smoothing_makes_only_training_losses_incomparable(analy
     ).frames
     for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
         (contrast,) = Analysis(frames, metric).families.variants.contrasts
-        left = frames.scores(contrast.left, metric)
-        right = frames.scores(contrast.right, metric)
+        left = frames.scores(contrast.variant, metric)
+        right = frames.scores(contrast.against, metric)
         mean = sum(left[seed] - right[seed] for seed in frames.seeds) / len(frames.seeds)
         assert contrast.paired is not None, metric
         assert contrast.paired.mean == pytest.approx(mean)
@@ -335,10 +335,9 @@ def test_each_data_set_has_its_own_block_model(analysed):
     }
     tested = 0
     for contrast in families.variants.contrasts:
-        (pair,) = contrast.pairs
-        own = by_data[contrast.left.partition("-")[0]]
-        if contrast.paired and {*pair} <= own.keys():
-            expected = expected_test(own, {pair[0]: 1, pair[1]: -1})
+        own = by_data[contrast.variant.partition("-")[0]]
+        if contrast.paired and {*contrast.variants} <= own.keys():
+            expected = expected_test(own, {contrast.variant: 1, contrast.against: -1})
             assert (contrast.paired.error, contrast.paired.p) == pytest.approx(
                 (expected.error, expected.p)
             )
@@ -354,6 +353,6 @@ def test_each_data_set_has_its_own_block_model(analysed):
         math.sqrt((prior * common + 5 * own) / (prior + 5) / 6)
     )
     assert average.paired.degrees == pytest.approx(max(5, min(prior + 5, degrees)))
-    for (found, _), data in zip(average.settings, scale, strict=True):
+    for found, data in zip(average.settings, scale, strict=True):
         weights = {f"{data}-rotary": 1, f"{data}-sinusoidal": -1}
-        assert found.error == pytest.approx(expected_test(by_data[data], weights).error)
+        assert found.difference.error == pytest.approx(expected_test(by_data[data], weights).error)

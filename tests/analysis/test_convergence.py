@@ -256,7 +256,7 @@ def test_a_claim_on_runs_that_still_learn_states_the_trained_steps(
     fall: float, states_steps: bool, plant: Any
 ) -> None:
     expect = {"direction": "higher", "by": 0.0, "published": None, "source": "A. Author 2018"}
-    sides = {"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}
+    sides = {"name": "c", "variant": "rotary", "against": "sinusoidal"}
     (row,) = differences(
         plant(falling(fall), scores={"rotary": 0.6}, declared=[sides | {"expect": expect}])
     )
@@ -281,7 +281,5 @@ def test_a_gap_on_other_data_is_not_expressed_in_steps_of_the_baseline(
         for contrast in analysis.families.factors.contrasts
         if contrast.axis == "positional"
     ]
-    assert [{slug for pair in contrast.pairs for slug in pair} for contrast in averaged] == [
-        set(frames.by_slug)
-    ]
+    assert [set(contrast.variants) for contrast in averaged] == [set(frames.by_slug)]
     assert analysis.convergence.gaps == ()

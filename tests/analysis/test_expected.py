@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headtohead.analysis.contrasts import Agreement, Contrast, agreement
+from headtohead.analysis.agreement import Agreement, agreement
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
 from headtohead.schema.experiment_file import Expectation
@@ -55,7 +56,6 @@ def plant(analysed: Callable[..., Analysis]) -> Plant:
             return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
 
         defaults = {
-            "kind": "declared",
             "name": "c",
             "variant": "rotary",
             "against": "sinusoidal",
@@ -74,7 +74,7 @@ def plant(analysed: Callable[..., Analysis]) -> Plant:
     return write
 
 
-def contrast_of(frames: Frames, **options: Any) -> Contrast:
+def contrast_of(frames: Frames, **options: Any) -> ContrastResult:
     (found,) = Analysis(frames, **options).families.declared.contrasts
     assert found.agreement is not None
     return found
@@ -246,7 +246,7 @@ def test_agreements_have_at_most_the_stated_error_rate() -> None:
             shift: float, direction: str, by: float = 0.0, noise: np.ndarray = noise
         ) -> Agreement:
             expected = Expectation.model_validate(expect(direction, by))
-            return agreement(expected, noise + shift, paired_differences, 0.05)
+            return agreement(expected, paired_differences(noise + shift), 0.05)
 
         wrong["higher"] += found(0.0, "higher").verdict != "undecided"
         wrong["direction"] += found(0.0, "higher", 0.05).direction != "undetected"
@@ -281,7 +281,7 @@ def test_a_difference_has_one_verdict_in_all_families(
         plant({"expect": None} | sides, *others, {"name": "again", "expect": None}, gap=gap)
     ).families
     (declared, *_, again), variant = found.declared.contrasts, found.variants.contrasts[0]
-    assert (again.left, variant.left, found.declared.tested) == ("rotary", "rotary", 3)
+    assert (again.variant, variant.variant, found.declared.tested) == ("rotary", "rotary", 3)
     assert (
         variant.judgement
         == again.judgement

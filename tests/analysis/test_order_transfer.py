@@ -86,12 +86,15 @@ def test_a_product_has_interactions_with_the_size_and_no_contrast_of_sizes():
         "[gated", "[split-heads"
     )
     contrasts = design(text).contrasts()
-    sides = [contrast for contrast in contrasts if contrast.kind == "factor"]
-    assert {contrast.axis for contrast in sides} == {"feed_forward", "attention"}
-    pairs = [pair for contrast in sides for pair in contrast.pairs]
-    assert all(left.split("d_model")[1] == right.split("d_model")[1] for left, right in pairs)
+    sides = [contrast for contrast in contrasts if contrast.family == "factor"]
+    assert {contrast.effects[0].axis for contrast in sides} == {"feed_forward", "attention"}
+    for contrast in sides:
+        for left, right in contrast.settings:
+            assert left.variant.split("d_model")[1] == right.variant.split("d_model")[1]
     others = {
-        frozenset((own.axis, own.other_axis)) for own in contrasts if own.kind == "interaction"
+        frozenset(effect.axis for effect in contrast.effects)
+        for contrast in contrasts
+        if contrast.family == "interaction"
     }
     assert others == {
         frozenset(pair) for pair in itertools.combinations(("feed_forward", "attention", "size"), 2)

@@ -50,7 +50,7 @@ def test_the_interval_with_sentences_is_that_of_the_translations(quickstart):
     analysis = Analysis(load_frames(quickstart))
     found = analysis.uncertainty
     assert (found.reason, found.num_sentences) == (None, 250)
-    (none,) = (row for row in found.contrasts if row.contrast.left == "none")
+    (none,) = (row for row in found.contrasts if row.contrast.value == "none")
     settings = [
         f"{style}-{mask}"
         for style in ("split-heads", "independent-heads")

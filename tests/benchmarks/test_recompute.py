@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headtohead.report.writing import write_report
-from made.fake_study import Study, edit, write_study
+from made.fake_study import Study, declared_contrast, edit, write_study
 
 REPORTS = Path(__file__).parents[2] / "reports"
 
@@ -42,14 +42,17 @@ def test_contrasts_of_source_lengths_are_recomputed(benchmark, capsys, tmp_path)
         maps=False,
     )
     folder = write_study(tmp_path, study)
-    sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+    sides = {"variant": "rotary", "against": "sinusoidal"}
     own = [
         {"name": "long", "lengths": [9, 14]},
         {"name": "short", "lengths": [9, 14], "against_lengths": [1, 8]},
     ]
     own.append({"name": "exchanged", "variant": "sinusoidal", "against": "rotary"})
     record = json.loads((folder / "experiment.json").read_text())
-    edit(folder, contrasts=[*record["contrasts"], *(sides | lengths for lengths in own)])
+    edit(
+        folder,
+        contrasts=[*record["contrasts"], *(declared_contrast(**sides | fields) for fields in own)],
+    )
     written = write_report(folder, tmp_path / "reports")
     answer = json.loads(written.json.read_text())
     assert [found["against_lengths"] for found in answer["contrasts"] if found["lengths"]] == [

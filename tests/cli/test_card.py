@@ -45,7 +45,11 @@ def test_the_default_file_has_three_contrasts_on_each_task(h2h, family: str) -> 
     plan = api.plan(path)
     assert (len(plan.variants), plan.design.excluded) == (20, ())
     assert [data.record["leak"] for data in plan.prepared.values() if data.record["leaky"]] == []
-    pairs = [contrast.pairs[0] for contrast in plan.contrasts if contrast.kind == "declared"]
+    pairs = [
+        (contrast.variant, contrast.against)
+        for contrast in plan.contrasts
+        if contrast.family == "declared"
+    ]
     assert len(pairs) == len({*pairs}) == 15
     assert all(name in variant and name not in against for variant, against in pairs)
 
@@ -127,7 +131,7 @@ def assert_texts_are_judged_on_loss(report: Report) -> None:
     reasons = {
         contrast.reason
         for contrast in report.analysis.families.variants.contrasts
-        if contrast.left in texts
+        if contrast.variant in texts
     }
     assert reasons == {"judged on test loss"}
 

@@ -318,8 +318,8 @@ def _plant(record: dict[str, Any]) -> None:
     if "command" in record:
         record["command"] = hostile("COMMAND")
     for contrast in record.get("contrasts", ()):
-        if contrast["kind"] == "factor":
-            contrast["value"] += hostile("CONTRAST")
+        if contrast["family"] == "factor":
+            contrast["effects"][0]["value"] += hostile("CONTRAST")
 
 
 COMMANDS = {

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import headtohead
+from headtohead_judge.direction import direction
 from headtohead_judge.errors import HeadToHeadError
-from headtohead_judge.judging import Judged, direction, judge
+from headtohead_judge.judging import Judged, judge
 from headtohead_judge.looks import Looks
 from made import case_table
 from made.block_oracle import expected_test

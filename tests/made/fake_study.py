@@ -59,7 +59,8 @@ class Study:
     """What to write; the defaults are the quickstart: 3 × 2 × 2 variants with 6 seeds.
 
     ``between`` makes the study one between two configurations: the first and the second value of every axis. The
-    margin is that of the primary metric, ``late`` if results existed before it; ``declared`` are further contrasts.
+    margin is that of the primary metric, ``late`` if results existed before it; ``declared`` are the arguments of
+    `declared_contrast` for further contrasts.
     """
 
     name: str = "quickstart"
@@ -250,15 +251,41 @@ def _data(study: Study) -> Json:
     }
 
 
+def difference(
+    variant: str,
+    against: str,
+    metric: str | None = None,
+    lengths: Sequence[int] | None = None,
+    against_metric: str | None = None,
+    against_lengths: Sequence[int] | None = None,
+) -> list[Json]:
+    """Return the setting of a contrast of two variants."""
+    left = {"variant": variant, "weight": 1, "metric": metric, "lengths": lengths}
+    right = {"metric": against_metric or metric, "lengths": against_lengths or lengths}
+    return [left, {"variant": against, "weight": -1} | right]
+
+
+def declared_contrast(
+    name: str, variant: str, against: str, expect: Json | None = None, **fields: Any
+) -> Json:
+    """Return a declared contrast, with the metrics and lengths that `difference` takes."""
+    settings = [difference(variant, against, **fields)]
+    return {"family": "declared", "name": name, "settings": settings, "expect": expect}
+
+
+def effect(axis: str, value: Any, against: Any) -> Json:
+    """Return the two values of an axis that a contrast compares."""
+    return {"axis": axis, "value": value, "against": against}
+
+
 def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
     slugs = {variant["slug"]: variant["axes"] for variant in variants}
     baseline = variants[0]["slug"]
     found: list[Json] = [
         {
-            "kind": "variant",
+            "family": "variant",
             "name": f"{variant['title']} − baseline",
-            "variant": slug,
-            "against": against,
+            "settings": [difference(slug, against)],
         }
         for variant in variants[1:]
         if (against := slug_of(slugs[baseline] | comparison_group(variant["axes"])))
@@ -270,30 +297,36 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
             for axis in study.axes:
                 left, right = (slug_of(other | {axis: side[axis]}) for side in (end, start))
                 if {left, right} <= slugs.keys():
-                    contrast = {"kind": kind, "name": f"{axis} in {slug_of(other)}", "change": axis}
-                    found.append(contrast | {"variant": left, "against": right})
+                    found.append(
+                        {
+                            "family": kind,
+                            "name": f"{axis} in {slug_of(other)}",
+                            "settings": [difference(left, right)],
+                            "effects": [effect(axis, end[axis], start[axis])],
+                        }
+                    )
         return [
             contrast
             for contrast in found
-            if contrast.get("variant") == slug_of(end) or contrast["kind"] != "variant"
+            if contrast["settings"][0][0]["variant"] == slug_of(end)
+            or contrast["family"] != "variant"
         ]
     if study.one_at_a_time:
         return found
     for axis, (first, *values) in study.axes.items():
         for value in values:
-            pairs = [
-                (slug, other)
+            settings = [
+                difference(slug, other)
                 for slug, axes in slugs.items()
                 if axes[axis] == value and (other := slug_of({**axes, axis: first})) in slugs
             ]
-            contrast = {
-                "kind": "factor",
-                "name": f"{axis}: {value} − {first}",
-                "axis": axis,
-                "value": value,
-            }
             found.append(
-                contrast | {"against": first, "given": {}, "pairs": pairs, "pairs_missing": 0}
+                {
+                    "family": "factor",
+                    "name": f"{axis}: {value} − {first}",
+                    "settings": settings,
+                    "effects": [effect(axis, value, first)],
+                }
             )
     if study.interactions:
         cells = {
@@ -301,7 +334,7 @@ def _contrasts(study: Study, variants: Sequence[Json]) -> list[Json]:
             for slug, axes in slugs.items()
         }
         declared = interaction_contrasts(
-            [Factorial(tuple((axis,) for axis in study.axes), cells)], slugs, baseline, slugs
+            [Factorial(tuple((axis,) for axis in study.axes), cells, slugs, baseline)], slugs
         )
         found += [contrast.to_json() for contrast in declared]
     return found
@@ -327,7 +360,10 @@ def _experiment(study: Study, variants: Sequence[Json], planned: Sequence[Json])
         "seeds": list(study.seeds),
         "variants": variants,
         "excluded": excluded,
-        "contrasts": [*_contrasts(study, variants), *study.declared],
+        "contrasts": [
+            *_contrasts(study, variants),
+            *(declared_contrast(**fields) for fields in study.declared),
+        ],
         "margins": {study.primary: margin} if study.margin else {},
         "tuning": study.tuning,
         "match": "none",

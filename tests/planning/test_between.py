@@ -139,19 +139,19 @@ def test_every_change_is_added_to_the_first_configuration_and_taken_from_the_sec
     found = design(FOUR)
     assert len(found.variants) == 2 * len(NAMES) + 2
     total, *single = found.contrasts()
-    assert (total.kind, total.variant, total.against) == ("variant", "to", "from")
-    assert [(contrast.kind, contrast.change) for contrast in single] == [
+    assert (total.family, total.variant, total.against) == ("variant", "to", "from")
+    assert [(contrast.family, contrast.effects[0].axis) for contrast in single] == [
         (kind, name) for kind in ("added", "taken") for name in NAMES
     ]
     for contrast in single:
-        assert (contrast.against if contrast.kind == "added" else contrast.variant) in (
+        assert (contrast.against if contrast.family == "added" else contrast.variant) in (
             "from",
             "to",
         )
         left, right = (
             changed(found, found.variant(slug)) for slug in (contrast.variant, contrast.against)
         )
-        assert left - right == {contrast.change}
+        assert left - right == {contrast.effects[0].axis}
         assert right <= left
 
 
@@ -167,7 +167,7 @@ def test_a_change_that_is_incompatible_by_itself_is_excluded_and_has_no_contrast
         ("from-plus-model.tie_embeddings", "start + model.tie_embeddings", reason, "incompatible"),
         ("to-minus-data.vocabulary.shared", "end − data.vocabulary.shared", reason, "incompatible"),
     ]
-    tested = {(contrast.kind, contrast.change) for contrast in found.contrasts()[1:]}
+    tested = {(contrast.family, contrast.effects[0].axis) for contrast in found.contrasts()[1:]}
     assert ("added", "model.tie_embeddings") not in tested
     assert ("taken", "data.vocabulary.shared") not in tested
     assert len(tested) == 2 * 5 - 2

@@ -37,7 +37,23 @@ def slugs(found):
 
 
 def factors(found):
-    return [contrast.to_json() for contrast in found.contrasts() if contrast.kind == "factor"]
+    return of_family(found, "factor")
+
+
+def of_family(found, family):
+    return [contrast for contrast in found.contrasts() if contrast.family == family]
+
+
+def weights(contrast):
+    return [{side.variant: side.weight for side in setting} for setting in contrast.settings]
+
+
+def difference(variant, against):
+    return {variant: 1, against: -1}
+
+
+def effects(contrast):
+    return [(effect.axis, effect.value, effect.against) for effect in contrast.effects]
 
 
 def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design):
@@ -53,7 +69,7 @@ def test_a_zip_inside_a_product_is_one_axis_and_d_ff_can_follow_the_width(design
     assert sizes == [(1e-3, 4, 20), (1e-3, 16, 64), (1e-2, 4, 20), (1e-2, 16, 64)]
     assert found.variants[2].title == "d_model 16 + d_ff 4x"
     rates, *_ = factors(found)
-    assert (rates["axis"], len(rates["pairs"])) == ("train.lr", 2)
+    assert (rates.effects[0].axis, len(rates.settings)) == ("train.lr", 2)
 
 
 def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
@@ -64,15 +80,18 @@ def test_a_zip_inside_a_product_has_averaged_effects_and_interactions(design):
               positional: [sinusoidal, rotary]
               zip: {model.d_model: [8, 16], model.d_ff: [4x, 64]}
     """)
-    effects = {contrast["name"]: contrast["pairs"] for contrast in factors(found)}
+    averaged = {contrast.name: weights(contrast) for contrast in factors(found)}
     wide = ("rotary-d_model-16-d_ff-64", "sinusoidal-d_model-16-d_ff-64")
     narrow = ("rotary-d_model-8-d_ff-4x", "sinusoidal-d_model-8-d_ff-4x")
-    assert effects == {
-        "positional: rotary − sinusoidal": [[*narrow], [*wide]],
-        "d_model 16 · d_ff 64 − d_model 8 · d_ff 4x": [[wide[1], narrow[1]], [wide[0], narrow[0]]],
+    assert averaged == {
+        "positional: rotary − sinusoidal": [difference(*narrow), difference(*wide)],
+        "d_model 16 · d_ff 64 − d_model 8 · d_ff 4x": [
+            difference(wide[1], narrow[1]),
+            difference(wide[0], narrow[0]),
+        ],
     }
-    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
-    assert interaction.pairs == (wide, narrow[::-1])
+    (interaction,) = of_family(found, "interaction")
+    assert weights(interaction) == [{wide[0]: 1, wide[1]: -1, narrow[0]: -1, narrow[1]: 1}]
     assert interaction.name.endswith("by d_model 16 · d_ff 64 − d_model 8 · d_ff 4x")
 
 
@@ -85,7 +104,7 @@ def test_a_zip_with_data_has_no_averaged_effect_because_scores_on_different_data
               positional: [sinusoidal, rotary]
               zip: {data: [toy-grammar, copy], train.lr: [0.01, 0.02]}
     """)
-    assert [contrast["axis"] for contrast in factors(found)] == ["positional"]
+    assert [contrast.effects[0].axis for contrast in factors(found)] == ["positional"]
 
 
 def test_two_notations_of_a_variant_are_one_variant(design):
@@ -340,11 +359,11 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
     design,
 ):
     contrasts = design(TWO_DATASETS).contrasts()
-    pairs = {
-        contrast.kind: [*contrast.pairs] for contrast in contrasts if contrast.kind != "variant"
-    }
+    settings = {contrast.family: weights(contrast) for contrast in contrasts}
     plain = [
-        (contrast.variant, contrast.against) for contrast in contrasts if contrast.kind == "variant"
+        (contrast.variant, contrast.against)
+        for contrast in contrasts
+        if contrast.family == "variant"
     ]
     same_data = [
         (f"rotary-{data}", f"sinusoidal-{data}")
@@ -355,26 +374,32 @@ def test_variants_on_other_data_are_contrasted_with_the_baselines_other_values_o
         "rotary · toy-grammar(size=400) − baseline",
         "rotary · reverse(longest=6) − baseline · reverse(longest=6)",
     ]
-    assert pairs["factor"] == same_data
+    assert settings["factor"] == [difference(*pair) for pair in same_data]
     lost = design(
         TWO_DATASETS + "exclude: [{when: {positional: sinusoidal, data: copy}, reason: why}]"
     )
-    assert "rotary-copy" not in {
-        variant for contrast in lost.contrasts() for variant, _ in contrast.pairs
+    assert all("rotary-copy" not in contrast.variants for contrast in lost.contrasts())
+    (copy_rotary, copy_sinusoidal), (toy_rotary, toy_sinusoidal) = same_data[2], same_data[0]
+    assert settings["interaction"] == [
+        {copy_rotary: 1, copy_sinusoidal: -1, toy_rotary: -1, toy_sinusoidal: 1}
+    ]
+    assert {contrast.effects[0].axis for contrast in contrasts if contrast.effects} == {
+        "positional"
     }
-    first, swapped = pairs["interaction"]
-    assert (first, swapped) == (same_data[2], same_data[0][::-1])
-    assert {contrast.axis for contrast in contrasts if contrast.kind != "variant"} == {"positional"}
 
 
 def test_interactions_with_data_compare_within_data_whatever_the_order_of_axes(design):
     found = design(
         "design: [{product: {data: [toy-grammar, copy], positional: [sinusoidal, rotary]}}]"
     )
-    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
-    assert (interaction.axis, interaction.other_axis) == ("positional", "data")
-    for left, right in interaction.pairs:
-        assert found.variant(left).config.data == found.variant(right).config.data
+    (interaction,) = of_family(found, "interaction")
+    assert [effect.axis for effect in interaction.effects] == ["positional", "data"]
+    for setting in weights(interaction):
+        sums = {}
+        for slug, weight in setting.items():
+            data = found.variant(slug).config.data.dataset
+            sums[data] = sums.get(data, 0) + weight
+        assert sums == {"toy-grammar": 0, "copy": 0}
 
 
 def test_a_block_without_the_axis_data_has_the_label_of_the_baseline(design):
@@ -410,20 +435,20 @@ def test_a_contrast_selects_a_variant_by_an_option_that_the_baseline_does_not_ha
     design, text, values, slug
 ):
     found = design(text + f"contrasts: [{{variant: {values}}}]")
-    (declared,) = [contrast for contrast in found.contrasts() if contrast.kind == "declared"]
-    assert declared.pairs == ((slug, found.baseline),)
+    (declared,) = of_family(found, "declared")
+    assert weights(declared) == [difference(slug, found.baseline)]
 
 
 def test_factor_contrasts_pair_variants_that_differ_in_one_axis(design):
     found = factors(design(GRID))
-    assert [(contrast["axis"], contrast["value"], contrast["against"]) for contrast in found] == [
-        ("positional", "rotary", "sinusoidal"),
-        ("positional", "none", "sinusoidal"),
-        ("attention", "single-head", "split-heads"),
+    assert [effects(contrast) for contrast in found] == [
+        [("positional", "rotary", "sinusoidal")],
+        [("positional", "none", "sinusoidal")],
+        [("attention", "single-head", "split-heads")],
     ]
-    assert found[0]["pairs"] == [
-        ["rotary-split-heads", "sinusoidal-split-heads"],
-        ["rotary-single-head", "sinusoidal-single-head"],
+    assert weights(found[0]) == [
+        difference("rotary-split-heads", "sinusoidal-split-heads"),
+        difference("rotary-single-head", "sinusoidal-single-head"),
     ]
 
 
@@ -431,9 +456,9 @@ def test_an_incomplete_pair_is_omitted_and_counted(design):
     found = factors(
         design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
     )
-    none = next(item for item in found if item["value"] == "none")
-    assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
-    assert none["pairs_missing"] == 1
+    none = next(item for item in found if item.effects[0].value == "none")
+    assert weights(none) == [difference("none-split-heads", "sinusoidal-split-heads")]
+    assert none.missing == 1
 
 
 ROLE = """
@@ -445,15 +470,16 @@ design:
 
 def test_a_family_and_a_role_of_it_have_an_interaction(design):
     found = design(ROLE)
-    (interaction,) = [contrast for contrast in found.contrasts() if contrast.kind == "interaction"]
-    assert (interaction.axis, interaction.other_axis) == ("attention", "attention.cross")
-    assert interaction.pairs == (
-        (
-            "independent-heads-attention.cross-split-heads",
-            "split-heads-attention.cross-split-heads",
-        ),
-        ("split-heads-attention.cross-uniform", "independent-heads-attention.cross-uniform"),
-    )
+    (interaction,) = of_family(found, "interaction")
+    assert [effect.axis for effect in interaction.effects] == ["attention", "attention.cross"]
+    assert weights(interaction) == [
+        {
+            "independent-heads-attention.cross-split-heads": 1,
+            "split-heads-attention.cross-split-heads": -1,
+            "independent-heads-attention.cross-uniform": -1,
+            "split-heads-attention.cross-uniform": 1,
+        }
+    ]
 
 
 def test_an_arm_is_contrasted_within_itself(design):
@@ -470,18 +496,17 @@ def test_an_arm_is_contrasted_within_itself(design):
               match: [parameters]
     """)
     )
-    assert [item["name"] for item in found] == [
+    assert [item.name for item in found] == [
         "positional: rotary − sinusoidal",
         "attention: single-head − split-heads",
         "positional: rotary − sinusoidal (match parameters)",
         "attention: single-head − split-heads (match parameters)",
         "match: parameters − none",
     ]
-    assert found[3]["given"] == {"match": "parameters"}
-    assert found[3]["pairs"][0] == [
-        "sinusoidal-single-head-match-parameters",
-        "sinusoidal-split-heads-match-parameters",
-    ]
+    assert found[3].given == {"match": "parameters"}
+    assert weights(found[3])[0] == difference(
+        "sinusoidal-single-head-match-parameters", "sinusoidal-split-heads-match-parameters"
+    )
 
 
 def test_an_arm_is_contrasted_with_the_block_that_it_departs_from(design):
@@ -493,10 +518,10 @@ def test_an_arm_is_contrasted_with_the_block_that_it_departs_from(design):
           - product: {positional: [sinusoidal, rotary], match: [none]}
     """)
     )
-    assert found[-1]["name"] == "match: none − parameters"
-    assert found[-1]["pairs"] == [
-        ["sinusoidal-split-heads-match-none", "sinusoidal-split-heads-match-parameters"],
-        ["rotary-split-heads-match-none", "rotary-split-heads-match-parameters"],
+    assert found[-1].name == "match: none − parameters"
+    assert weights(found[-1]) == [
+        difference("sinusoidal-split-heads-match-none", "sinusoidal-split-heads-match-parameters"),
+        difference("rotary-split-heads-match-none", "rotary-split-heads-match-parameters"),
     ]
     assert len(found) == 3
 
@@ -553,9 +578,10 @@ def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
         assert tuple(actual.values()) in wanted
         assert {axis: actual[axis] for axis in found.axes} == dict(variant.axes)
     for contrast in factors(found):
-        for left, right in contrast["pairs"]:
-            ours, theirs = found.variant(left).axes, found.variant(right).axes
-            assert [axis for axis in ours if ours[axis] != theirs[axis]] == [contrast["axis"]]
+        for left, right in contrast.settings:
+            ours, theirs = found.variant(left.variant).axes, found.variant(right.variant).axes
+            differing = [axis for axis in ours if ours[axis] != theirs[axis]]
+            assert differing == [contrast.effects[0].axis]
 
 
 def naive_block(block):

@@ -100,7 +100,7 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
 
     analysis = analysed(axes={"positional": [*means]}, score=score, margin=0.0525, late=True)
     none, alibi, rotary = differences(analysis)
-    judged = {contrast.left: contrast.judgement for contrast in analysis.main_contrasts}
+    judged = {contrast.variant: contrast.judgement for contrast in analysis.main_contrasts}
     for row, name, difference, words, levels in (
         (none, "positional none", "−0.3993", ("worse", "beyond"), ("98.33 %", "90 %")),
         (alibi, "alibi", "+0.0207", ("better", "within"), ("97.5 %", "96.67 %")),
@@ -123,7 +123,7 @@ def test_a_row_has_the_difference_and_the_interval_of_each_test_with_its_level(a
 
 def test_the_name_of_a_declared_contrast_is_unchanged_and_has_its_metric_if_they_differ(analysed):
     names = {"test/exact_match": "r − s", "test/loss": "r − s", "valid/loss": "r against baseline"}
-    sides = {"kind": "declared", "variant": "rotary", "against": "sinusoidal"}
+    sides = {"variant": "rotary", "against": "sinusoidal"}
     declared = [sides | {"name": name, "metric": metric} for metric, name in names.items()]
     text = answer(analysed(axes={"positional": ["sinusoidal", "rotary"]}, declared=declared))
     expected = ["r against baseline (validation loss)", "r − s (exact match)", "r − s (test loss)"]
@@ -174,7 +174,10 @@ def test_the_settings_with_the_other_sign_are_named_beside_a_detected_direction(
     (contrast,) = (
         found for found in analysis.families.factors.contrasts if found.axis == "attention"
     )
-    assert [contrast.direction, *(judged.direction for _, judged in contrast.settings)] == [
+    assert [
+        contrast.direction,
+        *(setting.judgement.direction for setting in contrast.settings),
+    ] == [
         "better",
         "better",
         "worse",
@@ -274,7 +277,7 @@ def test_effects_without_an_interaction_are_not_given_separately(analysed, chang
 
 def test_interactions_are_notes_beside_declared_contrasts_only(analysed):
     sides = {"variant": "independent-heads-4", "against": "split-heads-4"}
-    declared = {"kind": "declared", "name": "Independent heads", **sides}
+    declared = {"name": "Independent heads", **sides}
     weights = {
         f"{style}-heads-{heads}": 1.0 for style in ("independent", "split") for heads in (2, 4)
     }
@@ -313,9 +316,9 @@ def test_an_effect_that_depends_on_another_axis_or_a_zip_is_given_by_the_values_
     for variant in record["variants"]:
         variant["axes"]["train.lr"] = 0.001 * variant["axes"]["model.heads"]
     for contrast in record["contrasts"]:
-        for axis in ("axis", "other_axis"):
-            if contrast.get(axis) == "model.heads":
-                contrast[axis] = "model.heads and train.lr"
+        for effect in contrast["effects"]:
+            if effect["axis"] == "model.heads":
+                effect["axis"] = "model.heads and train.lr"
     file.write_text(json.dumps(record))
     effects = "+0.002 with heads 2 · train.lr 0.002, +0.040 with heads 4 · train.lr 0.004"
     assert f"depends on model.heads and train.lr: {effects}" in str(

@@ -53,7 +53,7 @@ def test_changes_that_work_only_together_have_no_effect_when_added_and_a_large_e
     analysis: Analysis,
 ) -> None:
     verdicts = {
-        (contrast.kind, contrast.axis): contrast.verdict
+        (contrast.family, contrast.axis): contrast.verdict
         for family in (analysis.families.added, analysis.families.taken)
         for contrast in family.contrasts
     }

@@ -118,10 +118,7 @@ def test_gates_appear_if_they_apply(
 
 def test_a_size_needs_room_above_its_own_right_side(study: Study) -> None:
     names = {"Gain": ("rotary", "none"), "Tie": ("rotary", "alibi")}
-    declared = [
-        {"kind": "declared", "name": own, "variant": a, "against": b}
-        for own, (a, b) in names.items()
-    ]
+    declared = [{"name": own, "variant": a, "against": b} for own, (a, b) in names.items()]
     report = study(0.985, -0.3, declared=declared, axes={"positional": ["none", "rotary", "alibi"]})
     assert [found.size for found in report.analysis.families.declared.contrasts] == ["beyond", None]
     assert any("so the size of Tie is not judged." in remark.text for remark in report.cautions)
@@ -138,14 +135,14 @@ def test_a_noisy_variant_changes_no_other_contrast(
     assert len(tested) == 3 - len(states)
     for found in tested:
         others = (
-            {"sinusoidal", found.left}
-            if found.left == "alibi"
+            {"sinusoidal", found.variant}
+            if found.variant == "alibi"
             else {"sinusoidal", "rotary", "none"}
         )
         scores = {
             slug: [*analysis.frames.scores(slug, analysis.metric).values()] for slug in others
         }
-        expected = expected_test(scores, {found.left: 1, "sinusoidal": -1})
+        expected = expected_test(scores, {found.variant: 1, "sinusoidal": -1})
         assert (found.paired.error, found.paired.p) == pytest.approx((expected.error, expected.p))
 
 

@@ -197,7 +197,7 @@ def test_the_table_of_runs_has_every_run_with_its_score_and_the_verdict_on_its_v
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
     analysis = Analysis(load_frames(quickstart))
     expected = {
-        (contrast.left, contrast.verdict) for contrast in analysis.families.variants.contrasts
+        (contrast.variant, contrast.verdict) for contrast in analysis.families.variants.contrasts
     }
     assert {(row["variant"], row["verdict"]) for row in rows} == expected | {
         (analysis.frames.baseline, "baseline")

@@ -64,7 +64,7 @@ def test_scores_are_bold_only_where_the_tests_decide(
 
 
 def test_verdicts_of_another_family_are_stated(study: Callable[..., Report]) -> None:
-    declared = [{"kind": "declared", "name": "c", "variant": "rotary", "against": "sinusoidal"}]
+    declared = [{"name": "c", "variant": "rotary", "against": "sinusoidal"}]
     for kind, own in (("factor", []), ("declared", declared)):  # both families have the difference
         report = study({"sinusoidal": 0.8, "rotary": 0.81}, declared=own)
         for text in (score_table(report), variant_section(report).parts[0].text):

@@ -15,7 +15,7 @@ from PIL import Image
 
 from headtohead.figures.sheet import grid, tiles
 from headtohead.storage.attention_maps import load_maps
-from headtohead.storage.contrasts import ChangeContrast
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExperimentRecord
 from headtohead.tracking.study import TrackedStudy
 from headtohead_mlflow import attention_pages as module
@@ -115,9 +115,7 @@ def test_the_first_view_has_differences_loss_cost_and_the_change_of_the_loss_by_
 
 
 def test_changes_between_two_configurations_have_no_view_by_axis(plan: ExperimentRecord) -> None:
-    change = ChangeContrast(
-        kind="added", name="a in start", change="a", variant="to", against="from"
-    )
+    change = ContrastRecord.of_two("a in start", "added", "to", "from")
     states = _states(plan.model_copy(update={"contrasts": (change,)}))
     assert list(states) == ["study", "runs", "attention"]
     assert "SCATTER" not in {chart["type"] for chart in states["runs"]["compareRunCharts"]}

@@ -7,10 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.scores import Scores, Side, score_mismatch
+from headtohead.analysis.scores import Scores, score_mismatch
 from headtohead.storage.metrics import counted, higher_is_better
 from headtohead_judge.best import BestComparison, compare_with_best
+from headtohead_judge.contrast import Side
 from headtohead_judge.verdicts import BETTER
+
+NOT_DECIDED = (
+    "{open} of {others} can still be the best: neither equivalent to the best mean nor significantly worse than "
+    "another variant"
+)
 
 
 @dataclass(frozen=True)
@@ -28,38 +34,48 @@ def best_variants(scores: Scores, family: Family) -> BestVariants:
     within the margin, or significantly worse than another variant. Equal and equivalent variants are among them too.
     If the baseline is not, the verdict on each of them must be better.
     """
-    frames, metric, ranked = scores.frames, scores.metric, scores.ranked
-    if scores.incomplete:
-        return BestVariants(reason="variants are incomplete")
-    if scores.unranked:
-        return BestVariants(reason="not all variants are ranked")
-    if scores.judged_on:
-        return BestVariants(reason="the scores of some variants are those of another metric")
-    if any(score_mismatch(frames, slug, frames.baseline, metric) for slug in ranked):
-        return BestVariants(reason="the scores of the variants are not comparable")
-    if scores.collapsed:
-        return BestVariants(reason="runs collapsed")
-    compared = compare_variants(scores, ranked)
-    if not compared:
+    frames, ranked = scores.frames, scores.ranked
+    reason = _not_comparable(scores)
+    if reason:
+        return BestVariants(reason=reason)
+    comparisons = compare_variants(scores, ranked)
+    if not comparisons:
         return BestVariants(reason="there are too few seeds or variants for a test")
     leader = max(ranked, key=lambda slug: scores.sign * scores.summaries[slug].mean)
-    best = frozenset(
-        slug
-        for slug in ranked
-        if compared[frames.trained(slug)].is_equivalent
-        or frames.scores(slug, metric) == frames.scores(leader, metric)
-    )
-    if undecided := sum(
-        slug not in best and not compared[frames.trained(slug)].is_worse for slug in ranked
-    ):
-        return BestVariants(
-            reason=f"{undecided} of {counted(len(ranked) - 1, 'other variant')} can still be the best: neither "
-            "equivalent to the best mean nor significantly worse than another variant"
-        )
-    verdicts = {contrast.left: contrast.direction for contrast in family.contrasts}
-    if frames.baseline not in best and any(verdicts.get(slug) != BETTER for slug in best):
-        return BestVariants(reason="the best mean is not significantly better than the baseline")
-    return BestVariants(best)
+    scores_of_leader = frames.scores(leader, scores.metric)
+    best = []
+    num_open = 0
+    for slug in ranked:
+        comparison = comparisons[frames.trained(slug)]
+        if comparison.is_equivalent or frames.scores(slug, scores.metric) == scores_of_leader:
+            best.append(slug)
+        elif not comparison.is_worse:
+            num_open += 1
+    if num_open:
+        others = counted(len(ranked) - 1, "other variant")
+        return BestVariants(reason=NOT_DECIDED.format(open=num_open, others=others))
+    if frames.baseline not in best:
+        directions = {contrast.variant: contrast.direction for contrast in family.contrasts}
+        if any(directions.get(slug) != BETTER for slug in best):
+            return BestVariants(
+                reason="the best mean is not significantly better than the baseline"
+            )
+    return BestVariants(frozenset(best))
+
+
+def _not_comparable(scores: Scores) -> str:
+    """Return why the scores of all variants cannot be compared with each other; empty if they can."""
+    frames = scores.frames
+    if scores.incomplete:
+        return "variants are incomplete"
+    if scores.unranked:
+        return "not all variants are ranked"
+    if scores.judged_on:
+        return "the scores of some variants are those of another metric"
+    for slug in scores.ranked:
+        if score_mismatch(frames, slug, frames.baseline, scores.metric):
+            return "the scores of the variants are not comparable"
+    return "runs collapsed" if scores.collapsed else ""
 
 
 def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComparison]:
@@ -69,16 +85,20 @@ def compare_variants(scores: Scores, slugs: Iterable[str]) -> dict[str, BestComp
     """
     frames, metric = scores.frames, scores.metric
     trained = sorted({frames.trained(slug) for slug in slugs})
-    found = [frames.scores(slug, metric) for slug in trained]
-    seeds = sorted(set.intersection(*map(set, found))) if found else []
-    if min(len(trained), len(seeds)) < 2:
+    if len(trained) < 2:
         return {}
-    healthy = [scores.healthy(Side(slug, metric)) for slug in trained]
+    seeds = set.intersection(*(set(frames.scores(slug, metric)) for slug in trained))
+    if len(seeds) < 2:
+        return {}
+    rows = []
+    for slug in trained:
+        by_seed = scores.healthy(Side(slug, metric))
+        rows.append([by_seed.get(seed, math.nan) for seed in sorted(seeds)])
     leader = max(trained, key=lambda slug: scores.sign * scores.healthy_summary(slug, metric).mean)
-    compared = compare_with_best(
-        [[by_seed.get(seed, math.nan) for seed in seeds] for by_seed in healthy],
+    comparisons = compare_with_best(
+        rows,
         margin=scores.margin(metric, [leader]),
         higher_is_better=higher_is_better(metric),
         looks=frames.looks,
     )
-    return dict(zip(trained, compared, strict=True))
+    return dict(zip(trained, comparisons, strict=True))

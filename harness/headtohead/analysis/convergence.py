@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import score_mismatch
 from headtohead.planning.schedule import decays_to_an_end
 from headtohead.schema.run_config import TrainConfig
 from headtohead.storage import states
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better
-from headtohead_judge.differences import pair_differences
+from headtohead_judge.contrast import Side
 
 LOSS = "valid/loss"
 LAST_PART = 0.2
@@ -81,7 +81,7 @@ class LossTrend:
 class StepGap(NamedTuple):
     """A contrast's difference in validation loss, and the steps in which the baseline's loss falls by as much."""
 
-    contrast: Contrast
+    contrast: ContrastResult
     difference: float
     steps: float
 
@@ -127,7 +127,7 @@ class Convergence:
         return next((gap for gap in gaps if gap.contrast.detected), gaps[-1] if gaps else None)
 
 
-def convergence(frames: Frames, contrasts: Sequence[Contrast]) -> Convergence:
+def convergence(frames: Frames, contrasts: Sequence[ContrastResult]) -> Convergence:
     """Return whether the variants of an experiment trained far enough; ``contrasts`` are the main contrasts."""
     done = frames.runs.index[frames.runs["state"] == states.DONE]
     rows = frames.histories[frames.histories["metric"] == LOSS].dropna(subset=["value"])
@@ -215,28 +215,27 @@ def _reached_the_end(frames: Frames, slug: str) -> bool:
 
 
 def _gaps(
-    frames: Frames, contrasts: Sequence[Contrast], trends: Mapping[str, LossTrend]
+    frames: Frames, contrasts: Sequence[ContrastResult], trends: Mapping[str, LossTrend]
 ) -> list[StepGap]:
     """Return the gaps of the tested contrasts with losses that are comparable to the baseline's."""
     baseline = trends[frames.trained(frames.baseline)]
     if baseline.verdict != STILL_LEARNING:
         return []
     gaps = []
-    for contrast in contrasts:
-        sides = {slug for pair in contrast.pairs for slug in pair}
-        if contrast.paired is None or any(
-            score_mismatch(frames, slug, frames.baseline, LOSS) for slug in sides
-        ):
+    for result in contrasts:
+        is_comparable = all(
+            score_mismatch(frames, slug, frames.baseline, LOSS) is None for slug in result.variants
+        )
+        if result.paired is None or not is_comparable:
             continue
-        losses = {slug: frames.scores(slug, LOSS) for slug in sides}
-        tested = {
-            slug: {seed: own[seed] for seed in contrast.seeds if seed in own}
-            for slug, own in losses.items()
-        }
-        seeds, differences = pair_differences(tested, contrast.pairs)
+        contrast = result.contrast.with_sides(lambda side: Side(side.variant, LOSS))
+        losses = {}
+        for side in contrast.sides:
+            by_seed = frames.scores(side.variant, LOSS)
+            losses[side] = {seed: by_seed[seed] for seed in result.seeds if seed in by_seed}
+        seeds, differences = contrast.values(losses)
         if seeds:
             difference = float(differences.mean())
-            gaps.append(
-                StepGap(contrast, difference, abs(difference) * baseline.steps / baseline.fall)
-            )
+            steps = abs(difference) * baseline.steps / baseline.fall
+            gaps.append(StepGap(result, difference, steps))
     return gaps

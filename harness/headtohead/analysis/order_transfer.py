@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.scores import Scores
 from headtohead.config.labels import Scalar
 from headtohead.planning.variants import SIZE_AXIS
+from headtohead_judge.contrast import Side, shared_seeds
 from headtohead_judge.paired_tests import ALPHA, CONFIDENCE, Interval, paired
 
 RESAMPLES = 2000
@@ -59,37 +60,47 @@ def order_transfer(scores: Scores) -> tuple[OrderTransfer, ...]:
 
     Variants that equal another variant are left out, and so are seeds in which a run collapsed.
     """
-    frames, by_size = scores.frames, dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]()
-    for slug, variant in frames.by_slug.items():
-        if SIZE_AXIS in variant.axes and slug in scores.ranked and frames.trained(slug) == slug:
-            rest = tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
-            by_size.setdefault(variant.axes[SIZE_AXIS], {})[rest] = slug
-    data_sets = {slug: number for number, group in enumerate(scores.data_sets) for slug in group}
-    found = []
+    by_size = _variants_by_size(scores)
+    data_set_of = {}
+    for number, data_set in enumerate(scores.data_sets):
+        data_set_of.update(dict.fromkeys(data_set, number))
+    results = []
     for small, large in itertools.pairwise(by_size):
-        common = [
-            (by_size[small][rest], by_size[large][rest])
-            for rest in by_size[small]
-            if rest in by_size[large]
+        common = [rest for rest in by_size[small] if rest in by_size[large]]
+        small_slugs = [by_size[small][rest] for rest in common]
+        large_slugs = [by_size[large][rest] for rest in common]
+        data_sets = [
+            (data_set_of[first], data_set_of[second])
+            for first, second in zip(small_slugs, large_slugs, strict=True)
         ]
-        rows = [
-            scores.healthy(Side(slug, scores.metric))
-            for slug in itertools.chain(*zip(*common, strict=True))
-        ]
-        seeds = sorted(set.intersection(*map(set, rows))) if rows else []
-        groups = [(data_sets[left], data_sets[right]) for left, right in common]
         pairs = [
             (a, b)
             for a, b in itertools.combinations(range(len(common)), 2)
-            if groups[a] == groups[b]
+            if data_sets[a] == data_sets[b]
         ]
-        if pairs and len(seeds) > 2:  # the resamples of two seeds that vary have equal means
-            values = np.array([[row[seed] for seed in seeds] for row in rows]).reshape(
-                2, len(common), len(seeds)
-            )
-            if counts := compare_orders(values, pairs):
-                found.append(OrderTransfer(small, large, len(common), *counts))
-    return tuple(found)
+        rows = [scores.healthy(Side(slug, scores.metric)) for slug in (*small_slugs, *large_slugs)]
+        seeds = shared_seeds(rows)
+        if not pairs or len(seeds) < 3:  # the resamples of two seeds that vary have equal means
+            continue
+        values = np.array([[by_seed[seed] for seed in seeds] for by_seed in rows])
+        by_size_and_variant = values.reshape(2, len(common), len(seeds))
+        counts = compare_orders(by_size_and_variant, pairs)
+        if counts:
+            results.append(OrderTransfer(small, large, len(common), *counts))
+    return tuple(results)
+
+
+def _variants_by_size(
+    scores: Scores,
+) -> dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]]:
+    """Return the ranked variants with runs of their own by size, then by the values of their other axes."""
+    by_size: dict[Scalar, dict[tuple[tuple[str, Scalar], ...], str]] = {}
+    for slug, variant in scores.frames.by_slug.items():
+        has_runs = scores.frames.trained(slug) == slug
+        if SIZE_AXIS in variant.axes and slug in scores.ranked and has_runs:
+            rest = tuple(item for item in variant.axes.items() if item[0] != SIZE_AXIS)
+            by_size.setdefault(variant.axes[SIZE_AXIS], {})[rest] = slug
+    return by_size
 
 
 def compare_orders(
@@ -101,44 +112,53 @@ def compare_orders(
         values: Scores at two sizes, ``[2, variant, seed]``.
         pairs: The variants to compare.
     """
-    tests = [[paired(size[a], size[b]) for a, b in pairs] for size in values]
-    ordered = [
-        index
-        for index, both in enumerate(zip(*tests, strict=True))
-        if all(test.mean for test in both)
-    ]
-    if not ordered:
+    means = np.empty((2, len(pairs)))
+    p_values = np.empty((2, len(pairs)))
+    for size in (0, 1):
+        for column, (first, second) in enumerate(pairs):
+            test = paired(values[size, first], values[size, second])
+            means[size, column] = test.mean
+            p_values[size, column] = test.p
+    ordered = np.flatnonzero(means.all(axis=0))
+    if not len(ordered):
         return None
-    signs, p = (
-        np.array([[getattr(own[i], name) for i in ordered] for own in tests])
-        for name in ("mean", "p")
-    )
-    signs = np.sign(signs)
-    verdicts = signs * (p <= ALPHA)
+    signs = np.sign(means[:, ordered])
+    verdicts = signs * (p_values[:, ordered] <= ALPHA)
     first, second = np.array(pairs)[ordered].T
-    differences, seeds = values[:, first] - values[:, second], values.shape[2]
-    chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    resampled = differences[
-        ..., chosen[np.ptp(chosen, axis=1) > 0]
-    ]  # a single seed has no variance
-    # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
-    means, error = resampled.mean(axis=-1), resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
-    detected = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * error)
-    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
-    order_range, verdict_range = (
-        Interval(CONFIDENCE, *np.quantile(_equal(found) / len(ordered), ends).tolist())
-        for found in (np.sign(means), detected)
-    )
-    both = verdicts[0] * verdicts[1]
-    counts = int((both > 0).sum()), int((both < 0).sum())
+    order_range, verdict_range = _resampled_ranges(values[:, first] - values[:, second])
+    both_detected = verdicts[0] * verdicts[1]
     return (
         len(ordered),
         int(_equal(signs)),
         order_range,
         int(_equal(verdicts)),
         verdict_range,
-        *counts,
+        int((both_detected > 0).sum()),
+        int((both_detected < 0).sum()),
     )
+
+
+def _resampled_ranges(differences: NDArray[np.float64]) -> tuple[Interval, Interval]:
+    """Return the ranges over resampled seeds of the fractions of pairs with equal order, and with equal verdict.
+
+    Args:
+        differences: The differences of the pairs at two sizes, ``[2, pair, seed]``.
+    """
+    _, pairs, seeds = differences.shape
+    chosen = np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
+    chosen = chosen[np.ptp(chosen, axis=1) > 0]  # a single seed has no variance
+    resampled = differences[..., chosen]
+    means = resampled.mean(axis=-1)
+    # A resample repeats seeds, which lowers its variance by (seeds - 1) / seeds.
+    errors = resampled.std(axis=-1, ddof=1) / (seeds - 1) ** 0.5
+    detected = np.sign(means) * (np.abs(means) >= t.isf(ALPHA / 2, seeds - 1) * errors)
+    ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    ranges = []
+    for signs in (np.sign(means), detected):
+        low, high = np.quantile(_equal(signs) / pairs, ends).tolist()
+        ranges.append(Interval(CONFIDENCE, low, high))
+    order_range, verdict_range = ranges
+    return order_range, verdict_range
 
 
 def _equal(signs: NDArray[np.float64]) -> NDArray[np.int64]:

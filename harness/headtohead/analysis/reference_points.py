@@ -48,17 +48,14 @@ def reference_points(frames: Frames, slug: str) -> ReferencePoints | None:
     """Return the reference points of a variant's data, or None if they were not computed."""
     hashes = {str(value) for value in frames.rows(slug)["data_hash"].dropna()}
     limit = frames.by_slug[slug].config.evaluate.test_limit
-    entries = [
-        entry
-        for entry in frames.reference_points
-        if entry.data_hash in hashes and entry.test_limit == limit
-    ]
-    if not entries or not entries[0].vocabulary_bound:  # a text without metrics per sentence
-        return None
-    entry = entries[0]
-    scores = {
-        name: {f"test/{metric}": score for metric, score in getattr(entry, name).items()}
-        for name in NAMES
-        if getattr(entry, name)
-    }
-    return ReferencePoints(entry.sentences, scores)
+    for entry in frames.reference_points:
+        if entry.data_hash in hashes and entry.test_limit == limit:
+            if not entry.vocabulary_bound:  # a text without metrics per sentence
+                return None
+            scores = {}
+            for name in NAMES:
+                by_metric = getattr(entry, name)
+                if by_metric:
+                    scores[name] = {f"test/{metric}": by_metric[metric] for metric in by_metric}
+            return ReferencePoints(entry.sentences, scores)
+    return None

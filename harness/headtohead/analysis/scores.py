@@ -16,11 +16,10 @@ from scipy.stats import binomtest, fisher_exact
 from headtohead.planning.variants import comparison_group
 from headtohead.schema.metric import UNPADDED, Metric, leaf
 from headtohead.storage import states
-from headtohead.storage.contrasts import DeclaredContrast
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import find, higher_is_better, is_loss, span, stored, unpadded
-from headtohead_judge.block_model import BlockModel, combined, pooled
 from headtohead_judge.collapse import collapsed
+from headtohead_judge.contrast import ScoreTable, Side, shared_seeds
 from headtohead_judge.paired_tests import CONFIDENCE, Interval, Summary, summarise
 
 OTHER_DATA = "the variants use different data sets"
@@ -74,39 +73,37 @@ class Scores:
             own.append(slug) if own else groups.append([slug])
         return tuple(map(tuple, groups))
 
-    def block_model(
-        self, metric: str, lengths: tuple[int, int] | None, weights: Mapping[str, float]
-    ) -> BlockModel | None:
-        """Return the block model of a sum of scores with these weights by trained variant, for given source lengths.
+    def table(self, sides: Iterable[Side]) -> ScoreTable:
+        """Return the scores with which a contrast of trained variants is estimated; collapsed runs do not count.
 
-        Each data set has its own, of its variants with two seeds. It is None if a variant has a larger variance.
+        They include those of all variants in the same metric and for the same source lengths. The variants of a data
+        set are a block. A contrast of several metrics or lengths has no blocks.
         """
-        parts = []
-        for group in self.data_sets:
-            if share := sum(weights.get(slug, 0) ** 2 for slug in group):
-                model, larger = self._pooled(metric, lengths, group)
-                parts.append((share, None if any(weights.get(slug) for slug in larger) else model))
-        return combined(parts)
+        kinds = {(side.metric, side.lengths) for side in sides}
+        if len(kinds) == 1:
+            return self._tables(*kinds.pop())
+        return ScoreTable({side: self._with_collapsed(side) for side in sides})
 
     @cached_property
-    def _pooled(self) -> Callable[..., tuple[BlockModel | None, dict[str, float]]]:
-        return cache(lambda metric, lengths, group: pooled(self._by_seed(metric, lengths, group)))
+    def _tables(self) -> Callable[[str, tuple[int, int] | None], ScoreTable]:
+        """Return the table of a metric for some source lengths; each is made once."""
+        return cache(self._table)
 
-    def _by_seed(
-        self, metric: str, lengths: tuple[int, int] | None, group: Iterable[str]
-    ) -> dict[str, list[float]]:
-        """Return the scores by seed of the variants with two scores; NaN for collapsed and missing runs."""
-        seeds, found = self.frames.seeds, {}
-        for slug in group:
-            row, failed = (
-                Side(slug, metric, lengths).scores(self.frames),
-                self.collapsed.get(slug, ()),
-            )
-            if len(row) > 1:
-                found[slug] = [
-                    math.nan if seed in failed else row.get(seed, math.nan) for seed in seeds
-                ]
-        return found
+    def _table(self, metric: str, lengths: tuple[int, int] | None) -> ScoreTable:
+        blocks = []
+        scores = {}
+        for data_set in self.data_sets:
+            block = tuple(Side(slug, metric, lengths) for slug in data_set)
+            blocks.append(block)
+            for side in block:
+                scores[side] = self._with_collapsed(side)
+        return ScoreTable(scores, tuple(blocks))
+
+    def _with_collapsed(self, side: Side) -> dict[int, float]:
+        """Return the scores of a side by seed, NaN for collapsed runs."""
+        failed = self.collapsed.get(self.frames.trained(side.variant), frozenset())
+        by_seed = scores_of(self.frames, side)
+        return {seed: math.nan if seed in failed else value for seed, value in by_seed.items()}
 
     @cached_property
     def collapsed(self) -> Mapping[str, frozenset[int]]:
@@ -157,10 +154,12 @@ class Scores:
 
     def healthy(self, side: Side) -> dict[int, float]:
         """Return the scores of a side by seed, without collapsed runs."""
-        failed = self.collapsed.get(self.frames.trained(side.slug), ())
-        return {
-            seed: value for seed, value in side.scores(self.frames).items() if seed not in failed
-        }
+        by_seed = self._with_collapsed(side)
+        return {seed: value for seed, value in by_seed.items() if not math.isnan(value)}
+
+    def shared_seeds(self, sides: Iterable[Side]) -> list[int]:
+        """Return the seeds in which all sides have a score and no run collapsed; none without sides."""
+        return shared_seeds([self._with_collapsed(side) for side in sides])
 
     def margin(self, metric: str, against: Collection[str] = ()) -> float | None:
         """Return the margin for a verdict on the size; None without one, or if there is less `room`."""
@@ -185,8 +184,11 @@ class Scores:
     @cached_property
     def variable(self) -> Mapping[str, float]:
         """The variants with a significantly larger variance than the others of their data set, as a ratio of sds."""
-        found = (self._pooled(self.metric, None, group)[1] for group in self.data_sets)
-        return {slug: ratio for larger in found for slug, ratio in larger.items()}
+        found = {}
+        for _, larger in self._tables(self.metric, None).pooled_blocks:
+            for side, ratio in larger.items():
+                found[side.variant] = ratio
+        return found
 
     @cached_property
     def missing_seeds(self) -> Mapping[str, str]:
@@ -200,17 +202,15 @@ class Scores:
     @cached_property
     def judged_on(self) -> Mapping[str, str]:
         """The metric of the declared contrasts of each variant whose task lacks ``metric``, such as a text."""
-        found: dict[str, str] = {}
-        for contrast in self.frames.record.contrasts:
-            if not isinstance(contrast, DeclaredContrast):
+        metric_of: dict[str, str] = {}
+        for record in self.frames.record.contrasts:
+            if record.family != "declared":
                 continue
-            metric = contrast.metric or self.metric
-            sides = {contrast.variant: metric, contrast.against: contrast.against_metric or metric}
-            for slug, own_metric in sides.items():
-                has_scores = missing_seeds(self.frames, slug, own_metric) is None
-                if has_scores and not self.summaries[slug].n:
-                    found.setdefault(slug, own_metric)
-        return found
+            for side in record.contrast(self.metric).sides:
+                has_scores = missing_seeds(self.frames, side.variant, side.metric) is None
+                if has_scores and not self.summaries[side.variant].n:
+                    metric_of.setdefault(side.variant, side.metric)
+        return metric_of
 
     @cached_property
     def unranked(self) -> Mapping[str, str]:
@@ -325,28 +325,22 @@ class Collapse(NamedTuple):
     without: Summary
 
 
-class Side(NamedTuple):
-    """One side of a contrast: a variant, its metric, and the source lengths that count, if not all."""
+def scores_of(frames: Frames, side: Side) -> dict[int, float]:
+    """Return the scores of a side of a contrast by seed."""
+    if side.lengths is None:
+        return frames.scores(side.variant, side.metric)
+    return pooled_scores(frames, side.variant, side.metric, side.lengths)
 
-    slug: str
-    metric: str
-    lengths: tuple[int, int] | None = None
 
-    def scores(self, frames: Frames) -> dict[int, float]:
-        """Return the scores by seed."""
-        if self.lengths is None:
-            return frames.scores(self.slug, self.metric)
-        return pooled_scores(frames, self.slug, self.metric, self.lengths)
-
-    def problem(self, frames: Frames, scores: Mapping[int, float]) -> str | None:
-        """Return which seeds have no score, or None."""
-        missing = [seed for seed in frames.seeds if seed not in scores]
-        if missing and self.metric.startswith("heads/"):
-            return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
-        without = (
-            f"{len(missing)} of {len(frames.seeds)} seeds without {self.metric} at these lengths"
-        )
-        return missing_seeds(frames, self.slug, self.metric) or (without if missing else None)
+def missing_scores(frames: Frames, side: Side, scores: Mapping[int, float]) -> str | None:
+    """Return which seeds of a side have no score, or None."""
+    missing = [seed for seed in frames.seeds if seed not in scores]
+    if missing and side.metric.startswith("heads/"):
+        return f"no head ablation; run h2h ablate-heads {frames.record.name}, then h2h report"
+    reason = missing_seeds(frames, side.variant, side.metric)
+    if reason or not missing:
+        return reason
+    return f"{len(missing)} of {len(frames.seeds)} seeds without {side.metric} at these lengths"
 
 
 def missing_seeds(frames: Frames, slug: str, metric: str) -> str | None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from statistics import fmean
 
 from headtohead.analysis.best import BestVariants, best_variants
-from headtohead.analysis.contrasts import Contrast, Families, families
+from headtohead.analysis.contrasts import ContrastResult, Families, families
 from headtohead.analysis.convergence import Convergence, convergence
 from headtohead.analysis.reference_points import (
     ReferenceComparison,
@@ -23,7 +23,6 @@ from headtohead.analysis.two_way import TwoWayResult, two_way
 from headtohead.analysis.uncertainty import Uncertainty, uncertainty
 from headtohead.config.labels import axis_value, text
 from headtohead.storage import states
-from headtohead.storage.contrasts import InteractionContrast
 from headtohead.storage.metrics import stored
 from headtohead.storage.translations import translations_of
 from headtohead_judge.looks import Looks
@@ -76,7 +75,7 @@ class Analysis(Scores):
         return families(self)
 
     @cached_property
-    def main_contrasts(self) -> tuple[Contrast, ...]:
+    def main_contrasts(self) -> tuple[ContrastResult, ...]:
         """The contrasts of the report's answer.
 
         Between two configurations, their difference, then the added and the taken changes. Otherwise the contrasts that
@@ -91,18 +90,18 @@ class Analysis(Scores):
             return families.declared.contrasts
         if all(contrast.paired is None for contrast in factors):
             return variants
-        covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
-        return factors + tuple(contrast for contrast in variants if contrast.left not in covered)
+        covered = {slug for contrast in factors for slug in contrast.variants}
+        return factors + tuple(contrast for contrast in variants if contrast.variant not in covered)
 
     @property
-    def _whole_scores(self) -> list[Contrast]:
+    def _whole_scores(self) -> list[ContrastResult]:
         """The main contrasts of whole test sets in a single metric, not of some source lengths or of two metrics."""
-        found = [(contrast, contrast.declared) for contrast in self.main_contrasts]
-        return [
-            own
-            for own, declared in found
-            if declared is None or (not declared.lengths and declared.same_score)
-        ]
+        whole = []
+        for result in self.main_contrasts:
+            has_lengths = any(side.lengths for side in result.contrast.sides)
+            if len(result.contrast.metrics) == 1 and not has_lengths:
+                whole.append(result)
+        return whole
 
     @cached_property
     def best(self) -> BestVariants:
@@ -124,9 +123,9 @@ class Analysis(Scores):
         """Whether the variants trained far enough."""
         return convergence(self.frames, self._whole_scores)
 
-    def after_steps(self, contrast: Contrast) -> str:
+    def after_steps(self, contrast: ContrastResult) -> str:
         """Return `` after 3,672 steps`` for a contrast with a side that is still learning, else an empty text."""
-        trained = {self.frames.trained(slug) for pair in contrast.pairs for slug in pair}
+        trained = {self.frames.trained(slug) for slug in contrast.variants}
         learning = trained.intersection(self.convergence.still_learning)
         return f" after {max(map(self.frames.steps, trained)):,} steps" if learning else ""
 
@@ -230,63 +229,62 @@ class Analysis(Scores):
             ),
         )
 
-    def separate_effects(self, contrast: Contrast) -> tuple[str, Mapping[str, float]] | None:
+    def separate_effects(self, contrast: ContrastResult) -> tuple[str, Mapping[str, float]] | None:
         """Return the axis with the most significant interaction of a factor contrast and its effects by value, or None.
 
         An interaction counts if its Holm p is at most 5 % and it is not shown to be smaller than the margin.
         """
-        frames = self.frames
-        sides = {frozenset(pair) for pair in contrast.pairs}
-        declared = [
-            record for record in frames.record.contrasts if isinstance(record, InteractionContrast)
-        ]
-        found = []
-        for record, interaction in zip(declared, self.families.interactions.contrasts, strict=True):
+        interacting = []
+        for interaction in self.families.interactions.contrasts:
+            p = interaction.judgement.holm_p
             # The p of an untested interaction is NaN.
-            if not interaction.judgement.holm_p <= ALPHA or interaction.size == WITHIN:
-                continue
-            first, swapped = record.pairs[:2]
-            for axis, value, other, effects in (
-                (record.axis, record.value, record.other_axis, [first, swapped]),
-                (
-                    record.other_axis,
-                    record.other_value,
-                    record.axis,
-                    zip(first, reversed(swapped), strict=True),
-                ),
-            ):
-                is_in_block = any(frozenset(pair) in sides for pair in effects)
-                if contrast.axis == axis and contrast.left == text(value) and is_in_block:
-                    found.append((interaction.judgement.holm_p, other))
-        if not found:
+            if p <= ALPHA and interaction.size != WITHIN:
+                other_axis = _interacting_axis(contrast, interaction)
+                if other_axis is not None:
+                    interacting.append((p, other_axis))
+        if not interacting:
             return None
-        _, other = min(found)
+        _, other_axis = min(interacting)
         means: dict[str, list[float]] = {}
-        for (left, _), (effect, _) in zip(contrast.pairs, contrast.settings, strict=False):
-            value = text(axis_value(other.split(" and "), frames.by_slug[left].axes))
-            means.setdefault(value, []).append(effect.mean)
-        return (
-            (other, {value: fmean(own) for value, own in means.items()}) if len(means) > 1 else None
-        )
+        for setting in contrast.settings:
+            axes = self.frames.by_slug[setting.variant].axes
+            value = text(axis_value(other_axis.split(" and "), axes))
+            means.setdefault(value, []).append(setting.difference.mean)
+        if len(means) < 2:
+            return None
+        return other_axis, {value: fmean(effects) for value, effects in means.items()}
 
-    def settings_contradict(self, contrast: Contrast) -> bool:
-        """Return whether a factor contrast is undetected or identical although its settings differ.
+    def settings_contradict(self, contrast: ContrastResult) -> bool:
+        """Return whether an average is undetected or identical although its settings differ.
 
         This is the case if the test of a setting detects a difference, against the baseline or among the averaged
         settings (Holm), or if the range over settings exceeds the baseline's standard deviation on both sides of
         zero.
         """
-        if contrast.kind != "factor" or contrast.direction not in (UNDETECTED, IDENTICAL):
+        if contrast.direction not in (UNDETECTED, IDENTICAL) or contrast.spread is None:
             return False
-        low, high = contrast.spread or (0.0, 0.0)
-        if (
-            any(judged.holm_p <= ALPHA for _, judged in contrast.settings)
-            or min(-low, high) > self.baseline_sd
-        ):
+        low, high = contrast.spread
+        if min(-low, high) > self.baseline_sd:
             return True
-        trained = self.frames.trained
-        pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
-        detected = (found for found in self.families.variants.contrasts if found.detected)
-        return any(
-            frozenset((trained(found.left), trained(found.right))) in pairs for found in detected
-        )
+        if any(setting.judgement.holm_p <= ALPHA for setting in contrast.settings):
+            return True
+        keys = {setting.key for setting in contrast.trained.single_settings()}
+        variants = self.families.variants.contrasts
+        return any(result.detected and result.trained.key in keys for result in variants)
+
+
+def _interacting_axis(factor: ContrastResult, interaction: ContrastResult) -> str | None:
+    """Return the other axis of an interaction that contains the effect of a factor contrast; None for other effects."""
+    if len(factor.record.effects) != 1:
+        return None
+    (effect,) = factor.record.effects
+    first, second = interaction.record.effects
+    if effect not in (first, second):
+        return None
+    first_setting = interaction.record.contrast(factor.metric).settings[0]
+    is_in_block = any(
+        setting.keys() <= first_setting.keys() for setting in factor.contrast.settings
+    )
+    if not is_in_block:
+        return None
+    return second.axis if effect == first else first.axis

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from headtohead.analysis.best import compare_variants
-from headtohead.analysis.scores import Scores, Side
+from headtohead.analysis.scores import Scores
 from headtohead.config.labels import text
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
-from headtohead.storage.experiment import MarginRecord
+from headtohead.storage.experiment import ExperimentRecord, MarginRecord
 from headtohead.storage.metrics import span
 from headtohead_judge.best import BestComparison
+from headtohead_judge.contrast import Side
 from headtohead_judge.paired_tests import Summary, summarise
 
 Cell = tuple[str, str]
@@ -66,61 +67,67 @@ def two_way(scores: Scores) -> TwoWayResult | None:
     Each axis needs at least ``MIN_VALUES`` values. The axis ``data`` has no table, because scores on different data are
     not compared. Collapsed runs are left out.
     """
-    frames, metric, sign, record = scores.frames, scores.metric, scores.sign, scores.frames.record
-    values: dict[str, dict[str, None]] = {}
-    for axes in [
-        *(variant.axes for variant in record.variants),
-        *(excluded.axes for excluded in record.excluded),
-    ]:
-        for axis, value in axes.items():
-            values.setdefault(axis, {})[text(value)] = None
-    varied = [axis for axis, labels in values.items() if len(labels) > 1]
-    if (
-        len(varied) != 2
-        or {DATA_AXIS, SIZE_AXIS} & {*varied}
-        or min(len(values[axis]) for axis in varied) < MIN_VALUES
-    ):
+    frames, metric = scores.frames, scores.metric
+    values = _varied_values(frames.record)
+    if len(values) != 2 or {DATA_AXIS, SIZE_AXIS}.intersection(values):
         return None
-    row, column = varied
-    slugs = {
-        (text(found.axes.get(row)), text(found.axes.get(column))): found.slug
-        for found in record.variants
-    }
-    healthy = {
-        cell: scores.healthy(Side(slug, metric))
-        for cell, slug in slugs.items()
-        if slug in scores.ranked
-    }
-    scored = {cell: slugs[cell] for cell, own in healthy.items() if own}
-    if not scored or len(slugs) < len(values[row]) + len(
-        values[column]
-    ):  # one_at_a_time, not a product
+    (row_axis, row_values), (column_axis, column_values) = values.items()
+    if min(len(row_values), len(column_values)) < MIN_VALUES:
         return None
-    cells = {cell: summarise([*healthy[cell].values()], span(metric)) for cell in scored}
-
-    def ordered(axis: str, side: int) -> tuple[str, ...]:
-        def sort_key(name: str) -> float:
-            means = [summary.mean for cell, summary in cells.items() if cell[side] == name]
-            return -sign * median(means) if means else math.inf
-
-        return tuple(sorted(values[axis], key=sort_key))
-
-    compared = compare_variants(scores, scored.values())
-    first = max(scored, key=lambda cell: sign * cells[cell].mean)
-    ranking = [
-        Combination(
-            *cell, cells[cell], compared.get(frames.trained(slug)), healthy[cell] == healthy[first]
-        )
-        for cell, slug in scored.items()
-    ]
+    slugs: dict[Cell, str] = {}
+    for variant in frames.record.variants:
+        cell = text(variant.axes.get(row_axis)), text(variant.axes.get(column_axis))
+        slugs[cell] = variant.slug
+    healthy: dict[Cell, dict[int, float]] = {}
+    for cell, slug in slugs.items():
+        by_seed = scores.healthy(Side(slug, metric))
+        if by_seed and slug in scores.ranked:
+            healthy[cell] = by_seed
+    is_product = len(slugs) >= len(row_values) + len(column_values)  # else one_at_a_time
+    if not healthy or not is_product:
+        return None
+    cells = {
+        cell: summarise([*by_seed.values()], span(metric)) for cell, by_seed in healthy.items()
+    }
+    comparisons = compare_variants(scores, [slugs[cell] for cell in healthy])
+    best = max(cells, key=lambda cell: scores.sign * cells[cell].mean)
+    ranking = []
+    for cell, summary in cells.items():
+        comparison = comparisons.get(frames.trained(slugs[cell]))
+        is_best = healthy[cell] == healthy[best]
+        ranking.append(Combination(*cell, summary, comparison, is_best))
     ranking.sort(
-        key=lambda combination: (not combination.is_best, -sign * combination.summary.mean)
+        key=lambda combination: (not combination.is_best, -scores.sign * combination.summary.mean)
     )
+    has_margin = bool(scores.margin(metric, [slugs[best]]))
     return TwoWayResult(
-        axes=(row, column),
-        rows=ordered(row, 0),
-        columns=ordered(column, 1),
+        axes=(row_axis, column_axis),
+        rows=_best_first(row_values, 0, cells, scores.sign),
+        columns=_best_first(column_values, 1, cells, scores.sign),
         cells=cells,
         ranking=tuple(ranking),
-        margin=record.margins.get(metric) if scores.margin(metric, [slugs[first]]) else None,
+        margin=frames.record.margins.get(metric) if has_margin else None,
     )
+
+
+def _varied_values(record: ExperimentRecord) -> dict[str, list[str]]:
+    """Return the labels of the values of each axis that varies, also in excluded combinations."""
+    values: dict[str, dict[str, None]] = {}
+    combinations = [variant.axes for variant in record.variants]
+    combinations += [excluded.axes for excluded in record.excluded]
+    for axes in combinations:
+        for axis, value in axes.items():
+            values.setdefault(axis, {})[text(value)] = None
+    return {axis: list(labels) for axis, labels in values.items() if len(labels) > 1}
+
+
+def _best_first(
+    labels: Sequence[str], side: int, cells: Mapping[Cell, Summary], sign: float
+) -> tuple[str, ...]:
+    """Return the labels of the rows (side 0) or columns (side 1), best first by the median of their cells."""
+
+    def sort_key(label: str) -> float:
+        means = [summary.mean for cell, summary in cells.items() if cell[side] == label]
+        return -sign * median(means) if means else math.inf
+
+    return tuple(sorted(labels, key=sort_key))

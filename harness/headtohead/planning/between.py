@@ -19,7 +19,7 @@ from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.variants import Match, Variant, variant_key
 from headtohead.schema.run_config import EntryConfig, RunConfig
-from headtohead.storage.contrasts import ChangeContrast
+from headtohead.storage.contrasts import AxisEffect, ContrastRecord
 
 FieldPath = tuple[str, ...]
 """Path of a configuration field; the path of a plugin entry includes the entry's options."""
@@ -113,7 +113,7 @@ def expand_between(
     names: Sequence[str],
     changes: Mapping[str, Sequence[FieldPath]],
     match: Match,
-) -> tuple[list[Variant], list[ChangeContrast]]:
+) -> tuple[list[Variant], list[ContrastRecord]]:
     """Return both configurations with every change added to the first or taken from the second, and their contrasts.
 
     ``names`` are the display names of the configurations, and ``match`` is the count that ``d_ff`` is widened to match.
@@ -127,17 +127,15 @@ def expand_between(
         slug = shortened_slug(f"from-plus-{slug_word(name)}")
         plus = points.add([name], slug, f"{start_name} + {name}")
         title = f"{name} in {start_name}"
-        contrasts.append(
-            ChangeContrast(kind="added", name=title, change=name, variant=plus, against=START)
-        )
+        effects = (points.effect(name),)
+        contrasts.append(ContrastRecord.of_two(title, "added", plus, START, effects))
     for name in changes:
         slug = shortened_slug(f"to-minus-{slug_word(name)}")
         rest = [kept for kept in changes if kept != name]
         minus = points.add(rest, slug, f"{end_name} − {name}")
         title = f"{name} in {end_name}"
-        contrasts.append(
-            ChangeContrast(kind="taken", name=title, change=name, variant=END, against=minus)
-        )
+        effects = (points.effect(name),)
+        contrasts.append(ContrastRecord.of_two(title, "taken", END, minus, effects))
     return list(points.variants.values()), contrasts
 
 
@@ -158,6 +156,10 @@ class _Points:
         self.variants: dict[frozenset[str], Variant] = {}
         self.start_labels = {name: _value(start, fields) for name, fields in changes.items()}
         self.end_labels = {name: _value(end, fields) for name, fields in changes.items()}
+
+    def effect(self, name: str) -> AxisEffect:
+        """Return the labels of a change in both configurations."""
+        return AxisEffect(axis=name, value=self.end_labels[name], against=self.start_labels[name])
 
     def add(self, applied: Collection[str], slug: str, title: str) -> str:
         """Add the configuration with these changes, unless it exists, and return its slug."""

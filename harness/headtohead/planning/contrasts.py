@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headtohead.config.labels import Scalar, axis_value, text
@@ -14,12 +15,7 @@ from headtohead.planning.metrics import check_metric, reported_metrics
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS, Variant, comparison_group
 from headtohead.schema.experiment_file import ContrastDeclaration
 from headtohead.schema.metric import UNPADDED
-from headtohead.storage.contrasts import (
-    DeclaredContrast,
-    FactorContrast,
-    InteractionContrast,
-    Pairs,
-)
+from headtohead.storage.contrasts import AxisEffect, ContrastRecord, WeightedSide
 from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
@@ -31,161 +27,228 @@ Labels = Mapping[str, Mapping[str, Scalar]]
 Axis = tuple[str, ...]
 """The paths of an axis: one, or those of a ``zip``, which change together."""
 
+Cell = tuple[int, ...]
+"""The index of the value of each axis of a block."""
+
+
+Weights = Mapping[str | None, float]
+"""The weights of a setting by slug; None is a combination that the design does not have."""
+
 
 @dataclass(frozen=True)
 class Factorial:
-    """A product block: its axes, and the slug of each combination by the indices of its values."""
+    """A product block.
+
+    Attributes:
+        axes: The axes of the block.
+        cells: The slug of each combination by the indices of its values.
+        labels: The axis values of every combination of the design by slug, including excluded ones.
+        baseline: The slug of the baseline.
+    """
 
     axes: tuple[Axis, ...]
-    cells: Mapping[tuple[int, ...], str]
+    cells: Mapping[Cell, str]
+    labels: Labels
+    baseline: str
+
+    def value(self, position: int, slug: str) -> Scalar:
+        """Return the value of an axis in a combination."""
+        return axis_value(self.axes[position], self.labels[slug])
+
+    def is_compared(self, position: int) -> bool:
+        """Return whether scores are compared between the values of an axis, unlike those of ``data`` and ``size``."""
+        return not {DATA_AXIS, SIZE_AXIS}.intersection(self.axes[position])
+
+    def effect(self, position: int, value: Scalar) -> AxisEffect:
+        """Return the effect of a value of an axis against the baseline's value."""
+        axis = " and ".join(self.axes[position])
+        return AxisEffect(axis=axis, value=value, against=self.value(position, self.baseline))
+
+    def name(self, position: int, value: Scalar) -> str:
+        """Return an axis with a value and the baseline's; the values of a ``zip`` contain the names of their fields."""
+        values = f"{text(value)} − {text(self.value(position, self.baseline))}"
+        axis = self.axes[position]
+        return f"{axis[0]}: {values}" if len(axis) == 1 else values
+
+    def fixed_axes(self, position: int) -> dict[str, Scalar]:
+        """Return the axes beside this one that are constant in the block at a value other than the baseline's."""
+        any_slug = next(iter(self.cells.values()))
+        fixed: dict[str, Scalar] = {}
+        for other, axis in enumerate(self.axes):
+            indices = {cell[other] for cell in self.cells}
+            value = self.value(other, any_slug)
+            is_fixed = len(indices) == 1 and value != self.value(other, self.baseline)
+            if other != position and is_fixed:
+                fixed[" and ".join(axis)] = value
+        return fixed
+
+    def factor_weights(self, position: int) -> dict[Scalar, list[Weights]]:
+        """Return the settings of the effect of each value of an axis, one for each combination of the other axes.
+
+        If the block lacks the baseline's value, each combination is compared with that of another block.
+        """
+        weights_of: dict[Scalar, list[Weights]] = {}
+        for cell, slug in self.cells.items():
+            against = self._at_baseline(cell, [position])
+            weights: Weights = {slug: 1, against: -1}
+            settings = weights_of.setdefault(self.value(position, slug), [])
+            if against != slug and weights not in settings:
+                settings.append(weights)
+        return weights_of
+
+    def interaction_weights(
+        self, first: int, second: int
+    ) -> dict[tuple[Scalar, Scalar], list[Weights]]:
+        """Return the settings of the interaction of every two values of two axes, none of them the baseline's.
+
+        There is one for each combination of the remaining axes. A block without the baseline's value of one of the two
+        axes has none.
+        """
+        weights_of: dict[tuple[Scalar, Scalar], list[Weights]] = {}
+        if self._baseline_indices[first] is None or self._baseline_indices[second] is None:
+            return weights_of
+        for cell, both in self.cells.items():
+            only_first = self._at_baseline(cell, [second])
+            only_second = self._at_baseline(cell, [first])
+            neither = self._at_baseline(cell, [first, second])
+            # (both − only_second) is the effect of the first value with the second value.
+            weights: Weights = {both: 1, only_second: -1, only_first: -1, neither: 1}
+            if len(weights) == 4:  # neither value is the baseline's
+                values = self.value(first, both), self.value(second, both)
+                weights_of.setdefault(values, []).append(weights)
+        return weights_of
+
+    def _at_baseline(self, cell: Cell, positions: Sequence[int]) -> str | None:
+        """Return the combination with the baseline's values of some axes, if need be of another block; None without."""
+        indices = list(cell)
+        values = dict(self.labels[self.cells[cell]])
+        is_in_block = True
+        for position in positions:
+            index = self._baseline_indices[position]
+            if index is None:
+                is_in_block = False
+            else:
+                indices[position] = index
+            for path in self.axes[position]:
+                values[path] = self.labels[self.baseline][path]
+        if is_in_block:
+            return self.cells[tuple(indices)]
+        return self._slug_of_labels.get(tuple(values.items()))
+
+    @cached_property
+    def _baseline_indices(self) -> list[int | None]:
+        """The index of the baseline's value of each axis; None if the block does not have it."""
+        indices: list[int | None] = []
+        for position, axis in enumerate(self.axes):
+            values = {path: self.labels[self.baseline][path] for path in axis}
+            index = None
+            for cell, slug in self.cells.items():
+                if values.items() <= self.labels[slug].items():
+                    index = cell[position]
+                    break
+            indices.append(index)
+        return indices
+
+    @cached_property
+    def _slug_of_labels(self) -> dict[tuple[tuple[str, Scalar], ...], str]:
+        return {tuple(values.items()): slug for slug, values in self.labels.items()}
 
 
 def factor_contrasts(
-    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
-) -> list[FactorContrast]:
-    """Return the factor contrasts, without repeats: of contrasts with the same pairs, the first.
+    factorials: Iterable[Factorial], trainable: Container[str]
+) -> list[ContrastRecord]:
+    """Return the contrasts of a value of an axis with the baseline's value, averaged over the other axes of a block.
 
     The axes ``data`` and ``size`` have none, because scores on different data or of different sizes are not compared.
-    The labels include those of excluded combinations.
+    Settings with a variant that is not trainable are left out. Of contrasts of the same difference, the first is
+    returned.
     """
-    contrasts: dict[Pairs, FactorContrast] = {}
-    by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
+    contrasts: list[ContrastRecord] = []
     for factorial in factorials:
-        for position, axis in enumerate(factorial.axes):
-            if {DATA_AXIS, SIZE_AXIS} & {*axis}:
+        for position in range(len(factorial.axes)):
+            if not factorial.is_compared(position):
                 continue
-            against = {path: labels[baseline][path] for path in axis}
-            index = next(
-                (
-                    c[position]
-                    for c, slug in factorial.cells.items()
-                    if against.items() <= labels[slug].items()
-                ),
-                None,
-            )
-            groups: dict[Scalar, dict[tuple[str, str | None], None]] = {}
-            for cell, slug in factorial.cells.items():
-                if index is None:
-                    other = by_labels.get(tuple({**labels[slug], **against}.items()))
-                else:
-                    other = factorial.cells[(*cell[:position], index, *cell[position + 1 :])]
-                if other != slug:
-                    groups.setdefault(axis_value(axis, labels[slug]), {})[slug, other] = None
-            given = _fixed_axes(factorial, axis, labels, baseline)
-            condition = ", ".join(f"{name} {text(fixed)}" for name, fixed in given.items())
-            for value, group in groups.items():
-                pairs = tuple(
-                    (left, right)
-                    for left, right in group
-                    if right and left in trainable and right in trainable
-                )
+            given = factorial.fixed_axes(position)
+            condition = ", ".join(f"{axis} {text(value)}" for axis, value in given.items())
+            for value, weights in factorial.factor_weights(position).items():
+                settings = _complete(weights, trainable)
                 # A single pair is a contrast of two variants, not an average.
-                if pairs and len(group) > 1:
-                    name, of_baseline = " and ".join(axis), axis_value(axis, against)
-                    contrast = FactorContrast(
-                        name=_named(axis, f"{text(value)} − {text(of_baseline)}")
-                        + (f" ({condition})" if given else ""),
-                        axis=name,
-                        value=value,
-                        against=of_baseline,
+                if not settings or len(weights) == 1:
+                    continue
+                name = factorial.name(position, value)
+                contrasts.append(
+                    ContrastRecord(
+                        name=f"{name} ({condition})" if condition else name,
+                        family="factor",
+                        settings=settings,
+                        effects=(factorial.effect(position, value),),
                         given=given,
-                        pairs=pairs,
-                        pairs_missing=len(group) - len(pairs),
+                        missing=len(weights) - len(settings),
                     )
-                    contrasts.setdefault(pairs, contrast)
-    return list(contrasts.values())
+                )
+    return _without_repeats(contrasts)
 
 
 def interaction_contrasts(
-    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
-) -> list[InteractionContrast]:
-    """Return the interactions of every two axes of a product, each against the baseline's values, without repeats.
+    factorials: Iterable[Factorial], trainable: Container[str]
+) -> list[ContrastRecord]:
+    """Return whether the effect of an axis depends on another axis, for every two axes of a product.
 
-    Takes the arguments of `factor_contrasts`. A block without the baseline's value of an axis has no interactions of
-    that axis.
+    An interaction is the effect of a value of the first axis, with a value of the second axis minus with the baseline's
+    value of it; all effects are against the baseline's values. It is averaged over the remaining axes. Takes the
+    arguments of `factor_contrasts`.
     """
-    contrasts: dict[frozenset[tuple[str, str]], InteractionContrast] = {}
+    contrasts: list[ContrastRecord] = []
     for factorial in factorials:
         # The axes `data` and `size` are last: differences within the same data are compared between data.
-        order = sorted(
-            range(len(factorial.axes)),
-            key=lambda position: bool({DATA_AXIS, SIZE_AXIS} & {*factorial.axes[position]}),
+        positions = sorted(
+            range(len(factorial.axes)), key=lambda position: not factorial.is_compared(position)
         )
-        for positions in itertools.combinations(order, 2):
-            axis, other_axis = axes = [factorial.axes[position] for position in positions]
-            against, other_against = (axis_value(side, labels[baseline]) for side in axes)
-            settings: dict[tuple[int, ...], dict[tuple[Scalar, Scalar], str]] = {}
-            for cell, slug in factorial.cells.items():
-                rest = tuple(
-                    index for position, index in enumerate(cell) if position not in positions
+        for first, second in itertools.combinations(positions, 2):
+            given = factorial.fixed_axes(first)
+            conditions = "".join(f", {axis} {text(value)}" for axis, value in given.items())
+            for (value, other_value), weights in factorial.interaction_weights(
+                first, second
+            ).items():
+                settings = _complete(weights, trainable)
+                if not settings:
+                    continue
+                name = factorial.name(first, value)
+                other_name = factorial.name(second, other_value)
+                effects = factorial.effect(first, value), factorial.effect(second, other_value)
+                contrasts.append(
+                    ContrastRecord(
+                        name=f"{name}, by {other_name}{conditions}",
+                        family="interaction",
+                        settings=settings,
+                        effects=effects,
+                    )
                 )
-                settings.setdefault(rest, {})[
-                    axis_value(axis, labels[slug]), axis_value(other_axis, labels[slug])
-                ] = slug
-            pairs: dict[tuple[Scalar, Scalar], list[tuple[str, str]]] = {}
-            for setting in settings.values():
-                for value, other in setting:
-                    corners = itertools.product((value, against), (other, other_against))
-                    a, c, b, d = (setting.get(corner, "") for corner in corners)
-                    if (
-                        value != against
-                        and other != other_against
-                        and all(slug in trainable for slug in (a, b, c, d))
-                    ):
-                        pairs.setdefault((value, other), []).extend([(a, b), (d, c)])
-            given = _fixed_axes(factorial, axis, labels, baseline)
-            condition = "".join(f", {name} {text(fixed)}" for name, fixed in given.items())
-            name, other_name = (" and ".join(side) for side in axes)
-            for (value, other), of_value in pairs.items():
-                contrast = InteractionContrast(
-                    name=_named(axis, f"{text(value)} − {text(against)}, by ")
-                    + _named(other_axis, f"{text(other)} − {text(other_against)}{condition}"),
-                    axis=name,
-                    value=value,
-                    against=against,
-                    other_axis=other_name,
-                    other_value=other,
-                    other_against=other_against,
-                    pairs=tuple(of_value),
-                )
-                contrasts.setdefault(frozenset(contrast.pairs), contrast)
-    return list(contrasts.values())
+    return _without_repeats(contrasts)
 
 
-def _named(axis: Axis, values: str) -> str:
-    """Write the name of an axis before its values; those of a ``zip`` contain the names of their fields."""
-    return f"{axis[0]}: {values}" if len(axis) == 1 else values
+def _complete(
+    settings: Iterable[Weights], trainable: Container[str]
+) -> tuple[tuple[WeightedSide, ...], ...]:
+    """Return the settings in which all variants are trainable."""
+    complete = []
+    for weights in settings:
+        sides = []
+        for slug, weight in weights.items():
+            if slug is not None and slug in trainable:
+                sides.append(WeightedSide(variant=slug, weight=weight))
+        if len(sides) == len(weights):
+            complete.append(tuple(sides))
+    return tuple(complete)
 
 
-def _fixed_axes(
-    factorial: Factorial, axis: Axis, labels: Labels, baseline: str
-) -> dict[str, Scalar]:
-    """Return the other axes that are constant in the block at a value that differs from the baseline's."""
-    first = labels[next(iter(factorial.cells.values()))]
-    return {
-        " and ".join(other): axis_value(other, first)
-        for position, other in enumerate(factorial.axes)
-        if other != axis
-        and len({cell[position] for cell in factorial.cells}) == 1
-        and axis_value(other, first) != axis_value(other, labels[baseline])
-    }
-
-
-def _default_name(declared: ContrastDeclaration, variant: str, against: str) -> str:
-    """Return the titles of both sides, with metric and lengths where these distinguish contrasts."""
-    texts = []
-    for title, metric, lengths in (
-        (variant, declared.metric, declared.lengths),
-        (
-            against,
-            declared.against_metric or declared.metric,
-            declared.against_lengths or declared.lengths,
-        ),
-    ):
-        details = [metric] if metric and declared.against_metric else []
-        details += [f"lengths {lengths[0]} to {lengths[1]}"] if lengths else []
-        texts.append(f"{title} ({', '.join(details)})" if details else title)
-    return " − ".join(texts)
+def _without_repeats(contrasts: Iterable[ContrastRecord]) -> list[ContrastRecord]:
+    """Return the first contrast of each difference."""
+    first: dict[object, ContrastRecord] = {}
+    for contrast in contrasts:
+        # The metric is the same for all contrasts of a design.
+        first.setdefault(contrast.contrast("").key, contrast)
+    return list(first.values())
 
 
 def declared_contrasts(
@@ -194,7 +257,7 @@ def declared_contrasts(
     excluded: Sequence[ExcludedRecord],
     baseline: str,
     condition: FindCondition,
-) -> tuple[DeclaredContrast, ...]:
+) -> tuple[ContrastRecord, ...]:
     """Return the contrasts that the file declares, between variants that are not excluded.
 
     The condition converts axis values to a predicate, as in ``exclude``.
@@ -204,63 +267,89 @@ def declared_contrasts(
             data, for a repeated contrast and for lengths without scores; with the location in the file.
     """
     base = next(variant for variant in variants if variant.slug == baseline)
-    others = "".join(f"; {variant.title} is excluded: {variant.reason}" for variant in excluded[:3])
     primary = reported_metrics(loaded, base.config).primary
-    scores = "metric", "against_metric", "lengths", "against_lengths"
-    contrasts: list[DeclaredContrast] = []
+    number_of: dict[object, int] = {}
+    records: list[ContrastRecord] = []
     for number, declared in enumerate(loaded.file.contrasts):
         location = loaded.location("contrasts", number)
         for field in ("metric", "against_metric"):
-            check_metric(
-                getattr(declared, field), base.config, location.child(field), of_heads_too=True
-            )
-        variant, against = (
-            _select(
-                getattr(declared, side), variants, others, base, condition, location.child(side)
-            )
-            for side in ("variant", "against")
-        )
-        contrast = DeclaredContrast(
-            name=declared.name or _default_name(declared, variant.title, against.title),
-            variant=variant.slug,
-            against=against.slug,
-            **{field: getattr(declared, field) for field in (*scores, "expect")},
-        )
-        if variant is against and contrast.same_score:
+            metric = getattr(declared, field)
+            check_metric(metric, base.config, location.child(field), of_heads_too=True)
+        selected = []
+        for field in ("variant", "against"):
+            when, at = getattr(declared, field), location.child(field)
+            selected.append(_select(when, variants, excluded, base, condition, at))
+        variant, against = selected
+        record = _declared_record(declared, variant, against)
+        contrast = record.contrast(primary)
+        if not contrast.weights:
             raise location.error(
                 "variant and against are the same variant; name two different variants"
             )
-        if comparison_group(variant.axes) != comparison_group(against.axes):
-            kind = "data" if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS) else "size"
-            scores_on = "on different data" if kind == "data" else "of different sizes"
+        _refuse_different_groups(variant, against, location)
+        if contrast.key in number_of:
             raise location.error(
-                f"scores {scores_on} are not compared; give both sides the same {kind}"
+                f"the same two variants as contrasts[{number_of[contrast.key]}]; remove one of them"
             )
-        for other, earlier in enumerate(contrasts):
-            same = all(getattr(contrast, field) == getattr(earlier, field) for field in scores)
-            if same and {*contrast.pairs[0]} == {*earlier.pairs[0]}:
-                raise location.error(
-                    f"the same two variants as contrasts[{other}]; remove one of them"
-                )
         if declared.expect and declared.expect.direction == "equal" and not declared.expect.by:
             raise location.child("expect").error(
                 "direction: equal requires by, the largest difference that agrees"
             )
-        metric, buckets = declared.metric or primary, base.config.evaluate.buckets
-        _check_lengths(declared.lengths, metric, buckets, location.child("lengths"))
-        field, metric = (
-            "against_lengths" if declared.against_lengths else "lengths",
-            declared.against_metric or metric,
+        _check_lengths(declared, primary, base.config.evaluate.buckets, location)
+        number_of[contrast.key] = number
+        records.append(record)
+    return tuple(records)
+
+
+def _declared_record(
+    declared: ContrastDeclaration, variant: Variant, against: Variant
+) -> ContrastRecord:
+    """Return the record of a declared contrast; the default name has the titles of both sides.
+
+    Metric and lengths are part of the default name where they distinguish contrasts.
+    """
+    left = WeightedSide(
+        variant=variant.slug, weight=1, metric=declared.metric, lengths=declared.lengths
+    )
+    right = WeightedSide(
+        variant=against.slug,
+        weight=-1,
+        metric=declared.against_metric or declared.metric,
+        lengths=declared.against_lengths or declared.lengths,
+    )
+    titles = []
+    for side, title in ((left, variant.title), (right, against.title)):
+        details = []
+        if side.metric and declared.against_metric:
+            details.append(side.metric)
+        if side.lengths:
+            details.append(f"lengths {side.lengths[0]} to {side.lengths[1]}")
+        titles.append(f"{title} ({', '.join(details)})" if details else title)
+    return ContrastRecord(
+        name=declared.name or " − ".join(titles),
+        family="declared",
+        settings=((left, right),),
+        expect=declared.expect,
+    )
+
+
+def _refuse_different_groups(variant: Variant, against: Variant, location: SourceLocation) -> None:
+    """Raise an error for variants with different data or sizes, whose scores are not compared."""
+    if comparison_group(variant.axes) == comparison_group(against.axes):
+        return
+    if variant.axes.get(DATA_AXIS) != against.axes.get(DATA_AXIS):
+        raise location.error(
+            "scores on different data are not compared; give both sides the same data"
         )
-        _check_lengths(getattr(declared, field), metric, buckets, location.child(field))
-        contrasts.append(contrast)
-    return tuple(contrasts)
+    raise location.error(
+        "scores of different sizes are not compared; give both sides the same size"
+    )
 
 
 def _select(
     when: Mapping[str, Any] | None,
     variants: Sequence[Variant],
-    excluded_hint: str,
+    excluded: Sequence[ExcludedRecord],
     baseline: Variant,
     condition: FindCondition,
     location: SourceLocation,
@@ -268,39 +357,54 @@ def _select(
     """Return the variant with these axis values; other axes have the baseline's values."""
     if not when:
         return baseline
-    holds = condition(when, location)
-    matching = [variant for variant in variants if holds(variant)]
+    is_selected = condition(when, location)
+    matching = [variant for variant in variants if is_selected(variant)]
     if len(matching) > 1:
-        rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}.items()
-        matching = [variant for variant in matching if rest <= variant.axes.items()] or matching
-    if len(matching) != 1:
-        titles = "; ".join(variant.title for variant in (matching or variants)[:6])
-        count = f"{len(matching)} variants have" if matching else "no variant of the design has"
-        written = ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
-        raise location.error(f"{count} {written}; expected one of: {titles}{excluded_hint}")
-    return matching[0]
+        other_axes = {axis: value for axis, value in baseline.axes.items() if axis not in when}
+        at_baseline = [
+            variant for variant in matching if other_axes.items() <= variant.axes.items()
+        ]
+        matching = at_baseline or matching
+    if len(matching) == 1:
+        return matching[0]
+    problem = f"{len(matching)} variants have" if matching else "no variant of the design has"
+    written = ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
+    expected = "; ".join(variant.title for variant in (matching or variants)[:6])
+    for variant in excluded[:3]:
+        expected += f"; {variant.title} is excluded: {variant.reason}"
+    raise location.error(f"{problem} {written}; expected one of: {expected}")
 
 
 def _check_lengths(
-    lengths: tuple[int, int] | None, metric: str, buckets: Sequence[int], location: SourceLocation
+    declared: ContrastDeclaration, primary: str, buckets: Sequence[int], location: SourceLocation
 ) -> None:
-    if lengths is None:
-        return
-    known = find(metric)
-    if (
-        known is None
-        or known.pool is None
-        or not metric.startswith("test/")
-        or metric.endswith(UNPADDED)
+    """Raise an error for lengths that are not whole buckets, or of a metric without scores by length."""
+    metric = declared.metric or primary
+    against_field = "against_lengths" if declared.against_lengths else "lengths"
+    for field, metric_of_side in (
+        ("lengths", metric),
+        (against_field, declared.against_metric or metric),
     ):
+        lengths = getattr(declared, field)
+        if lengths is not None:
+            _check_length_range(lengths, metric_of_side, buckets, location.child(field))
+
+
+def _check_length_range(
+    lengths: tuple[int, int], metric: str, buckets: Sequence[int], location: SourceLocation
+) -> None:
+    entry = find(metric)
+    is_by_length = entry is not None and entry.pool is not None
+    if not is_by_length or not metric.startswith("test/") or metric.endswith(UNPADDED):
         raise location.error(
             f"{metric} has no score by source length; use a metric of the test split"
         )
     starts = [1, *(bound + 1 for bound in buckets)]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:
-        ends = [", ".join(map(str, bounds)) for bounds in (starts, buckets)]
+        start_list = ", ".join(map(str, starts))
+        end_list = ", ".join(map(str, buckets))
         raise location.error(
-            f"lengths must be whole buckets of evaluate.buckets: start at {ends[0]} and end at {ends[1]}; "
+            f"lengths must be whole buckets of evaluate.buckets: start at {start_list} and end at {end_list}; "
             f"got {low} to {high}"
         )

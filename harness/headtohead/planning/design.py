@@ -46,12 +46,7 @@ from headtohead.planning.variants import (
 from headtohead.schema.experiment_file import ZIP, BetweenDesign, DesignBlock
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
-from headtohead.storage.contrasts import (
-    ChangeContrast,
-    ContrastRecord,
-    DeclaredContrast,
-    VariantContrast,
-)
+from headtohead.storage.contrasts import ContrastRecord
 from headtohead.storage.experiment import ExcludedRecord
 from headtohead.storage.metrics import find
 
@@ -73,8 +68,8 @@ class Design:
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    changes: tuple[ChangeContrast, ...] = ()
-    declared: tuple[DeclaredContrast, ...] = ()
+    changes: tuple[ContrastRecord, ...] = ()
+    declared: tuple[ContrastRecord, ...] = ()
 
     def variant(self, slug: str) -> Variant:
         """Return the variant with this slug."""
@@ -97,18 +92,17 @@ class Design:
         titles = {variant.slug: variant.title for variant in self.variants}
         if self.changes:
             name = f"{titles[END]} − {titles[START]}"
-            return [VariantContrast(name=name, variant=END, against=START), *self.changes]
+            return [ContrastRecord.of_two(name, "variant", END, START), *self.changes]
         plain = []
         for slug, title in titles.items():
             other = self.baseline_of(slug)
-            if other not in (slug, None):
+            if other is not None and other != slug:
                 name = f"{title} − {'baseline' if other == self.baseline else titles[other]}"
-                plain.append(VariantContrast(name=name, variant=slug, against=other))
-        arguments = self.factorials, self.labels, self.baseline, titles
+                plain.append(ContrastRecord.of_two(name, "variant", slug, other))
         return [
             *plain,
-            *factor_contrasts(*arguments),
-            *interaction_contrasts(*arguments),
+            *factor_contrasts(self.factorials, titles),
+            *interaction_contrasts(self.factorials, titles),
             *self.declared,
         ]
 
@@ -250,10 +244,11 @@ class Axes:
         required = {baseline: ("the baseline, which every variant is compared with", location)}
         incompatibilities = Incompatibilities(self.loaded, self.start, self.axes, datasets)
         variants, excluded = incompatibilities.split(combinations, required)
+        labels_of_slug = {slugs[key]: axes for key, axes in labels.items()}
         factorials = []
         for axes, keys in self.products:
             cells = {indices: slugs[key] for indices, key in keys.items()}
-            factorials.append(Factorial(axes, cells))
+            factorials.append(Factorial(axes, cells, labels_of_slug, baseline))
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -263,7 +258,7 @@ class Axes:
             start=self.start,
             factorials=tuple(factorials),
             notes=(*self.notes, *incompatibilities.notes()),
-            labels={slugs[key]: axes for key, axes in labels.items()},
+            labels=labels_of_slug,
             declared=declared_contrasts(
                 self.loaded, variants, excluded, baseline, incompatibilities.condition
             ),

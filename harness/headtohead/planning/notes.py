@@ -8,7 +8,6 @@ from headtohead.config.labels import listed, text
 from headtohead.planning.lengths import length_notes
 from headtohead.planning.plan import Plan
 from headtohead.planning.variants import comparison_group
-from headtohead.storage.contrasts import FactorContrast
 from headtohead.storage.record import leaves
 
 MAX_REASONS = 3
@@ -41,11 +40,11 @@ def _nothing_compared(plan: Plan) -> Iterator[str]:
 
 def _incomplete_pairs(plan: Plan) -> Iterator[str]:
     for contrast in plan.contrasts:
-        if isinstance(contrast, FactorContrast) and contrast.pairs_missing:
-            verb = "is" if contrast.pairs_missing == 1 else "are"
+        if contrast.missing:
+            verb = "is" if contrast.missing == 1 else "are"
             yield (
-                f"{contrast.name} is averaged over {len(contrast.pairs)} complete pairs; "
-                f"{contrast.pairs_missing} {verb} incomplete and excluded"
+                f"{contrast.name} is averaged over {len(contrast.settings)} complete pairs; "
+                f"{contrast.missing} {verb} incomplete and excluded"
             )
 
 

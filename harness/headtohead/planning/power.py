@@ -74,34 +74,53 @@ class Power:
         """The conditions of the power and the unit of `summary`, the same for all families of a design."""
         if self.seeds < 2:
             return "contrasts, not tested with a single seed; use at least 2 seeds, better 6"
-        seeds = f"{self.seeds} seeds ({'the last look, ' if self.looks else ''}Holm at {ALPHA}"
-        unit = (
-            f"sd: standard deviation of {self.primary or self.metric} over the seeds of a variant"
+        seeds = "the last look, " if self.looks else ""
+        conditions = f"{self.seeds} seeds ({seeds}Holm at {ALPHA}"
+        score = self.primary or self.metric
+        return (
+            f"differences found in {100 * POWER:.0f} % of studies with {conditions}; "
+            f"sd: standard deviation of {score} over the seeds of a variant)"
         )
-        return f"differences found in {100 * POWER:.0f} % of studies with {seeds}; {unit})"
 
     @property
     def summary(self) -> str:
         """The contrasts, their MDE, and the standard deviation at which it is the margin, in one line of text."""
-        more = self.contrasts - MAX_NAMES
-        listed = "; ".join(self.names if more <= 1 else [*self.names[:MAX_NAMES], f"{more} more"])
         if self.seeds < 2:
-            return f"{self.family}: {listed}"
-        other = f" in {self.metric}" * bool(self.primary and self.primary != self.metric)
-        found = f"{counted(self.contrasts, f'{self.family} contrast')}{other}: {self.effect_in_runs:.2f} sd"
+            return f"{self.family}: {self._listed}"
+        number = counted(self.contrasts, f"{self.family} contrast")
+        if self.primary and self.primary != self.metric:
+            number += f" in {self.metric}"
+        text = f"{number}: {self.effect_in_runs:.2f} sd"
         if self.difference is not None:
-            found += f", which is {show(self.difference, self.metric)} for the median contrast of the finished runs"
+            shown = show(self.difference, self.metric)
+            text += f", which is {shown} for the median contrast of the finished runs"
         if self.margin:
-            margin = f"the margin of {show(self.margin, self.metric, like=self.margin)}"
-            most = self.margin / self.effect_in_runs
-            sd = self.sd or 2 * self.margin / self.effect
-            enough = (n for n in range(2, MAX_SEEDS + 1) if self._effect(n) <= self.margin / sd)
-            seeds = next(enough, None)
-            needed = f"{seeds or 'more than 1,000'} seeds"
-            found += (
-                f"; {margin} takes {needed}"
-                if self.sd
-                else f"; {margin} if sd is at most {most:.2g}"
-            )
-            found += "" if self.sd else f"; if sd is {2 * most:.2g}, {needed} are needed"
-        return f"{found} ({listed})"
+            text += f"; {self._margin_text(self.margin)}"
+        return f"{text} ({self._listed})"
+
+    @property
+    def _listed(self) -> str:
+        """The names of the contrasts; beyond `MAX_NAMES`, the number of the others."""
+        others = self.contrasts - MAX_NAMES
+        if others <= 1:
+            return "; ".join(self.names)
+        return "; ".join([*self.names[:MAX_NAMES], f"{others} more"])
+
+    def _margin_text(self, margin: float) -> str:
+        """Return how many seeds the margin takes, or at which standard deviation the planned seeds suffice."""
+        text = f"the margin of {show(margin, self.metric, like=margin)}"
+        if self.sd:
+            return f"{text} takes {self._seeds_needed(margin / self.sd)}"
+        largest_sd = margin / self.effect_in_runs
+        needed = self._seeds_needed(self.effect / 2)
+        return (
+            f"{text} if sd is at most {largest_sd:.2g}; "
+            f"if sd is {2 * largest_sd:.2g}, {needed} are needed"
+        )
+
+    def _seeds_needed(self, effect: float) -> str:
+        """Return the number of seeds that detect an effect in standard deviations of the paired difference."""
+        for seeds in range(2, MAX_SEEDS + 1):
+            if self._effect(seeds) <= effect:
+                return f"{seeds} seeds"
+        return "more than 1,000 seeds"

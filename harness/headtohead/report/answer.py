@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import OTHER_DATA
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Combination, TwoWayResult
@@ -129,20 +129,20 @@ def _verdict_sentences(analysis: Analysis) -> list[str]:
     return sentences
 
 
-def _by_verdict(analysis: Analysis) -> dict[Verdict, list[Contrast]]:
+def _by_verdict(analysis: Analysis) -> dict[Verdict, list[ContrastResult]]:
     """Return the main contrasts by verdict, detected ones first, in a verdict the largest first."""
     order = (*DETECTED, SAME, IDENTICAL, NO_VERDICT, UNDETECTED)
 
-    def rank(contrast: Contrast) -> tuple[int, bool]:
+    def rank(contrast: ContrastResult) -> tuple[int, bool]:
         return order.index(contrast.direction), contrast.size != WITHIN
 
-    groups: dict[Verdict, list[Contrast]] = {}
+    groups: dict[Verdict, list[ContrastResult]] = {}
     for contrast in sorted(largest_first(analysis.main_contrasts), key=rank):
         groups.setdefault(_verdict(analysis, contrast), []).append(contrast)
     return groups
 
 
-def _verdict(analysis: Analysis, contrast: Contrast) -> Verdict:
+def _verdict(analysis: Analysis, contrast: ContrastResult) -> Verdict:
     size = ""
     if contrast.size in (WITHIN, BEYOND):
         size = OF_SIZE.format(size=contrast.size_text)
@@ -158,18 +158,18 @@ def _verdict(analysis: Analysis, contrast: Contrast) -> Verdict:
     return Verdict(key, size, expected)
 
 
-def _is_against_baseline(analysis: Analysis, contrast: Contrast) -> bool:
-    return contrast.kind == "variant" and contrast.right == analysis.frames.baseline
+def _is_against_baseline(analysis: Analysis, contrast: ContrastResult) -> bool:
+    return contrast.family == "variant" and contrast.against == analysis.frames.baseline
 
 
-def _note(analysis: Analysis, contrast: Contrast, *, names_metric: bool) -> str:
+def _note(analysis: Analysis, contrast: ContrastResult, *, names_metric: bool) -> str:
     """Return what follows the name of a contrast: how it differs between settings, and its metric."""
     note = ""
     is_undetected = contrast.direction == UNDETECTED
     dependence = settings_text(analysis, contrast, with_effects=is_undetected)
     if dependence:
         note += f" ({dependence})"
-    has_two_metrics = contrast.declared is not None and contrast.declared.against_metric
+    has_two_metrics = len(contrast.contrast.metrics) > 1
     if names_metric and not has_two_metrics:
         note += f" ({readable(contrast.metric)})"
     return note
@@ -216,7 +216,7 @@ def _power_sentence(analysis: Analysis) -> list[str]:
     return [TOO_FEW_SEEDS.format(seeds=seeds)]
 
 
-def _detectable(contrast: Contrast) -> float:
+def _detectable(contrast: ContrastResult) -> float:
     """Return the difference that the test of a contrast detects; NaN without a test."""
     paired, interval = contrast.paired, contrast.judgement.interval
     if paired is None or interval is None:
@@ -227,14 +227,14 @@ def _detectable(contrast: Contrast) -> float:
 
 def ranks_pairs(analysis: Analysis) -> bool:
     """Return whether the answer is the ranking of all pairs of two axes."""
-    kinds = {contrast.kind for contrast in analysis.main_contrasts}
+    kinds = {contrast.family for contrast in analysis.main_contrasts}
     return analysis.two_way is not None and not kinds & {"declared", "added", "taken"}
 
 
-def largest_first(contrasts: Sequence[Contrast]) -> list[Contrast]:
+def largest_first(contrasts: Sequence[ContrastResult]) -> list[ContrastResult]:
     """Return contrasts by the absolute size of their differences; those without a test have size 0."""
 
-    def size(contrast: Contrast) -> float:
+    def size(contrast: ContrastResult) -> float:
         return abs(contrast.paired.mean) if contrast.paired else 0.0
 
     return sorted(contrasts, key=size, reverse=True)
@@ -249,7 +249,9 @@ SIZE_NOT_SHOWN = "size not shown separately for {settings}"
 NOT_SHOWN = "not shown separately for {settings}"
 
 
-def settings_text(analysis: Analysis, contrast: Contrast, *, with_effects: bool = True) -> str:
+def settings_text(
+    analysis: Analysis, contrast: ContrastResult, *, with_effects: bool = True
+) -> str:
     """Return how an average differs between its settings; empty without settings or if they agree.
 
     If the effect depends on another axis, that is its effect for each value of the axis; without ``with_effects``, the
@@ -270,7 +272,7 @@ def settings_text(analysis: Analysis, contrast: Contrast, *, with_effects: bool 
     return _deviating_settings(analysis, contrast, contrast.paired.mean)
 
 
-def _shown_effects(contrast: Contrast, by_value: Mapping[str, float]) -> list[str]:
+def _shown_effects(contrast: ContrastResult, by_value: Mapping[str, float]) -> list[str]:
     """Return the effect for each value of another axis, smallest first; of many values, the smallest and largest."""
     values = sorted(by_value, key=lambda value: by_value[value])
     if len(values) > MAX_VALUES:
@@ -282,16 +284,17 @@ def _shown_effects(contrast: Contrast, by_value: Mapping[str, float]) -> list[st
     return texts
 
 
-def _deviating_settings(analysis: Analysis, contrast: Contrast, mean: float) -> str:
+def _deviating_settings(analysis: Analysis, contrast: ContrastResult, mean: float) -> str:
     """Return the settings of an average of ``mean`` with the other sign, and those that are not within the margin."""
     averaged = str(contrast.axis).split(" and ")
     other_sign, not_shown = list[str](), list[str]()
-    for (slug, _), (difference, judged) in zip(contrast.pairs, contrast.settings, strict=True):
-        axes = analysis.frames.by_slug[slug].axes
+    for setting in contrast.settings:
+        axes = analysis.frames.by_slug[setting.variant].axes
         values = [value_text(value) for axis, value in axes.items() if axis not in averaged]
         name = " · ".join(values)
-        if contrast.detected and difference.mean * mean < 0:
+        if contrast.detected and setting.difference.mean * mean < 0:
             other_sign.append(name)
+        judged = setting.judgement
         if contrast.size == WITHIN and judged.size != WITHIN and judged.direction != IDENTICAL:
             not_shown.append(name)
     texts = []
@@ -386,7 +389,7 @@ ALL_SAME = "all variants are the same by construction"
 ONE_VARIANT = "the experiment has a single variant"
 
 
-def _no_answer(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+def _no_answer(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return why no contrast was tested, with the scores where they can be stated without a comparison."""
     states = analysis.frames.runs["state"]
     finished = int(states.isin(RESULTS).sum())

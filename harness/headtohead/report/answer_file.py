@@ -6,17 +6,15 @@ version in ``format``. Numbers that are not finite are null; an infinite number 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headtohead.escaping import json_text
 from headtohead.report.folder import ANSWER_FORMAT
 from headtohead_judge.answer import plain, summary_fields, test_fields
+from headtohead_judge.contrast import Contrast, with_sign
 
 if TYPE_CHECKING:
     from headtohead.report.content import Report
-
-PARTS = ("against_metric", "lengths", "against_lengths")
-"""Fields of a declared contrast that compares two metrics, or source lengths."""
 
 
 def answer_file(report: Report) -> str:
@@ -78,10 +76,9 @@ def answer_file(report: Report) -> str:
                     field: getattr(contrast, field)
                     for field in ("name", "metric", "reason", "seeds")
                 },
-                **{field: getattr(contrast.declared, field, None) for field in PARTS},
+                **_sides(contrast.contrast),
                 **test_fields(contrast.paired, contrast.judgement),
                 "direction": contrast.direction_name,
-                "pairs": contrast.pairs,
                 "expected": contrast.expected or None,
                 "agreement": contrast.agreement and str(contrast.agreement),
             }
@@ -111,3 +108,22 @@ def answer_file(report: Report) -> str:
         },
     }
     return json_text(plain(answer), indent=2) + "\n"
+
+
+def _sides(contrast: Contrast) -> dict[str, Any]:
+    """Return the compared variants, and how their metrics and lengths differ.
+
+    In each setting, a variant with a positive weight is beside one with a negative weight.
+    """
+    pairs = []
+    for setting in contrast.settings:
+        positive, negative = with_sign(setting, 1.0), with_sign(setting, -1.0)
+        for side, against in zip(positive, negative, strict=True):
+            pairs.append((side, against))
+    side, against = pairs[0]
+    return {
+        "pairs": [(first.variant, second.variant) for first, second in pairs],
+        "against_metric": against.metric if against.metric != side.metric else None,
+        "lengths": side.lengths,
+        "against_lengths": against.lengths if against.lengths != side.lengths else None,
+    }

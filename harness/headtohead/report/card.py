@@ -44,7 +44,7 @@ def differences_section(report: Report) -> Section:
     (axis,) = (axis for axis in report.record.axes if axis != DATA_AXIS)
     rows: dict[str, dict[str, str]] = {}
     for contrast in family.contrasts:
-        variant, against = (by_slug[slug] for slug in contrast.pairs[0])
+        variant, against = by_slug[contrast.variant], by_slug[contrast.against]
         task = variant.config.data.dataset
         if contrast.metric != analysis.metric:
             task += f" ({readable(contrast.metric)})"

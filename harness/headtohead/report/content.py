@@ -84,7 +84,7 @@ class Report:
     def verdicts(self) -> dict[str, str]:
         """The verdict on each variant against the baseline by slug; that of the baseline is ``baseline``."""
         contrasts = self.analysis.families.variants.contrasts
-        verdicts = {contrast.left: contrast.verdict for contrast in contrasts}
+        verdicts = {contrast.variant: contrast.verdict for contrast in contrasts}
         return verdicts | {self.analysis.frames.baseline: "baseline"}
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from headtohead.analysis.contrasts import Contrast, sides
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.order_transfer import order_transfer
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.uncertainty import ContrastUncertainty
@@ -62,9 +62,9 @@ def declared_section(report: Report) -> Section | None:
     )
 
 
-def _metric(contrast: Contrast) -> str:
+def _metric(contrast: ContrastResult) -> str:
     """Return the metric of both sides, with the lengths of the source that count if they are limited."""
-    both = dict.fromkeys((side.metric, side.lengths) for side in sides(contrast)[0])
+    both = dict.fromkeys((side.metric, side.lengths) for side in contrast.contrast.sides)
     first, *others = (
         readable(metric) + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
         for metric, lengths in both
@@ -73,7 +73,7 @@ def _metric(contrast: Contrast) -> str:
     return " against ".join([first, *(other.removeprefix(shared) for other in others)])
 
 
-def _expected(analysis: Analysis, contrast: Contrast) -> dict[str, str]:
+def _expected(analysis: Analysis, contrast: ContrastResult) -> dict[str, str]:
     """Return the expected result with its source, and whether the difference agrees with it."""
     found, expect = contrast.agreement, contrast.expect
     if expect is None or found is None:
@@ -96,7 +96,7 @@ def change_section(report: Report) -> Section | None:
     )
     if not tested:
         return None
-    start, end = by_slug[total[0].right], by_slug[total[0].left]
+    start, end = by_slug[total[0].against], by_slug[total[0].variant]
     names = [
         {"change": f"{axis}\n{text(start.axes[axis])} → {text(end.axes[axis])}", "in": context}
         for axis, context in (
@@ -124,7 +124,7 @@ def factor_section(report: Report) -> Section | None:
     )
     if not ordered:
         return None
-    without: dict[str, Contrast] = {}
+    without: dict[str, ContrastResult] = {}
     if report.has_unpadded:
         other_metric = Analysis(
             analysis.frames, unpadded(stored(metric)), allow_partial=analysis.allow_partial
@@ -132,8 +132,10 @@ def factor_section(report: Report) -> Section | None:
         without = {contrast.name: contrast for contrast in other_metric.families.factors.contrasts}
     names, more = [], []
     for contrast in ordered:
-        value = f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left
-        names.append({"axis": str(contrast.axis), "value": value, "against": contrast.right})
+        value = f"{contrast.value} ({contrast.within})" if contrast.within else contrast.value
+        names.append(
+            {"axis": str(contrast.axis), "value": value, "against": contrast.against_value}
+        )
         other = without.get(contrast.name)
         padding = (
             {"without padding": difference(other.paired if other else None, stored(metric))}
@@ -145,7 +147,7 @@ def factor_section(report: Report) -> Section | None:
             if contrast.spread
             else ""
         )
-        more.append({**padding, "settings": f"{len(contrast.pairs)}{spread}"})
+        more.append({**padding, "settings": f"{len(contrast.contrast.settings)}{spread}"})
     return Section(
         "Axis by axis",
         f"The difference in {report.metric} between two values of an axis, averaged within each seed over the settings "
@@ -159,7 +161,7 @@ def factor_section(report: Report) -> Section | None:
     )
 
 
-def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
+def _interactions(contrasts: Iterable[ContrastResult]) -> list[Section]:
     ordered = sorted(contrasts, key=lambda found: found.paired.p if found.paired else math.inf)
     shown, omitted = ordered[:MAX_INTERACTIONS], len(ordered[MAX_INTERACTIONS:])
     note = f" The {omitted} interactions with the largest p are omitted." * bool(omitted)
@@ -170,7 +172,7 @@ def _interactions(contrasts: Iterable[Contrast]) -> list[Section]:
         frame=contrast_table(
             shown,
             [{"interaction": contrast.name} for contrast in shown],
-            [{"settings": str(len(contrast.pairs) // 2)} for contrast in shown],
+            [{"settings": str(len(contrast.contrast.settings))} for contrast in shown],
         ),
     )
     return [section] if shown else []

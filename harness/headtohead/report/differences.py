@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name, leveled
 from headtohead.report.answer import largest_first, ranks_pairs, settings_text
@@ -70,7 +70,7 @@ def _size_column(analysis: Analysis) -> str:
     return "size" if margins else ""
 
 
-def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
+def _verdict(word: str, interval: Interval | None, contrast: ContrastResult) -> str:
     """Return a word of a verdict, and on a second line the interval that it rests on."""
     is_identical = contrast.direction == IDENTICAL
     if interval is None or is_identical or not math.isfinite(interval.low):
@@ -78,7 +78,7 @@ def _verdict(word: str, interval: Interval | None, contrast: Contrast) -> str:
     return f"{word}\n{leveled(interval, contrast)}"
 
 
-def _name_with_notes(analysis: Analysis, contrast: Contrast) -> str:
+def _name_with_notes(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return the name of a contrast, followed by lines on its parameters, settings, expected result and margin."""
     name = contrast_name(analysis, contrast)
     if contrast.metric != analysis.metric:
@@ -95,18 +95,18 @@ def _name_with_notes(analysis: Analysis, contrast: Contrast) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _parameters(analysis: Analysis, contrast: Contrast) -> str:
+def _parameters(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return how many more parameters the left side has, in percent of the right side; empty below 2 %."""
     by_slug = analysis.frames.by_slug
-    left = sum(by_slug[slug].counts.non_embedding for slug, _ in contrast.pairs)
-    right = sum(by_slug[slug].counts.non_embedding for _, slug in contrast.pairs)
+    left = sum(by_slug[slug].counts.non_embedding for slug in contrast.compared)
+    right = sum(by_slug[slug].counts.non_embedding for slug in contrast.references)
     percent = 100 * (left / right - 1) if right else 0.0
     if abs(percent) < MIN_PERCENT:
         return ""
     return PARAMETERS.format(change=f"{percent:+.0f}".replace("-", "−"))
 
 
-def _agreement(analysis: Analysis, contrast: Contrast) -> str:
+def _agreement(analysis: Analysis, contrast: ContrastResult) -> str:
     """Return whether a difference agrees with the expected result; empty without one."""
     if contrast.agreement is None:
         return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.report.content import Report
 from headtohead.report.render import latex_table
 from headtohead.report.section import Bold, difference, replaced
@@ -42,7 +42,7 @@ NO_BOLD = "No score is bold, because {reason}."
 def score_table(report: Report) -> str:
     """Return the table of variants as LaTeX."""
     contrasts = {
-        contrast.left: contrast for contrast in report.analysis.families.variants.contrasts
+        contrast.variant: contrast for contrast in report.analysis.families.variants.contrasts
     }
     rows = [_row(report, slug, contrasts.get(slug)) for slug in report.analysis.order]
     return latex_table(
@@ -53,7 +53,7 @@ def score_table(report: Report) -> str:
     )
 
 
-def _row(report: Report, slug: str, contrast: Contrast | None) -> dict[str, str]:
+def _row(report: Report, slug: str, contrast: ContrastResult | None) -> dict[str, str]:
     analysis = report.analysis
     variant = analysis.frames.by_slug[slug]
     cell = primary_score(report, slug)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.wording import ends, leveled
 from headtohead.storage.metrics import show, show_p
 from headtohead_judge.paired_tests import Difference, Summary
@@ -159,18 +159,18 @@ JUDGED_AS = (
 )
 
 
-def replaced(contrasts: Iterable[Contrast]) -> str:
+def replaced(contrasts: Iterable[ContrastResult]) -> str:
     """Return a sentence on contrasts with the tests of another family; empty without any."""
     kinds = []
     for contrast in contrasts:
         kind = contrast.judged_as
-        if kind and kind != contrast.kind and kind not in kinds:
+        if kind and kind != contrast.family and kind not in kinds:
             kinds.append(kind)
     return "".join(JUDGED_AS.format(kind=kind) for kind in kinds)
 
 
 def contrast_table(
-    contrasts: Sequence[Contrast],
+    contrasts: Sequence[ContrastResult],
     first: Iterable[Mapping[str, str]],
     last: Iterable[Mapping[str, str]] = repeat({}),
 ) -> pd.DataFrame | None:
@@ -193,7 +193,7 @@ def contrast_table(
     return table(rows)
 
 
-def _size_cell(contrast: Contrast, test: SizeTest | None) -> str:
+def _size_cell(contrast: ContrastResult, test: SizeTest | None) -> str:
     """Return the interval of a size, the p-value of a size within the margin, and whether the margin is late."""
     if test is None:
         return "–"
@@ -205,7 +205,7 @@ def _size_cell(contrast: Contrast, test: SizeTest | None) -> str:
     return "\n".join(lines)
 
 
-def _p_values(contrast: Contrast) -> dict[str, str]:
+def _p_values(contrast: ContrastResult) -> dict[str, str]:
     """Return the p-values of a difference and its effect size; dashes without a test."""
     paired = contrast.paired
     return {

@@ -57,7 +57,7 @@ def opening_section(report: Report) -> Section:
     rows = forest_rows(report.analysis)
     tested = [contrast for contrast in contrasts if contrast.paired is not None]
     in_metric = [contrast for contrast in tested if contrast.metric == report.analysis.metric]
-    is_averaged = any(contrast.kind == "factor" for contrast in contrasts)
+    is_averaged = any(contrast.family == "factor" for contrast in contrasts)
     caption = AVERAGED_POINTS if is_averaged else POINTS
     if magnified_range(rows):
         caption += TRIANGLES

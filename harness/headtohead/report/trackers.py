@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.wording import contrast_name, named_sides
 from headtohead.plugins.logger import Answer, AnsweredContrast
 from headtohead.report.content import Report
@@ -51,7 +51,7 @@ def report_files(reports_root: Path, name: str) -> Mapping[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in paths if path.is_file()}
 
 
-def _contrast(report: Report, contrast: Contrast) -> AnsweredContrast:
+def _contrast(report: Report, contrast: ContrastResult) -> AnsweredContrast:
     left, _ = named_sides(report.analysis, contrast)
     interval = contrast.judgement.interval
     has_interval = interval is not None and math.isfinite(interval.low)

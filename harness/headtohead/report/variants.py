@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.scores import loss_mismatch
 from headtohead.config.labels import listed
 from headtohead.planning.variants import DATA_AXIS, SIZE_AXIS
@@ -92,7 +92,7 @@ def _rows(
 ) -> list[dict[str, str]]:
     """Return a row per variant: its name with notes, score, difference, verdict and costs."""
     frames, analysis = report.analysis.frames, report.analysis
-    contrasts = {contrast.left: contrast for contrast in analysis.families.variants.contrasts}
+    contrasts = {contrast.variant: contrast for contrast in analysis.families.variants.contrasts}
     rows = []
     for slug in report.listed:
         contrast = contrasts.get(slug)
@@ -158,12 +158,12 @@ def _changed_width(variant: VariantRecord) -> str:
 def _tests(report: Report) -> Section:
     """Return the tests against the baseline; without a table if there are none."""
     family = report.analysis.families.variants
-    contrasts = {contrast.left: contrast for contrast in family.contrasts}
+    contrasts = {contrast.variant: contrast for contrast in family.contrasts}
     shown = [contrasts[slug] for slug in report.listed if slug in contrasts]
     text = f"Holm's correction over {counted(family.tested, 'contrast')} with the baseline."
     if not family.tested:
         return Section("Tests", text)
-    names = [{"variant": report.title(contrast.left)} for contrast in shown]
+    names = [{"variant": report.title(contrast.variant)} for contrast in shown]
     return Section("Tests", text + replaced(shown), frame=contrast_table(shown, names))
 
 
@@ -283,7 +283,7 @@ def pitfall_section(report: Report) -> Section | None:
     return Section("Pitfalls", PITFALLS, frame=table(rows))
 
 
-def verdict_cell(report: Report, slug: str, contrast: Contrast | None) -> str:
+def verdict_cell(report: Report, slug: str, contrast: ContrastResult | None) -> str:
     """Return the verdict on a variant in the primary metric, or a dash if it is not judged on it."""
     if slug == report.analysis.frames.baseline:
         return "baseline"

@@ -13,7 +13,7 @@ from shutil import get_terminal_size
 from matplotlib.figure import Figure
 from pandas.api.types import is_numeric_dtype
 
-from headtohead.analysis.contrasts import sides
+from headtohead.analysis.scores import scores_of
 from headtohead.analysis.study import Analysis
 from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
@@ -188,11 +188,12 @@ def _table(report: Report) -> str:
     declared = (
         side
         for contrast in analysis.families.declared.contrasts
-        for pair in sides(contrast)
-        for side in pair
+        for side in contrast.contrast.sides
     )
-    for side in dict.fromkeys(side._replace(slug="") for side in declared if side.lengths):
-        by_slug = {slug: side._replace(slug=slug).scores(analysis.frames) for slug, _ in keys}
+    for side in dict.fromkeys(side._replace(variant="") for side in declared if side.lengths):
+        by_slug = {
+            slug: scores_of(analysis.frames, side._replace(variant=slug)) for slug, _ in keys
+        }
         name = "-".join(map(str, side.lengths or ()))
         table[f"{side.metric}/{name}"] = [by_slug[slug].get(seed, math.nan) for slug, seed in keys]
     for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:

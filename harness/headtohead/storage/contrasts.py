@@ -1,106 +1,111 @@
-"""The contrasts of an experiment, as planned, stored and reported."""
+"""The contrasts of an experiment, as planned and stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from headtohead.schema.experiment_file import Expectation
-from headtohead.storage.record import AxisValue, Count, Record
+from headtohead.storage.record import AxisValue, Count, Number, Record
 from headtohead.storage.results import HeadMetricName, MetricName
+from headtohead_judge.contrast import Contrast, Setting, Side
 
-Pairs = tuple[tuple[str, str], ...]
-"""Pairs of slugs; a difference is left minus right."""
+Family = Literal["variant", "factor", "interaction", "declared", "added", "taken"]
+"""Contrasts that are corrected together.
+
+``variant``: variants with the baseline. ``factor``: two values of an axis, averaged over the other axes.
+``interaction``: whether the effect of an axis depends on another. ``declared``: those of the experiment file.
+``added``, ``taken``: single changes between two configurations, added to the first or taken from the second.
+"""
 
 
-class _TwoVariants(Record):
-    """A contrast of two variants."""
+class WeightedSide(Record):
+    """The weight of a variant's score in a setting; without ``metric``, the score is that of the analysed metric."""
 
-    name: str
     variant: str
-    against: str
-
-    @property
-    def pairs(self) -> Pairs:
-        """The pair of variants."""
-        return ((self.variant, self.against),)
-
-
-class VariantContrast(_TwoVariants):
-    """A contrast of a variant with the baseline."""
-
-    kind: Literal["variant"] = "variant"
-
-
-class FactorContrast(Record):
-    """A contrast of two values of an axis, averaged over the other axes.
-
-    ``given`` holds the axes that the design block fixes at a value other than the baseline's. ``pairs_missing`` is
-    the number of pairs that are omitted because a side is excluded.
-    """
-
-    kind: Literal["factor"] = "factor"
-    name: str
-    axis: str
-    value: AxisValue
-    against: AxisValue
-    given: Mapping[str, AxisValue]
-    pairs: Pairs
-    pairs_missing: Count
-
-
-class InteractionContrast(Record):
-    """Whether the effect of an axis depends on another axis: a difference of differences.
-
-    The effect of ``value`` against ``against`` where ``other_axis`` is ``other_value``, minus that where it is
-    ``other_against``, averaged over the remaining axes. ``pairs`` holds two pairs per setting of the remaining axes:
-    the first difference, and the second with its sides swapped, so that the contrast is their sum.
-    """
-
-    kind: Literal["interaction"] = "interaction"
-    name: str
-    axis: str
-    value: AxisValue
-    against: AxisValue
-    other_axis: str
-    other_value: AxisValue
-    other_against: AxisValue
-    pairs: Pairs
-
-
-class DeclaredContrast(_TwoVariants):
-    """A contrast of two variants that the experiment file declares.
-
-    The fields with ``against_`` are those of the side ``against``; None if they equal those of the side ``variant``.
-    """
-
-    kind: Literal["declared"] = "declared"
+    weight: Number
     metric: (MetricName | HeadMetricName) | None = None
-    against_metric: (MetricName | HeadMetricName) | None = None
     lengths: tuple[Count, Count] | None = None
-    against_lengths: tuple[Count, Count] | None = None
+
+
+def _balanced(sides: tuple[WeightedSide, ...]) -> tuple[WeightedSide, ...]:
+    weights = [side.weight for side in sides]
+    if not any(weights) or abs(sum(weights)) > 1e-9:
+        raise ValueError("expected weights that are not all 0 and add up to 0")
+    return sides
+
+
+WeightedSides = Annotated[tuple[WeightedSide, ...], AfterValidator(_balanced)]
+"""The sides of a setting, whose weights add up to 0."""
+
+
+class AxisEffect(Record):
+    """The two values of an axis whose difference is an effect; the axis of a change is the name of the change."""
+
+    axis: str
+    value: AxisValue
+    against: AxisValue
+
+
+class ContrastRecord(Record):
+    """A weighted sum of scores that is tested, averaged over ``settings``.
+
+    Attributes:
+        name: The name in tables.
+        family: The contrasts of a family are corrected together.
+        settings: The weighted sides of each setting.
+        effects: The axis that a factor contrast or a change compares, or the two axes of an interaction.
+        given: The axes that the design block fixes at a value other than the baseline's.
+        missing: The number of settings that a factor contrast omits because a side is excluded.
+        expect: The expected result of a declared contrast.
+    """
+
+    name: str
+    family: Family
+    settings: Annotated[tuple[WeightedSides, ...], Field(min_length=1)]
+    effects: tuple[AxisEffect, ...] = ()
+    given: Mapping[str, AxisValue] = {}
+    missing: Count = 0
     expect: Expectation | None = None
 
+    @classmethod
+    def of_two(
+        cls,
+        name: str,
+        family: Family,
+        variant: str,
+        against: str,
+        effects: tuple[AxisEffect, ...] = (),
+    ) -> ContrastRecord:
+        """Return the contrast ``variant`` minus ``against``."""
+        sides = WeightedSide(variant=variant, weight=1), WeightedSide(variant=against, weight=-1)
+        return cls(name=name, family=family, settings=(sides,), effects=effects)
+
     @property
-    def same_score(self) -> bool:
-        """Whether both sides use the same metric and lengths."""
-        return self.against_metric is None and self.against_lengths is None
+    def variants(self) -> list[str]:
+        """The slugs of all variants, in the order of the settings."""
+        slugs = dict.fromkeys(side.variant for setting in self.settings for side in setting)
+        return list(slugs)
 
+    @property
+    def variant(self) -> str:
+        """The variant with a positive weight in the first setting; of a contrast of two variants, the first."""
+        return next(side.variant for side in self.settings[0] if side.weight > 0)
 
-class ChangeContrast(_TwoVariants):
-    """A single change between two configurations, added to the first or taken from the second.
+    @property
+    def against(self) -> str:
+        """The variant with a negative weight in the first setting; of a contrast of two variants, the second."""
+        return next(side.variant for side in self.settings[0] if side.weight < 0)
 
-    ``variant`` has the change and ``against`` does not; they are equal in everything else.
-    """
-
-    kind: Literal["added", "taken"]
-    change: str
-
-
-ContrastRecord = Annotated[
-    VariantContrast | FactorContrast | InteractionContrast | DeclaredContrast | ChangeContrast,
-    Field(discriminator="kind"),
-]
-"""A difference that is tested."""
+    def contrast(self, metric: str) -> Contrast:
+        """Return the contrast of the scores in ``metric``, unless a side has its own metric."""
+        settings: list[Setting] = []
+        for sides in self.settings:
+            weights: dict[Side, float] = {}
+            for side in sides:
+                score = Side(side.variant, side.metric or metric, side.lengths)
+                weights[score] = weights.get(score, 0.0) + side.weight
+            settings.append(weights)
+        return Contrast(self.name, self.family, tuple(settings))

@@ -356,10 +356,9 @@ class ExperimentRecord(Record):
             ),
             *(("runs.variant", run.variant) for run in self.runs),
             *(
-                ("contrasts.pairs", slug)
+                ("contrasts.settings", slug)
                 for contrast in self.contrasts
-                for pair in contrast.pairs
-                for slug in pair
+                for slug in contrast.variants
             ),
         ]
         for field, slug in used:

@@ -32,7 +32,7 @@ class Palette:
         for axis in record.axes:
             labels = dict.fromkeys(text(variant.axes.get(axis)) for variant in variants)
             self.values[axis] = list(labels)
-        self.is_grid = any(contrast.kind == "factor" for contrast in record.contrasts)
+        self.is_grid = any(contrast.family == "factor" for contrast in record.contrasts)
         self.colour_axis = self._colour_axis()
         if self.colour_axis is None:
             self.names = [variant.title for variant in record.variants]

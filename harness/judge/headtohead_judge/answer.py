@@ -46,7 +46,7 @@ def answer_of(judged: Judged, exit_code: int) -> dict[str, Any]:
         "paired": judged.is_paired,
         "baseline": plain({"variant": judged.baseline, **summary_fields(judged.summary)}),
         "contrasts": contrasts,
-        "looks": list(judged.looks.seeds) if judged.looks else None,
+        "looks": judged.looks and list(judged.looks.seeds),
         "more_seeds": judged.more_seeds,
         "warnings": list(judged.warnings),
         "exit_code": exit_code,

@@ -59,25 +59,27 @@ def compare_with_best(
         higher_is_better: Whether a higher score is better.
         looks: The planned looks of a study with sequential seeds; every p-value is first adjusted for them.
     """
-    x = np.asarray(scores, dtype=np.float64) * (1 if higher_is_better else -1)
+    sign = 1 if higher_is_better else -1
+    x = np.asarray(scores, dtype=np.float64) * sign
     variants, seeds = x.shape
     if min(variants, seeds) < 2:
         raise ValueError(
             f"a comparison with the best needs two variants and two seeds, got {variants} and {seeds}"
         )
     scale = float(np.nanmax(np.abs(x)))
-    differences, others = (
-        x - x[:, None],
-        ~np.eye(variants, dtype=bool),
-    )  # [own, other, seed]: other minus own
+    differences = x - x[:, None]  # [variant, other, seed]: other minus variant
+    others = ~np.eye(variants, dtype=bool)
 
     def over_looks(p: float) -> float:
         return looks.adjusted(p, sides=1) if looks else p
 
     smallest = one_sided_p(differences, 0.0, scale).min(axis=1, initial=1.0, where=others)
-    worse = [(variants - 1) * over_looks(float(p)) for p in smallest]
     equivalence = [math.nan] * variants
     if margin:
         largest = one_sided_p(-differences, -margin, scale).max(axis=1, initial=0.0, where=others)
         equivalence, _ = holm([over_looks(float(p)) for p in largest])
-    return [BestComparison(min(1.0, p), q) for p, q in zip(worse, equivalence, strict=True)]
+    comparisons = []
+    for p, equivalence_p in zip(smallest, equivalence, strict=True):
+        worse_p = (variants - 1) * over_looks(float(p))
+        comparisons.append(BestComparison(min(1.0, worse_p), equivalence_p))
+    return comparisons

@@ -10,14 +10,17 @@ variants' variances differ. Variants with a significantly larger variance have n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, fdtrc, polygamma
 
 from headtohead_judge.paired_tests import Difference, t_test_p
+
+Name = TypeVar("Name", bound=Hashable)
 
 MAX_PRIOR_DEGREES = 10.0
 """Largest weight of the common variance. A larger one would not protect against a variant with another variance."""
@@ -40,20 +43,25 @@ class BlockModel:
     degrees: float
     prior: float
 
-    def moderated(self, found: Difference, weight: float) -> Difference:
+    def moderated(self, difference: Difference, weight: float) -> Difference:
         """Return a difference with the moderated variance in its standard error and p-value.
 
         Args:
-            found: The difference with its own variance; it is returned as it is if its seeds do not vary.
+            difference: The difference with its own variance; it is returned as it is if its seeds do not vary.
             weight: Sum of the squared weights of the scores in the difference of a seed; 2 for two variants.
         """
-        if found.kind != "varied":
-            return found
-        own = found.n - 1
-        total = self.prior + own
-        variance = (self.prior * weight * self.variance + own * found.n * found.error**2) / total
-        error, degrees = math.sqrt(variance / found.n), max(own, min(total, self.degrees))
-        return replace(found, error=error, degrees=degrees, p=t_test_p(found.mean, error, degrees))
+        if difference.kind != "varied":
+            return difference
+        seeds = difference.n
+        own_degrees = seeds - 1
+        total_degrees = self.prior + own_degrees
+        common_squares = self.prior * weight * self.variance
+        own_squares = own_degrees * seeds * difference.error**2
+        variance = (common_squares + own_squares) / total_degrees
+        error = math.sqrt(variance / seeds)
+        degrees = max(own_degrees, min(total_degrees, self.degrees))
+        p = t_test_p(difference.mean, error, degrees)
+        return replace(difference, error=error, degrees=degrees, p=p)
 
 
 def block_model(scores: ArrayLike) -> BlockModel | None:
@@ -64,13 +72,14 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
     """
     x = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0)
     while True:
-        known = np.isfinite(x)
-        rows, columns = known.sum(axis=1) > 1, known.sum(axis=0) > 1
+        is_score = np.isfinite(x)
+        rows = is_score.sum(axis=1) > 1
+        columns = is_score.sum(axis=0) > 1
         if rows.all() and columns.all():
             break
         x = x[rows][:, columns]
     variants, seeds = x.shape
-    degrees = int(known.sum()) - variants - seeds + 1
+    degrees = int(is_score.sum()) - variants - seeds + 1
     if min(variants, seeds) < 2 or degrees < 1:
         return None
     residuals = x - np.nanmean(x)
@@ -80,13 +89,14 @@ def block_model(scores: ArrayLike) -> BlockModel | None:
         residuals = residuals - np.nanmean(residuals, axis=0)
         if np.nanmax(np.abs(residuals - before)) <= 1e-12 * np.nanmax(np.abs(x)):
             break
-    own_degrees = known.sum(axis=1) - 1
+    variant_degrees = is_score.sum(axis=1) - 1
     squares = np.nansum(residuals**2, axis=1)
-    prior = prior_degrees(squares / own_degrees * variants / (variants - 1), own_degrees)
-    return BlockModel(float(squares.sum() / degrees), degrees, min(MAX_PRIOR_DEGREES, prior))
+    variances = squares / variant_degrees * variants / (variants - 1)
+    prior = min(MAX_PRIOR_DEGREES, prior_degrees(variances, variant_degrees))
+    return BlockModel(float(squares.sum() / degrees), degrees, prior)
 
 
-def pooled(scores: Mapping[str, Sequence[float]]) -> tuple[BlockModel | None, dict[str, float]]:
+def pooled(scores: Mapping[Name, Sequence[float]]) -> tuple[BlockModel | None, dict[Name, float]]:
     """Return the block model of the variants without a larger variance, and the `larger_deviations` of the others.
 
     Contrasts of the others have no block model: their test is the paired t-test.
@@ -95,7 +105,8 @@ def pooled(scores: Mapping[str, Sequence[float]]) -> tuple[BlockModel | None, di
         return None, {}
     ratios = dict(zip(scores, larger_deviations([*scores.values()]), strict=True))
     larger = {name: ratio for name, ratio in ratios.items() if ratio}
-    return block_model([row for name, row in scores.items() if name not in larger]), larger
+    rows = [row for name, row in scores.items() if name not in larger]
+    return block_model(rows), larger
 
 
 def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | None:
@@ -112,13 +123,19 @@ def combined(parts: Sequence[tuple[float, BlockModel | None]]) -> BlockModel | N
         return None
     if len(models) == 1:
         return models[0][1]
-    terms = [(weight * model.variance, model.degrees) for weight, model in models]
-    total = sum(term for term, _ in terms)
-    squares = sum(term**2 / degrees for term, degrees in terms)
+    total = 0.0
+    squares = 0.0
+    weights = 0.0
+    for weight, model in models:
+        variance = weight * model.variance
+        total += variance
+        squares += variance**2 / model.degrees
+        weights += weight
+    degrees = sum(model.degrees for _, model in models)
+    if squares:
+        degrees = total**2 / squares
     return BlockModel(
-        variance=total / sum(weight for weight, _ in models),
-        degrees=total**2 / squares if squares else sum(degrees for _, degrees in terms),
-        prior=min(model.prior for _, model in models),
+        variance=total / weights, degrees=degrees, prior=min(model.prior for _, model in models)
     )
 
 
@@ -131,25 +148,32 @@ def larger_deviations(scores: ArrayLike) -> list[float]:
     """
     x, rows = np.unique(np.array(scores, dtype=np.float64, ndmin=2), axis=0, return_inverse=True)
     degrees = np.maximum(np.isfinite(x).sum(axis=1) - 1, 0)
-    squares = np.nansum(
-        (x - np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)) ** 2, axis=1
-    )
+    means = np.nansum(x, axis=1, keepdims=True) / (degrees[:, None] + 1)
+    squares = np.nansum((x - means) ** 2, axis=1)
     variances = squares / np.maximum(degrees, 1)
-    order, ratios, rounding = variances.argsort(), np.zeros(len(x)), 1e-24 * np.nansum(x**2)
-    for count in range(max(2, math.ceil(len(x) / 2)), len(x)):
-        following, known = order[count], degrees[order[:count]].sum()
-        common = squares[order[:count]].sum() / max(1, known)
-        if common > rounding and fdtrc(
-            degrees[following], known, variances[following] / common
-        ) <= GATE / len(x):
-            ratios[order[count:]] = np.sqrt(variances[order[count:]] / common)
+    order = variances.argsort()
+    ratios = np.zeros(len(x))
+    rounding = 1e-24 * np.nansum(x**2)
+    half = math.ceil(len(x) / 2)
+    for count in range(max(2, half), len(x)):
+        smaller = order[:count]
+        following = order[count]
+        common_degrees = degrees[smaller].sum()
+        common = squares[smaller].sum() / max(1, common_degrees)
+        if common <= rounding:
+            continue
+        ratio = variances[following] / common
+        if fdtrc(degrees[following], common_degrees, ratio) <= GATE / len(x):
+            larger = order[count:]
+            ratios[larger] = np.sqrt(variances[larger] / common)
             break
     return [float(ratio) for ratio in ratios[rows.ravel()]]
 
 
 def expected_degrees(variants: int, seeds: int) -> float:
     """Return the degrees of freedom of a contrast of two variants, if all variants have the same variance."""
-    return max(seeds - 1, min(MAX_PRIOR_DEGREES + seeds - 1, (variants - 1) * (seeds - 1)))
+    residual_degrees = (variants - 1) * (seeds - 1)
+    return max(seeds - 1, min(MAX_PRIOR_DEGREES + seeds - 1, residual_degrees))
 
 
 def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:
@@ -160,12 +184,17 @@ def prior_degrees(variances: ArrayLike, degrees: ArrayLike) -> float:
     s, d = np.broadcast_arrays(
         np.asarray(variances, dtype=np.float64), np.asarray(degrees, dtype=np.float64)
     )
-    s, d = s[s > 0], d[s > 0]
+    is_positive = s > 0
+    s = s[is_positive]
+    d = d[is_positive]
     if len(s) < 2:
         return math.inf
-    logs = np.log(np.maximum(s, 1e-5 * np.median(s))) - digamma(d / 2) + np.log(d / 2)
+    at_least = np.maximum(s, 1e-5 * np.median(s))
+    logs = np.log(at_least) - digamma(d / 2) + np.log(d / 2)
     excess = float(logs.var(ddof=1) - polygamma(1, d / 2).mean())
-    return 2 * _inverse_trigamma(excess) if excess > 0 else math.inf
+    if not excess > 0:
+        return math.inf
+    return 2 * _inverse_trigamma(excess)
 
 
 def _inverse_trigamma(value: float) -> float:

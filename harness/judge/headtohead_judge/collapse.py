@@ -30,35 +30,39 @@ def collapsed(losses: Sequence[ArrayLike]) -> list[list[bool]]:
     normal, heavy-tailed, lognormal or bounded losses (``benchmarks/simulation.py``). Without a second variant, no run
     collapsed; a run without a finite loss has diverged instead.
     """
-    values = [
-        np.maximum(np.asarray(own, dtype=np.float64), np.finfo(np.float64).tiny) for own in losses
-    ]
-    logs = [np.log(own) for own in values]
-    limits = [
-        max(limit, math.exp(min(log_limit, 700.0)))
-        for limit, log_limit in zip(
-            _limits(values, DEVIATIONS), _limits(logs, LOG_DEVIATIONS), strict=True
+    values = []
+    logs = []
+    for losses_of_variant in losses:
+        positive = np.maximum(
+            np.asarray(losses_of_variant, dtype=np.float64), np.finfo(np.float64).tiny
         )
-    ]
-    worst = [
-        float(own[own <= limit].max(initial=-math.inf))
-        for own, limit in zip(values, limits, strict=True)
-    ]
-    result = []
-    for index, own in enumerate(values):
-        others = max(worst[:index] + worst[index + 1 :], default=math.inf)
-        result.append(
-            [bool(found) for found in (own > limits[index]) & (own > ABOVE_OTHERS * others)]
-        )
-    return result
+        values.append(positive)
+        logs.append(np.log(positive))
+    limits = []
+    log_limits = _limits(logs, LOG_DEVIATIONS)
+    for limit, log_limit in zip(_limits(values, DEVIATIONS), log_limits, strict=True):
+        limits.append(max(limit, math.exp(min(log_limit, 700.0))))
+    worst = []
+    for row, limit in zip(values, limits, strict=True):
+        worst.append(float(row[row <= limit].max(initial=-math.inf)))
+    flags = []
+    for index, row in enumerate(values):
+        worst_of_others = max(worst[:index] + worst[index + 1 :], default=math.inf)
+        is_collapsed = (row > limits[index]) & (row > ABOVE_OTHERS * worst_of_others)
+        flags.append([bool(flag) for flag in is_collapsed])
+    return flags
 
 
 def _limits(samples: Sequence[np.ndarray], most: float) -> list[float]:
     """Return the median of each sample plus ``most`` median absolute deviations."""
-    medians = [float(np.median(own)) for own in samples]
-    deviations = [np.abs(own - median) for own, median in zip(samples, medians, strict=True)]
-    common = float(np.median(np.concatenate(deviations)))
-    return [
-        median + most * max(FULL_SAMPLE / len(own), 1) * max(float(np.median(own)), common)
-        for median, own in zip(medians, deviations, strict=True)
-    ]
+    medians = [float(np.median(sample)) for sample in samples]
+    deviations = []
+    for sample, median in zip(samples, medians, strict=True):
+        deviations.append(np.abs(sample - median))
+    common_deviation = float(np.median(np.concatenate(deviations)))
+    limits = []
+    for median, deviations_of_sample in zip(medians, deviations, strict=True):
+        deviation = max(float(np.median(deviations_of_sample)), common_deviation)
+        factor = max(FULL_SAMPLE / len(deviations_of_sample), 1)
+        limits.append(median + most * factor * deviation)
+    return limits

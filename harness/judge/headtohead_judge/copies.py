@@ -7,7 +7,6 @@ studies without copies have a warning, and how often copies have one.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, erf
+
+from headtohead_judge.listing import first_of
 
 Floats = NDArray[np.float64]
 Scores = Mapping[str, float]
@@ -58,10 +59,6 @@ MODEL_ERROR = 0.2
 
 ENDS = (0.0, 1.0, 100.0)
 """Ends of the usual scales; runs that reach the end of a scale have equal scores."""
-
-
-MAX_NAMES = 5
-"""Maximum number of seeds or runs that a warning names."""
 
 MAX_OTHERS = 10
 """Maximum number of variants whose spread and step are used for another variant."""
@@ -121,7 +118,8 @@ def step_of(values: Iterable[float]) -> float:
     unit = resolution(x)
     step = unit
     whole = np.rint(x / unit)
-    factor = math.gcd(*(int(gap) for gap in whole[1:] - whole[0]))
+    gaps = whole[1:] - whole[0]
+    factor = math.gcd(*map(int, gaps))
     if factor > 1 and (len(x) >= MIN_DISTINCT or factor <= MAX_FACTOR):
         step = unit * factor
     scale = 100.0 if x.max(initial=0.0) > 1 else 1.0
@@ -214,41 +212,43 @@ def repeated_scores(scores: Scores, others: Sequence[Scores] = ()) -> EqualScore
     if not repeats:
         return None
     seeds = tuple(seed for seed, key in zip(inner, keys, strict=True) if key in repeats)
-    step = _common_step(inner, others) if len(counts) < MIN_DISTINCT else step_of(inner.values())
+    if len(counts) < MIN_DISTINCT:
+        step = _common_step(inner, others)
+    else:
+        step = step_of(inner.values())
     pairs = len(inner) * (len(inner) - 1) / 2
-    expected = pairs * chance_equal(math.sqrt(2) * _spread(scores, step, others), step)
+    deviation = math.sqrt(2) * _spread(scores, step, others)
+    expected = pairs * chance_equal(deviation, step)
     count = _counted(repeats, step, inner.values())
-    return EqualScores(seeds, count, expected, step, chance_of(count, expected, len(scores)))
+    chance = chance_of(count, expected, len(scores))
+    return EqualScores(seeds, count, expected, step, chance)
 
 
 def shared_scores(first: Scores, second: Scores) -> EqualScores | None:
     """Return the equal scores of two variants under any seeds, or None without any; each score counts once."""
-    left, right = _without_ends(first), _without_ends(second)
+    left = _without_ends(first)
+    right = _without_ends(second)
     if not left or not right:
         return None
     unit = max(resolution(left.values()), resolution(right.values()))
     seeds_of: dict[float, list[str]] = {}
-    for seed, key in zip(reversed(right), reversed(_keys(right.values(), unit)), strict=True):
-        seeds_of.setdefault(key, []).append(seed)  # the last one is taken first
-    matches: dict[float, int] = {}
+    for seed, key in zip(right, _keys(right.values(), unit), strict=True):
+        seeds_of.setdefault(key, []).append(seed)
+    matches: Counter[float] = Counter()
     pairs = []
     for seed, key in zip(left, _keys(left.values(), unit), strict=True):
         if seeds_of.get(key):
-            pairs.append(f"{seed} and {seeds_of[key].pop()}")
-            matches[key] = matches.get(key, 0) + 1
+            matching_seed = seeds_of[key].pop(0)
+            pairs.append(f"{seed} and {matching_seed}")
+            matches[key] += 1
     if not pairs:
         return None
     step = max(step_of(left.values()), step_of(right.values()))
     deviation = math.hypot(_spread(first, step, [second]), _spread(second, step, [first]))
     expected = len(left) * len(right) * chance_equal(deviation, step)
     count = _counted(matches, step, left.values())
-    return EqualScores(
-        tuple(pairs),
-        count,
-        expected,
-        step,
-        chance_of(count, expected, min(len(first), len(second))),
-    )
+    chance = chance_of(count, expected, min(len(first), len(second)))
+    return EqualScores(tuple(pairs), count, expected, step, chance)
 
 
 def shared_seeds(first: Scores, second: Scores, deviation: float) -> EqualScores | None:
@@ -259,22 +259,25 @@ def shared_seeds(first: Scores, second: Scores, deviation: float) -> EqualScores
         second: Scores of the other variant by seed.
         deviation: Standard deviation, over seeds, of the difference of two variants without copied runs.
     """
-    left, right = _without_ends(first), _without_ends(second)
+    left = _without_ends(first)
+    right = _without_ends(second)
     common = [seed for seed in left if seed in right]
     if not common:
         return None
     unit = max(resolution(left.values()), resolution(right.values()))
-    keys = _keys((left[seed] for seed in common), unit)
-    other_keys = _keys((right[seed] for seed in common), unit)
-    equal = {
-        seed: key for seed, key, other in zip(common, keys, other_keys, strict=True) if key == other
-    }
+    left_keys = _keys([left[seed] for seed in common], unit)
+    right_keys = _keys([right[seed] for seed in common], unit)
+    equal = {}
+    for seed, left_key, right_key in zip(common, left_keys, right_keys, strict=True):
+        if left_key == right_key:
+            equal[seed] = left_key
     if not equal:
         return None
     step = max(step_of(left.values()), step_of(right.values()))
     expected = len(common) * chance_equal(deviation, step)
     count = _counted(Counter(equal.values()), step, left.values())
-    return EqualScores(tuple(equal), count, expected, step, chance_of(count, expected, len(common)))
+    chance = chance_of(count, expected, len(common))
+    return EqualScores(tuple(equal), count, expected, step, chance)
 
 
 def is_same_variant(first: Scores, second: Scores, deviation: float) -> bool:
@@ -338,18 +341,19 @@ def copy_warnings(
     """
     curves = {run: curve for run, curve in curves.items() if len(curve) > 1}
     warnings = []
-    if same := _equal_runs(scores, curves, is_paired):
+    same = _equal_runs(scores, curves, is_paired)
+    if same:
         warnings.append(
-            f"the same values at every step: {_listed(same)}; check that these are separate runs"
+            f"the same values at every step: {first_of(same)}; check that these are separate runs"
         )
-    without_curves = {
-        variant: by_seed
-        for variant, by_seed in scores.items()
-        if not all(Run(variant, seed) in curves for seed in by_seed)
-    }
-    if equal := _equal_scores(without_curves, baseline, is_paired, known):
+    without_curves = {}
+    for variant, by_seed in scores.items():
+        if not all(Run(variant, seed) in curves for seed in by_seed):
+            without_curves[variant] = by_seed
+    equal = _equal_scores(without_curves, baseline, is_paired, known)
+    if equal:
         warnings.append(
-            f"more equal values of {metric} than its steps explain: {_listed(equal)}; check that these are separate "
+            f"more equal values of {metric} than its steps explain: {first_of(equal)}; check that these are separate "
             "runs"
         )
     return warnings
@@ -363,21 +367,34 @@ def _equal_runs(
     for group in equal_curves(curves):
         kept: list[Run] = []
         for run in group:
-            same_seed = [earlier for earlier in kept if is_paired and earlier.seed == run.seed]
-            if not any(
-                _agree(scores[earlier.variant], scores[run.variant]) for earlier in same_seed
-            ):
+            if not is_paired or not _is_variant_without_difference(run, kept, scores):
                 kept.append(run)
-        seeds_of: dict[str, list[str]] = {}
-        for run in kept:
-            seeds_of.setdefault(run.variant, []).append(run.seed)
         if len(kept) > 1:
-            parts = [
-                f"{'seeds' if len(seeds) > 1 else 'seed'} {_listed(seeds)} of '{variant}'"
-                for variant, seeds in seeds_of.items()
-            ]
-            texts.append(" and ".join(parts))
+            texts.append(_described_runs(kept))
     return texts
+
+
+def _is_variant_without_difference(
+    run: Run, earlier: Iterable[Run], scores: Mapping[str, Scores]
+) -> bool:
+    """Return whether a variant has the scores of one with an ``earlier`` run of this seed under all common seeds."""
+    for earlier_run in earlier:
+        is_same_seed = earlier_run.seed == run.seed
+        if is_same_seed and _agree(scores[earlier_run.variant], scores[run.variant]):
+            return True
+    return False
+
+
+def _described_runs(runs: Iterable[Run]) -> str:
+    """Return the seeds of each variant as text."""
+    seeds_of: dict[str, list[str]] = {}
+    for run in runs:
+        seeds_of.setdefault(run.variant, []).append(run.seed)
+    parts = []
+    for variant, seeds in seeds_of.items():
+        noun = "seeds" if len(seeds) > 1 else "seed"
+        parts.append(f"{noun} {first_of(seeds)} of '{variant}'")
+    return " and ".join(parts)
 
 
 def _equal_scores(
@@ -385,21 +402,20 @@ def _equal_scores(
 ) -> list[str]:
     """Return the variants, and pairs of variants, with more equal scores than the step explains, as texts."""
     level = MAX_CHANCE / max(1, len(scores))
-    found = []
+    first_variants = [*scores][:MAX_OTHERS]
+    texts = []
     for variant, by_seed in scores.items():
         if variant in known or len({*by_seed.values()}) == len(by_seed):
             continue
-        others = [
-            side for name, side in itertools.islice(scores.items(), MAX_OTHERS) if name != variant
-        ]
+        others = [scores[name] for name in first_variants if name != variant]
         equal = repeated_scores(by_seed, others)
         if equal and equal.chance <= level:
-            found.append(f"'{variant}' under seeds {_described(equal)}")
+            texts.append(f"'{variant}' under seeds {_described(equal)}")
     for first, second in _compared(scores, baseline):
         for equal in _shared(scores[first], scores[second], is_paired):
             if equal.chance <= level:
-                found.append(f"'{first}' and '{second}' under seeds {_described(equal)}")
-    return found
+                texts.append(f"'{first}' and '{second}' under seeds {_described(equal)}")
+    return texts
 
 
 def _shared(first: Scores, second: Scores, is_paired: bool) -> list[EqualScores]:
@@ -407,38 +423,36 @@ def _shared(first: Scores, second: Scores, is_paired: bool) -> list[EqualScores]
     if {*first.values()}.isdisjoint(second.values()):
         return []
     if not is_paired:
-        return [equal for equal in [shared_scores(first, second)] if equal]
+        any_seeds = shared_scores(first, second)
+        return [any_seeds] if any_seeds else []
     if _agree(first, second):
         return []
     differences = [value - second[seed] for seed, value in first.items() if seed in second]
-    same = {seed for seed, value in first.items() if second.get(seed) == value}
-    left, right = (
-        {seed: side[seed] for seed in side if seed not in same} for side in (first, second)
-    )
-    found = [shared_seeds(first, second, spread(differences, 0.0)), shared_scores(left, right)]
-    return [equal for equal in found if equal]
+    equal_seeds = {seed for seed, value in first.items() if second.get(seed) == value}
+    left = {seed: value for seed, value in first.items() if seed not in equal_seeds}
+    right = {seed: value for seed, value in second.items() if seed not in equal_seeds}
+    same_seeds = shared_seeds(first, second, spread(differences, 0.0))
+    other_seeds = shared_scores(left, right)
+    return [equal for equal in (same_seeds, other_seeds) if equal]
 
 
 def _compared(scores: Mapping[str, Scores], baseline: str) -> list[tuple[str, str]]:
     """Return the pairs of the baseline with each variant, and the other pairs with the same scores in any order."""
-    against = [variant for variant in scores if variant != baseline]
-    pairs = [(baseline, variant) for variant in against] if baseline in scores else []
-    first_of: dict[tuple[float, ...], str] = {}
-    for variant in against:
-        first = first_of.setdefault(tuple(sorted(scores[variant].values())), variant)
+    others = [variant for variant in scores if variant != baseline]
+    pairs = []
+    if baseline in scores:
+        pairs = [(baseline, variant) for variant in others]
+    first_of_scores: dict[tuple[float, ...], str] = {}
+    for variant in others:
+        values = tuple(sorted(scores[variant].values()))
+        first = first_of_scores.setdefault(values, variant)
         if first != variant:
             pairs.append((first, variant))
     return pairs
 
 
 def _described(equal: EqualScores) -> str:
-    return f"{_listed(equal.runs)} ({equal.count} equal, {equal.expected:.1g} expected at steps of {equal.step:.2g})"
-
-
-def _listed(texts: Sequence[str]) -> str:
-    """Return the first texts and the number of the others."""
-    more = f" and {len(texts) - MAX_NAMES} more" if len(texts) > MAX_NAMES else ""
-    return ", ".join(texts[:MAX_NAMES]) + more
+    return f"{first_of(equal.runs)} ({equal.count} equal, {equal.expected:.1g} expected at steps of {equal.step:.2g})"
 
 
 def _common_step(scores: Scores, others: Iterable[Scores]) -> float:
@@ -458,8 +472,10 @@ def _counted(coincidences: Mapping[float, int], step: float, values: Iterable[fl
     the frequency of the most frequent answer.
     """
     count = sum(coincidences.values())
-    is_coarse = step > COARSE * max(map(abs, values))
-    return count - max(coincidences.values()) if is_coarse else count
+    largest_score = max(abs(value) for value in values)
+    if step > COARSE * largest_score:
+        count -= max(coincidences.values())
+    return count
 
 
 def _agree(first: Scores, second: Scores) -> bool:
@@ -473,7 +489,9 @@ def _spread(scores: Scores, step: float, others: Iterable[Scores]) -> float:
     if len({*values}) > 1:
         return spread(values, step)
     squares = [spread(side.values(), step) ** 2 for side in others]
-    return math.sqrt(sum(squares) / len(squares)) if squares else 0.0
+    if not squares:
+        return 0.0
+    return math.sqrt(sum(squares) / len(squares))
 
 
 def _without_ends(scores: Scores) -> dict[str, float]:

@@ -46,6 +46,11 @@ class Decision:
     digest: str
 
     @property
+    def degrees(self) -> int:
+        """Degrees of freedom of ``variance``."""
+        return len(self.scores) - 1
+
+    @property
     def line(self) -> str:
         """The decision as a line of JSON, without the line break."""
         return _json(asdict(self))

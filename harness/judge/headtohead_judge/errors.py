@@ -53,7 +53,9 @@ def similar(name: str, known: Iterable[str]) -> str:
     It is for names that users choose, such as those of variants, experiments and runs.
     """
     close = closest(name, known)
-    return f"; did you mean '{close}'?" if close else ""
+    if not close:
+        return ""
+    return f"; did you mean '{close}'?"
 
 
 def closest(name: str, known: Iterable[str]) -> str:

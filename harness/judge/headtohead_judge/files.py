@@ -80,26 +80,31 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         sync: Whether the content must survive a power failure.
     """
     with disk_errors():
-        while True:
-            # The name is unpredictable, so that no symbolic link can exist there in advance.
-            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
-            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-            try:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(
-                        handle, fcntl.LOCK_EX
-                    )  # ends with the process, so leftovers are recognised
-                if temporary.exists():  # not removed as a leftover before it was locked
-                    write(temporary)
-                    if sync:
-                        os.fsync(handle)
-                    os.replace(temporary, path)
-                    return
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
-            finally:
-                os.close(handle)
+        while not _replaced(path, write, sync=sync):
+            pass
+
+
+def _replaced(path: Path, write: Any, *, sync: bool) -> bool:
+    """Replace a file as `replace` does; return False if another process removed the temporary file as a leftover."""
+    # The name is unpredictable, so that no symbolic link can exist there in advance.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        # The lock ends with the process, so that leftovers are recognised.
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if not temporary.exists():  # removed as a leftover before it was locked
+            return False
+        write(temporary)
+        if sync:
+            os.fsync(handle)
+        os.replace(temporary, path)
+        return True
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -52,31 +52,32 @@ class Ledger:
             HeadToHeadError: If a line is damaged, or does not follow from its scores and the lines before it.
         """
         ledger = cls(path, ())
-        lines = files.read_text(path).split("\n") if path.exists() else []
-        for number, line in enumerate(lines, 1):
+        if not path.exists():
+            return ledger
+        for number, line in enumerate(files.read_text(path).split("\n"), 1):
             if not line.strip():
                 continue
-            where = Path(f"{path}, line {number}")
-            found = Decision.read(line, where)
-            if reason := ledger._mismatch(found):
+            decision = Decision.read(line, Path(f"{path}, line {number}"))
+            if mismatch := ledger._mismatch(decision):
                 raise HeadToHeadError(
-                    f"{path}: line {number} does not follow from its scores and the lines before it ({reason}); a line "
-                    "was deleted, added or changed: restore the file"
+                    f"{path}: line {number} does not follow from its scores and the lines before it ({mismatch}); a "
+                    "line was deleted, added or changed: restore the file"
                 )
-            ledger = cls(path, (*ledger.decisions, found))
+            ledger = cls(path, (*ledger.decisions, decision))
         return ledger
 
-    def _mismatch(self, found: Decision) -> str:
-        """Return why a line does not continue this ledger, or an empty text."""
+    def _mismatch(self, decision: Decision) -> str:
+        """Return why a decision does not continue this ledger, or an empty text."""
         try:
-            expected = self._decision(found)
+            expected = self._computed(decision)
         except HeadToHeadError as error:
             return str(error)
         for name in COMPUTED:
-            value, computed = getattr(found, name), getattr(expected, name)
+            value = getattr(decision, name)
+            computed = getattr(expected, name)
             if not math.isclose(value, computed, rel_tol=1e-6, abs_tol=1e-12):
                 return f"{name} is {value:g}, not {computed:g}"
-        if found.digest != found.digest_after(self._digest):
+        if decision.digest != decision.digest_after(self._digest):
             return "its digest is that of other names or scores"
         return ""
 
@@ -101,18 +102,23 @@ class Ledger:
     @property
     def scores(self) -> dict[str, float]:
         """The scores of the incumbent by seed, as they were last decided on."""
-        last = self.decisions[-1] if self.decisions else None
-        return {} if last is None else last.scores if last.kept else last.incumbent_scores
+        if not self.decisions:
+            return {}
+        last = self.decisions[-1]
+        return last.scores if last.kept else last.incumbent_scores
+
+    @property
+    def _degrees(self) -> int:
+        """Degrees of freedom of `deviation`; a change without effect on any score has no variance."""
+        return sum(decision.degrees for decision in self.decisions if decision.variance)
 
     @property
     def deviation(self) -> float | None:
         """The standard deviation of the paired differences of the earlier decisions; None without one that varies."""
-        own = self._variances
-        return (
-            math.sqrt(sum(count * value for count, value in own) / sum(count for count, _ in own))
-            if own
-            else None
-        )
+        if not self._degrees:
+            return None
+        squares = sum(decision.degrees * decision.variance for decision in self.decisions)
+        return math.sqrt(squares / self._degrees)
 
     @property
     def kept(self) -> list[int]:
@@ -136,53 +142,41 @@ class Ledger:
             HeadToHeadError: If the table does not continue the ledger.
         """
         if len(judged.variants) != 1:
-            names = ", ".join(f"'{found.variant}'" for found in judged.variants)
+            names = ", ".join(f"'{variant.variant}'" for variant in judged.variants)
             raise HeadToHeadError(
                 f"--ledger {self.path} decides on one candidate at a time; choose one with --candidate: {names}"
             )
-        (found,) = judged.variants
-        decision = self._decision(
-            Decision(
-                candidate=found.variant,
-                incumbent=judged.baseline,
-                metric=judged.metric,
-                higher_is_better=judged.higher_is_better,
-                difference=0.0,
-                variance=0.0,
-                p=1.0,
-                level=0.0,
-                kept=False,
-                scores={**found.scores},
-                incumbent_scores={**judged.scores},
-                digest="",
-            )
+        (candidate,) = judged.variants
+        undecided = Decision(
+            candidate=candidate.variant,
+            incumbent=judged.baseline,
+            metric=judged.metric,
+            higher_is_better=judged.higher_is_better,
+            difference=0.0,
+            variance=0.0,
+            p=1.0,
+            level=0.0,
+            kept=False,
+            scores={**candidate.scores},
+            incumbent_scores={**judged.scores},
+            digest="",
         )
+        decision = self._computed(undecided)
         self._refuse_second_look(decision)
         return replace(decision, digest=decision.digest_after(self._digest))
 
-    def _decision(self, asked: Decision) -> Decision:
-        """Return a decision with difference, variance, p, level and result of its scores."""
-        where, scores, against = f"--ledger {self.path}", asked.scores, asked.incumbent_scores
-        if self.incumbent not in (None, asked.incumbent):
-            raise HeadToHeadError(
-                f"{where}: the incumbent is '{self.incumbent}', not '{asked.incumbent}'; leave --baseline out"
-            )
-        if scores.keys() != against.keys() or len(scores) < 2:
-            raise HeadToHeadError(f"{where}: both sides need scores of the same seeds, two or more")
-        for number, earlier in enumerate(self.decisions, 1):
-            if asked.candidate in (earlier.candidate, earlier.incumbent):
-                raise HeadToHeadError(
-                    f"{where}: decision {number} already has the variant '{asked.candidate}'; {SECOND_LOOK}"
-                )
-            if (earlier.metric, earlier.higher_is_better) != (asked.metric, asked.higher_is_better):
-                better = "higher" if earlier.higher_is_better else "lower"
-                raise HeadToHeadError(
-                    f"{where} is about {earlier.metric}, {better} is better; give scores of it, or start another ledger"
-                )
-        difference = paired([scores[seed] for seed in against], [*against.values()])
-        p = self.p(difference, asked.higher_is_better)
+    def _computed(self, decision: Decision) -> Decision:
+        """Return a decision with the fields `COMPUTED` from its scores and the decisions before it.
+
+        Raises:
+            HeadToHeadError: If names, metric or seeds do not continue the ledger.
+        """
+        self._refuse_other_names(decision)
+        scores = [decision.scores[seed] for seed in decision.incumbent_scores]
+        difference = paired(scores, [*decision.incumbent_scores.values()])
+        p = self.p(difference, decision.higher_is_better)
         return replace(
-            asked,
+            decision,
             difference=difference.mean,
             variance=difference.n * difference.error**2,
             p=p,
@@ -190,48 +184,72 @@ class Ledger:
             kept=p <= self.level,
         )
 
-    def _refuse_second_look(self, asked: Decision) -> None:
+    def _refuse_other_names(self, decision: Decision) -> None:
+        """Raise a `HeadToHeadError` if names, seeds or metric of a decision do not continue the ledger."""
+        where = f"--ledger {self.path}"
+        if self.incumbent not in (None, decision.incumbent):
+            raise HeadToHeadError(
+                f"{where}: the incumbent is '{self.incumbent}', not '{decision.incumbent}'; leave --baseline out"
+            )
+        if decision.scores.keys() != decision.incumbent_scores.keys() or len(decision.scores) < 2:
+            raise HeadToHeadError(f"{where}: both sides need scores of the same seeds, two or more")
+        for number, earlier in enumerate(self.decisions, 1):
+            if decision.candidate in (earlier.candidate, earlier.incumbent):
+                raise HeadToHeadError(
+                    f"{where}: decision {number} already has the variant '{decision.candidate}'; {SECOND_LOOK}"
+                )
+            is_same_metric = earlier.metric == decision.metric
+            if not is_same_metric or earlier.higher_is_better != decision.higher_is_better:
+                better = "higher" if earlier.higher_is_better else "lower"
+                raise HeadToHeadError(
+                    f"{where} is about {earlier.metric}, {better} is better; give scores of it, or start another ledger"
+                )
+
+    def _refuse_second_look(self, decision: Decision) -> None:
         """Raise a `HeadToHeadError` if a variant of an earlier decision has the scores of the candidate.
 
         Scores that are equal to those of the incumbent are not compared: all changes without effect have them.
         """
-        scores = {
-            seed: score
-            for seed, score in asked.scores.items()
-            if not math.isclose(score, asked.incumbent_scores[seed], rel_tol=1e-6)
-        }
+        changed = {}
+        for seed, score in decision.scores.items():
+            if not math.isclose(score, decision.incumbent_scores[seed], rel_tol=1e-6):
+                changed[seed] = score
         for number, earlier in enumerate(self.decisions, 1):
-            deviation = math.hypot(_deviation(asked), _deviation(earlier))
+            deviation = math.hypot(_deviation(decision), _deviation(earlier))
             sides = {earlier.candidate: earlier.scores, earlier.incumbent: earlier.incumbent_scores}
-            for name, decided in sides.items():
-                if name != asked.incumbent and is_same_variant(scores, decided, deviation):
+            for name, scores in sides.items():
+                if name != decision.incumbent and is_same_variant(changed, scores, deviation):
                     raise HeadToHeadError(
-                        f"--ledger {self.path}: decision {number} already has the variant '{asked.candidate}' under "
+                        f"--ledger {self.path}: decision {number} already has the variant '{decision.candidate}' under "
                         f"the name '{name}', with the same scores; {SECOND_LOOK}"
                     )
 
-    def measured_again(self, decision: Decision) -> str | None:
+    def measured_again(self, decision: Decision) -> list[str]:
         """Return a warning if the incumbent's stored scores differ from those of a decision."""
-        gaps = [
-            value - self.scores[seed]
-            for seed, value in decision.incumbent_scores.items()
-            if seed in self.scores
+        gaps = []
+        common = [seed for seed in decision.incumbent_scores if seed in self.scores]
+        for seed in common:
+            gap = decision.incumbent_scores[seed] - self.scores[seed]
+            if gap:
+                gaps.append(gap)
+        if not gaps:
+            return []
+        return [
+            f"{len(gaps)} of {len(common)} scores of '{decision.incumbent}' differ from those in the ledger "
+            f"with the same seed, by {fmean(gaps):+.3g} on average; the ledger now has these"
         ]
-        if not any(gaps):
-            return None
-        return (
-            f"{sum(map(bool, gaps))} of {len(gaps)} scores of '{decision.incumbent}' differ from those in the ledger "
-            f"with the same seed, by {fmean(filter(None, gaps)):+.3g} on average; the ledger now has these"
-        )
 
-    def p(self, found: Difference, higher_is_better: bool) -> float:
+    def p(self, difference: Difference, higher_is_better: bool) -> float:
         """Return the one-sided p-value of "better", with the variance moderated towards that of earlier decisions."""
         if self.deviation:
-            variance, degrees = self.deviation**2, sum(count for count, _ in self._variances)
-            prior = min(MAX_PRIOR_DEGREES, degrees)
-            if fdtrc(found.n - 1, prior, found.n * found.error**2 / variance) > LARGER:
-                found = BlockModel(variance, degrees + found.n - 1, prior).moderated(found, 1.0)
-        return found.p / 2 if (found.mean > 0) == higher_is_better else 1 - found.p / 2
+            variance = self.deviation**2
+            prior = min(MAX_PRIOR_DEGREES, self._degrees)
+            ratio = difference.n * difference.error**2 / variance
+            if fdtrc(difference.n - 1, prior, ratio) > LARGER:
+                model = BlockModel(variance, self._degrees + difference.n - 1, prior)
+                difference = model.moderated(difference, 1.0)
+        is_better = (difference.mean > 0) == higher_is_better
+        return difference.p / 2 if is_better else 1 - difference.p / 2
 
     def append(self, decision: Decision) -> Ledger:
         """Write the ledger with a further decision and return it; a killed process leaves the old or the new file.
@@ -240,10 +258,7 @@ class Ledger:
             HeadToHeadError: If another process has appended a decision since this ledger was read.
         """
         busy = HeadToHeadError(f"another process writes {self.path}; run the command again")
-        path, lock = (
-            self.path.resolve(),
-            self.lock,
-        )  # worktrees may share a ledger by symbolic links
+        lock = self.lock
         with files.writing(lock, "choose another folder"):
             lock.parent.mkdir(parents=True, exist_ok=True)
             lock.touch()
@@ -251,7 +266,9 @@ class Ledger:
             if Ledger.read(self.path).decisions != self.decisions:
                 raise busy
             longer = Ledger(self.path, (*self.decisions, decision))
-            files.write_text(path, "".join(f"{each.line}\n" for each in longer.decisions))
+            text = "".join(f"{decision.line}\n" for decision in longer.decisions)
+            # Worktrees may share a ledger by symbolic links.
+            files.write_text(self.path.resolve(), text)
         return longer
 
     def seeds(self, effect: float) -> int | None:
@@ -259,15 +276,9 @@ class Ledger:
 
         The effect is an improvement in standard deviations of the paired differences.
         """
-        known = min(MAX_PRIOR_DEGREES, sum(count for count, _ in self._variances))
-        return seeds_needed(effect, level=2 * self.level, known=known)  # half of a two-sided test
-
-    @property
-    def _variances(self) -> list[tuple[int, float]]:
-        """Degrees of freedom and variance of the decisions; a change without effect on any score has no variance."""
-        return [
-            (len(found.scores) - 1, found.variance) for found in self.decisions if found.variance
-        ]
+        prior = min(MAX_PRIOR_DEGREES, self._degrees)
+        two_sided = 2 * self.level
+        return seeds_needed(effect, level=two_sided, known=prior)
 
 
 def _deviation(decision: Decision) -> float:

@@ -46,16 +46,15 @@ class Looks:
     @classmethod
     def planned(cls, number: int, most: int) -> Looks:
         """Return ``number`` looks at equal intervals up to ``most`` seeds, none before ``MIN_SEEDS``."""
-        return cls(
-            tuple(
-                sorted(
-                    {
-                        max(MIN_SEEDS, math.ceil(most * look / number))
-                        for look in range(1, number + 1)
-                    }
-                )
-            )
-        )
+        seeds = set()
+        for look in range(1, number + 1):
+            seeds.add(max(MIN_SEEDS, math.ceil(most * look / number)))
+        return cls(tuple(sorted(seeds)))
+
+    @classmethod
+    def single(cls) -> Looks:
+        """Return the looks of a study that is judged once; `adjusted` and `level` return their arguments."""
+        return cls((MIN_SEEDS,))
 
     def next(self, seeds: int) -> int | None:
         """Return the number of seeds of the first look with more than ``seeds``, or None after the last."""
@@ -66,7 +65,8 @@ class Looks:
         if math.isnan(p) or len(self.seeds) == 1:
             return p
         smallest = _smallest_p(self.seeds, sides)
-        return float(min(1.0, (np.searchsorted(smallest, p, side="right") + 1) / (STUDIES + 1)))
+        at_most = np.searchsorted(smallest, p, side="right")
+        return float(min(1.0, (at_most + 1) / (STUDIES + 1)))
 
     def level(self, alpha: float, sides: int = 2) -> float:
         """Return the nominal level of every look with an overall level of ``alpha``.
@@ -76,7 +76,9 @@ class Looks:
         if len(self.seeds) == 1:
             return alpha
         count = math.floor(alpha * (STUDIES + 1)) - 1
-        return float(_smallest_p(self.seeds, sides)[count - 1]) if count > 0 else 0.0
+        if count < 1:
+            return 0.0
+        return float(_smallest_p(self.seeds, sides)[count - 1])
 
 
 @lru_cache(maxsize=16)
@@ -87,8 +89,9 @@ def _smallest_p(looks: tuple[int, ...], sides: int) -> NDArray[np.float64]:
     for block in np.split(smallest, STUDIES // BLOCK):
         draws = generator.standard_normal((BLOCK, looks[-1]))
         for seeds in looks:
-            group = draws[:, :seeds]
-            t = group.mean(axis=1) / (group.std(axis=1, ddof=1) / math.sqrt(seeds))
+            scores = draws[:, :seeds]
+            error = scores.std(axis=1, ddof=1) / math.sqrt(seeds)
+            t = scores.mean(axis=1) / error
             p = 2 * stdtr(seeds - 1, -np.abs(t)) if sides == 2 else stdtr(seeds - 1, -t)
             np.minimum(block, p, out=block)
     smallest.sort()

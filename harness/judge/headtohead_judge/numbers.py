@@ -12,16 +12,21 @@ def decimals_of(value: float) -> int:
     >>> decimals_of(0.0125), decimals_of(2.0)
     (4, 0)
     """
-    return max(0, -int(Decimal(repr(float(value))).normalize().as_tuple().exponent))
+    shortest = Decimal(repr(float(value))).normalize()
+    return max(0, -int(shortest.as_tuple().exponent))
 
 
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, with a plural s unless the number is 1."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
+    if number != 1:
+        noun += "s"
+    return f"{number:,} {noun}"
 
 
 def show_p(p: float | None) -> str:
     """Format a p-value with three decimals, or as ``< 0.001``."""
     if p is None or math.isnan(p):
         return "–"
-    return "< 0.001" if p < 0.0005 else f"{p:.3f}"
+    if p < 0.0005:
+        return "< 0.001"
+    return f"{p:.3f}"

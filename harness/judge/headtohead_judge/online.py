@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from headtohead_judge.paired_tests import ALPHA
 
@@ -23,28 +22,26 @@ def level(test: int, detections: Sequence[int]) -> float:
         test: Number of the test, from 1.
         detections: Numbers of the earlier tests that detected a difference, in increasing order.
     """
-    rewards = [(0, INITIAL_WEALTH), *((at, ALPHA) for at in detections)]
-    if detections:
-        rewards[1] = detections[0], ALPHA - INITIAL_WEALTH
-    return sum(reward * _share(test - at) for at, reward in rewards)
+    rewards = [(0, INITIAL_WEALTH)]
+    for number, detection in enumerate(detections):
+        is_first = number == 0
+        rewards.append((detection, ALPHA - INITIAL_WEALTH if is_first else ALPHA))
+    return sum(reward * _share(test - start) for start, reward in rewards)
 
 
 def wealth(tests: int, detections: Sequence[int]) -> float:
     """Return the sum of the levels that remain for the tests after the first ``tests``, without further detections."""
-    gained = INITIAL_WEALTH + sum(ALPHA for _ in detections) - INITIAL_WEALTH * bool(detections)
-    bounds = [0, *detections, tests]
-    spent = sum(
-        level(test, detections[:index])
-        for index, (start, end) in enumerate(pairwise(bounds))
-        for test in range(start + 1, end + 1)
-    )
+    gained = INITIAL_WEALTH + sum(ALPHA for _ in detections)
+    if detections:
+        gained -= INITIAL_WEALTH
+    spent = 0.0
+    for test in range(1, tests + 1):
+        earlier = [detection for detection in detections if detection < test]
+        spent += level(test, earlier)
     return gained - spent
 
 
 def _share(distance: int) -> float:
     """Return the share of a reward that the test at a distance spends; the shares of all distances sum to 1."""
-    return (
-        0.07720838
-        * math.log(max(distance, 2))
-        / (distance * math.exp(math.sqrt(math.log(distance))))
-    )
+    decay = distance * math.exp(math.sqrt(math.log(distance)))
+    return 0.07720838 * math.log(max(distance, 2)) / decay

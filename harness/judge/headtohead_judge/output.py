@@ -16,8 +16,8 @@ def echo(*lines: object, err: bool = False) -> None:
 
     Line breaks and control characters inside a line come from files or servers and are escaped.
     """
-    for line in map(single_line, lines or ("",)):
-        click.echo(line, err=err)
+    for line in lines or ("",):
+        click.echo(single_line(line), err=err)
 
 
 def echo_text(text: str) -> None:
@@ -42,22 +42,31 @@ def markdown_table(
 ) -> str:
     """Return a Markdown table; the columns that are not in ``left`` are right-aligned."""
     rules = ["---" if name in left else "---:" for name in columns]
-    lines = [f"| {' | '.join(map(markdown_escape, columns))} |", f"|{'|'.join(rules)}|"]
-    for row in rows:
-        lines.append(f"| {' | '.join(map(markdown_escape, row))} |")
+    lines = [_markdown_row(columns), f"|{'|'.join(rules)}|"]
+    lines += [_markdown_row(row) for row in rows]
     return "\n".join(lines)
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    escaped = [markdown_escape(cell) for cell in cells]
+    return f"| {' | '.join(escaped)} |"
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterator[str]:
     """Yield the rows of a table as lines; ``right`` holds the indices of right-aligned columns."""
-    rows = [[single_line(cell) for cell in row] for row in rows]
-    widths = [max(map(_width, cells)) for cells in zip(*rows, strict=True)]
-    for row in rows:
-        spaces = [" " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)]
-        cells = [spaces[n] + cell if n in right else cell + spaces[n] for n, cell in enumerate(row)]
+    lines = [[single_line(cell) for cell in row] for row in rows]
+    widths = []
+    for column in zip(*lines, strict=True):
+        widths.append(max(_width(cell) for cell in column))
+    for line in lines:
+        cells = []
+        for index, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            spaces = " " * (width - _width(cell))
+            cells.append(spaces + cell if index in right else cell + spaces)
         yield "  ".join(cells).rstrip()
 
 
 def _width(text: str) -> int:
     """Return the columns of a text in a terminal; Chinese characters take two."""
-    return len(text) + sum(east_asian_width(character) in "WF" for character in text)
+    wide = sum(east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide

@@ -123,16 +123,21 @@ def summarise(values: ArrayLike, span: tuple[float, float] = EVERYWHERE) -> Summ
     scores = np.asarray(values, dtype=np.float64)
     scores = scores[np.isfinite(scores)]
     n = len(scores)
-    mean = float(scores.mean()) if n else math.nan
-    sd = float(scores.std(ddof=1)) if n > 1 else math.nan
-    half = t_quantile(n - 1) * sd / math.sqrt(n) if n > 1 else math.nan
-    low, high = (float(np.clip(end, *span)) for end in (mean - half, mean + half))
+    if n < 2:
+        mean = float(scores.mean()) if n else math.nan
+        return Summary(n, mean, math.nan, math.nan, math.nan)
+    mean = float(scores.mean())
+    sd = float(scores.std(ddof=1))
+    half = t_quantile(n - 1) * sd / math.sqrt(n)
+    low = float(np.clip(mean - half, *span))
+    high = float(np.clip(mean + half, *span))
     return Summary(n, mean, sd, low, high)
 
 
 def paired(values: ArrayLike, against: ArrayLike) -> Difference:
     """Compare two sides with the same seeds in the same order, ``values`` minus ``against``."""
-    left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
+    left = np.asarray(values, dtype=np.float64)
+    right = np.asarray(against, dtype=np.float64)
     if left.shape != right.shape or left.ndim != 1:
         raise ValueError(f"paired scores need equal length, got {left.shape} and {right.shape}")
     scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))
@@ -151,14 +156,18 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
     if not np.isfinite(d).all():
         raise ValueError(f"differences must be finite, got {d.tolist()}")
     n = len(d)
-    size = float(np.abs(d).max(initial=0.0)) if scale is None else scale
-    kind = _kind(d, size)
+    if scale is None:
+        scale = float(np.abs(d).max(initial=0.0))
+    kind = _kind(d, scale)
+    mean = float(rounded(d.mean(), scale)) if n else math.nan
+    if n < 2:
+        return _untested(kind, n, mean)
     if kind == "identical":
         d = np.zeros(n)
-    mean = float(rounded(d.mean(), size)) if n else math.nan
-    sd = (0.0 if kind in ("constant", "identical") else float(d.std(ddof=1))) if n > 1 else math.nan
-    error = sd / math.sqrt(n) if n else math.nan
-    flips = sign_flip_p(d) if n > 1 else math.nan
+        mean = 0.0
+    sd = float(d.std(ddof=1)) if kind == "varied" else 0.0
+    error = sd / math.sqrt(n)
+    flips = sign_flip_p(d)
     p = t_test_p(mean, error, n - 1) if kind == "varied" else flips
     return Difference(
         kind=kind,
@@ -171,6 +180,22 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None) ->
         sign_flip_p=flips,
         smallest_p=0.5**n,
         paired_p=p,
+    )
+
+
+def _untested(kind: Kind, n: int, mean: float) -> Difference:
+    """Return the difference of fewer than two seeds, which has no test."""
+    nan = math.nan
+    return Difference(
+        kind=kind,
+        n=n,
+        mean=mean,
+        error=nan,
+        degrees=n - 1,
+        effect=nan,
+        p=nan,
+        sign_flip_p=nan,
+        smallest_p=0.5**n,
     )
 
 
@@ -189,7 +214,9 @@ def sign_flip_p(differences: ArrayLike) -> float:
         if threshold <= 0:
             return 1.0
         # Each sum is a sum of one half plus a sum of the other, so sorting one half is enough to count.
-        left, right = _signed_sums(d[: len(d) // 2]), np.sort(_signed_sums(d[len(d) // 2 :]))
+        half = len(d) // 2
+        left = _signed_sums(d[:half])
+        right = np.sort(_signed_sums(d[half:]))
         above = len(right) - np.searchsorted(right, threshold - left, side="left")
         below = np.searchsorted(right, -threshold - left, side="right")
         return float((above + below).sum() / 2 ** len(d))
@@ -219,12 +246,15 @@ def holm(p_values: Sequence[float]) -> tuple[list[float], list[float]]:
     A rejected test has the level of its own step. Every other test has the level of the step at which the procedure
     stops.
     """
-    adjusted, levels = np.full((2, len(p_values)), math.nan)
     p = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(p, kind="stable")[: int((~np.isnan(p)).sum())]
-    ranks = np.arange(len(order))
-    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, (len(order) - ranks) * p[order]))
-    levels[order] = ALPHA / (len(order) - np.minimum(ranks, (adjusted <= ALPHA).sum()))
+    tests = int((~np.isnan(p)).sum())
+    order = np.argsort(p, kind="stable")[:tests]  # NaN is last
+    steps = np.arange(tests)
+    adjusted = np.full(len(p), math.nan)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, (tests - steps) * p[order]))
+    last_step = (adjusted <= ALPHA).sum()
+    levels = np.full(len(p), math.nan)
+    levels[order] = ALPHA / (tests - np.minimum(steps, last_step))
     return adjusted.tolist(), levels.tolist()
 
 
@@ -246,7 +276,9 @@ def minimum_detectable_effect(
     """
     if n < 2 or not math.isfinite(sd):
         return math.nan
-    return _noncentrality(n - 1 if degrees is None else degrees, level) * sd / math.sqrt(n)
+    if degrees is None:
+        degrees = n - 1
+    return _noncentrality(degrees, level) * sd / math.sqrt(n)
 
 
 def seeds_needed(
@@ -261,9 +293,8 @@ def seeds_needed(
         sides: 1 if seeds are paired; 2 if each side has its own seeds and an equal variance.
     """
     for n in range(2, MAX_SEEDS + 1):
-        if minimum_detectable_effect(1.0, n, level=level, degrees=known + sides * (n - 1)) <= abs(
-            effect
-        ):
+        degrees = known + sides * (n - 1)
+        if minimum_detectable_effect(1.0, n, level=level, degrees=degrees) <= abs(effect):
             return n
     return None
 
@@ -294,9 +325,12 @@ def one_sided_p(differences: ArrayLike, threshold: float, scale: float) -> Float
     n = np.isfinite(d).sum(axis=-1)
     d = np.where((n > 1)[..., None], d, 0.0)
     excess = rounded(np.nanmean(d, axis=-1) - threshold, scale)
-    varied = np.nanmax(d, axis=-1) - np.nanmin(d, axis=-1) > ROUNDING * scale
-    error = np.where(varied, np.nanstd(d, axis=-1, ddof=1), 1.0) / np.sqrt(np.maximum(n, 1))
-    p: Floats = np.where(varied, stdtr(n - 1, -excess / error), np.where(excess > 0, 0.5**n, 1.0))
+    is_varied = np.nanmax(d, axis=-1) - np.nanmin(d, axis=-1) > ROUNDING * scale
+    sd = np.where(is_varied, np.nanstd(d, axis=-1, ddof=1), 1.0)
+    error = sd / np.sqrt(np.maximum(n, 1))
+    of_t_test = stdtr(n - 1, -excess / error)
+    of_sign_flips = np.where(excess > 0, 0.5**n, 1.0)
+    p: Floats = np.where(is_varied, of_t_test, of_sign_flips)
     return np.where(n > 1, p, 1.0)
 
 
@@ -321,11 +355,13 @@ def t_test_p(mean: float, error: float, degrees: float) -> float:
 def _kind(d: Floats, scale: float) -> Kind:
     if len(d) == 0:
         return "none"
-    if np.abs(d).max() <= ROUNDING * scale:
-        return "identical" if len(d) > 1 else "single"
     if len(d) == 1:
         return "single"
-    return "constant" if np.ptp(d) <= ROUNDING * scale else "varied"
+    if np.abs(d).max() <= ROUNDING * scale:
+        return "identical"
+    if np.ptp(d) <= ROUNDING * scale:
+        return "constant"
+    return "varied"
 
 
 def rounded(differences: ArrayLike, scale: float) -> Floats:
@@ -339,9 +375,8 @@ def _hedges(mean: float, sd: float, n: int) -> float:
     if n < 3 or not sd > 0:
         return math.nan
     degrees = n - 1
-    correction = math.exp(gammaln(degrees / 2) - gammaln((degrees - 1) / 2)) / math.sqrt(
-        degrees / 2
-    )
+    log_ratio = gammaln(degrees / 2) - gammaln((degrees - 1) / 2)
+    correction = math.exp(log_ratio) / math.sqrt(degrees / 2)
     return correction * mean / sd
 
 
@@ -361,7 +396,8 @@ def _noncentrality(degrees: float, level: float) -> float:
     critical = t_quantile(degrees, 1 - level)
     noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
-        power = gammainc(degrees / 2, degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2)
+        bound = degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2
+        power = gammainc(degrees / 2, bound)
         slope = float(_DENSITY @ (_NORMAL * power))  # Stein: dE[f(z + d)] / dd = E[z f(z + d)]
         step = (POWER - float(_DENSITY @ power)) / slope
         noncentrality += step

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -46,15 +46,15 @@ def read_results(path: Path) -> pd.DataFrame:
     """
     if not path.is_dir():
         table = read_score_file(path)
-        return _autoresearch(table) if {*table.columns} >= AUTORESEARCH else table
+        is_autoresearch = {*table.columns} >= AUTORESEARCH
+        return _autoresearch(table) if is_autoresearch else table
     files = _files(path)
     for patterns, reader in FOLDERS.items():
         rows: list[dict[str, Any]] = []
         for file in files:
-            if not any(fnmatch(file.name, pattern) for pattern in patterns):
-                continue
-            variant = file.stem if file.parent == path else str(file.parent.relative_to(path))
-            rows += [{"variant": variant} | row for row in reader(file)]
+            if _matches(file, patterns):
+                variant = _variant(file, path)
+                rows += [{"variant": variant} | row for row in reader(file)]
         if rows:
             return pd.DataFrame(rows, dtype="object")
     raise HeadToHeadError(
@@ -64,36 +64,51 @@ def read_results(path: Path) -> pd.DataFrame:
 
 
 def _autoresearch(table: pd.DataFrame) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "variant": table["commit"],
-            "seed": (table.groupby("commit").cumcount() + 1).astype(str),
-            "val_bpb": table["val_bpb"],
-            "status": table["status"].replace(
-                {"keep": "finished", "discard": "finished", "crash": "crashed"}
-            ),
-        }
-    )
+    """Return the rows of a ``results.tsv`` with the columns of a table of scores."""
+    seeds = table.groupby("commit").cumcount() + 1
+    states = {"keep": "finished", "discard": "finished", "crash": "crashed"}
+    columns = {
+        "variant": table["commit"],
+        "seed": seeds.astype(str),
+        "val_bpb": table["val_bpb"],
+        "status": table["status"].replace(states),
+    }
+    return pd.DataFrame(columns)
 
 
 def _files(folder: Path) -> list[Path]:
     """Return the files in a folder and its subfolders."""
-    files = sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    files = []
+    for parent, _, names in os.walk(folder):
+        files += [Path(parent, name) for name in names]
     if len(files) > MAX_FILES:
         raise HeadToHeadError(
             f"{folder} has {len(files):,} files, more than {MAX_FILES:,}; name a folder in it"
         )
-    return files
+    return sorted(files)
+
+
+def _matches(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(path.name, pattern) for pattern in patterns)
+
+
+def _variant(file: Path, folder: Path) -> str:
+    """Return the variant of a file in a folder of results: its subfolder, or the file itself."""
+    if file.parent == folder:
+        return file.stem
+    return str(file.parent.relative_to(folder))
 
 
 def result_files(path: Path) -> list[Path]:
     """Return the files that `read_results` reads from a path."""
-    return [file for file in _files(path) if is_result(file)] if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    return [file for file in _files(path) if is_result(file)]
 
 
 def is_result(path: Path) -> bool:
     """Return whether a file in a folder of results is read, from its name."""
-    return any(fnmatch(path.name, pattern) for patterns in FOLDERS for pattern in patterns)
+    return any(_matches(path, patterns) for patterns in FOLDERS)
 
 
 def _submission(file: Path) -> list[dict[str, Any]]:
@@ -116,9 +131,10 @@ def _submission(file: Path) -> list[dict[str, Any]]:
         ) from error
     except HeadToHeadError as error:
         raise HeadToHeadError(f"{file}: {error}; correct one of them") from error
-    return [
-        {"seed": seed} | {name: row.get(name) for name in METRICS} for seed, row in rows.items()
-    ]
+    scores = []
+    for seed, row in rows.items():
+        scores.append({"seed": seed} | {name: row.get(name) for name in METRICS})
+    return scores
 
 
 def _seed_tables(record: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -127,18 +143,17 @@ def _seed_tables(record: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
     for key in ("seed_results", "seeds"):
         value = record.get(key)
         if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-            value = refuse_repeated_keys(
-                [(str(row.get("seed", number)), row) for number, row in enumerate(value, 1)]
-            )
+            pairs = [(str(row.get("seed", n)), row) for n, row in enumerate(value, 1)]
+            value = refuse_repeated_keys(pairs)
         if value and isinstance(value, dict):
             tables[key] = {seed: _row(key, seed, row) for seed, row in value.items()}
     if "seed_scores" in record:
         scores = record["seed_scores"]
         if not isinstance(scores, dict):
-            scores = refuse_repeated_keys([*zip(map(str, record["seeds"]), scores, strict=True)])
-        tables["seed_scores"] = {
-            seed: _row("seed_scores", seed, row) for seed, row in scores.items()
-        }
+            seeds = map(str, record["seeds"])
+            scores = refuse_repeated_keys([*zip(seeds, scores, strict=True)])
+        rows = {seed: _row("seed_scores", seed, row) for seed, row in scores.items()}
+        tables["seed_scores"] = rows
     return tables
 
 
@@ -159,33 +174,34 @@ def _merged(tables: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, 
     Raises:
         HeadToHeadError: If two tables have different seeds, or different scores of a seed.
     """
-    (first_key, first), *others = tables.items()
-    merged = {
-        seed: {name: row[name] for name in METRICS if name in row} for seed, row in first.items()
-    }
-    source = {(seed, name): first_key for seed, row in merged.items() for name in row}
-    for key, table in others:
+    first_key, first = next(iter(tables.items()))
+    merged: dict[str, dict[str, Any]] = {}
+    source: dict[tuple[str, str], str] = {}
+    for key, table in tables.items():
         if table.keys() != first.keys():
             raise HeadToHeadError(
                 f"'{first_key}' has the seeds {', '.join(first)}, and '{key}' the seeds {', '.join(table)}"
             )
         for seed, row in table.items():
+            scores = merged.setdefault(seed, {})
             for name in METRICS:
                 if name not in row:
                     continue
-                value = merged[seed].setdefault(name, row[name])
-                if not _same(value, row[name]):
+                value = scores.setdefault(name, row[name])
+                first_source = source.setdefault((seed, name), key)
+                if first_source != key and not _is_same(value, row[name]):
                     raise HeadToHeadError(
-                        f"{name} of seed {seed} is {value} in '{source[seed, name]}', and {row[name]} in '{key}'"
+                        f"{name} of seed {seed} is {value} in '{first_source}', and {row[name]} in '{key}'"
                     )
-                source.setdefault((seed, name), key)
     return merged
 
 
-def _same(value: Any, other: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     """Return whether two values of a file are equal, as numbers if they are numbers."""
-    numbers = [_number(value), _number(other)]
-    return value == other or (None not in numbers and numbers[0] == numbers[1])
+    if first == second:
+        return True
+    number = _number(first)
+    return number is not None and number == _number(second)
 
 
 def _number(value: Any) -> float | None:
@@ -200,15 +216,15 @@ def _refuse_other_seeds(record: Mapping[str, Any], tables: Mapping[str, Mapping[
     if not tables:
         return
     key, table = next(iter(tables.items()))
-    seeds, number = record.get("seeds"), record.get("n_seeds", len(table))
-    if isinstance(seeds, list) and "seeds" not in tables and {*map(str, seeds)} != {*table}:
-        raise HeadToHeadError(
-            f"'seeds' has {', '.join(map(str, seeds))}, and '{key}' the seeds {', '.join(table)}"
-        )
+    seeds = record.get("seeds")
+    names = ", ".join(table)
+    if isinstance(seeds, list) and "seeds" not in tables:
+        texts = [str(seed) for seed in seeds]
+        if {*texts} != {*table}:
+            raise HeadToHeadError(f"'seeds' has {', '.join(texts)}, and '{key}' the seeds {names}")
     if "seed" in record and str(record["seed"]) not in table:
-        raise HeadToHeadError(
-            f"'seed' is {record['seed']}, and '{key}' has the seeds {', '.join(table)}"
-        )
+        raise HeadToHeadError(f"'seed' is {record['seed']}, and '{key}' has the seeds {names}")
+    number = record.get("n_seeds", len(table))
     if _number(number) != len(table):
         raise HeadToHeadError(f"'n_seeds' is {number}, and '{key}' has {len(table)} seeds")
 
@@ -219,15 +235,16 @@ def _refuse_other_means(record: Mapping[str, Any], rows: Mapping[str, Mapping[st
     Submissions state the mean, the best or the first of their seeds, rounded.
     """
     for name in METRICS:
-        values = [_number(row.get(name)) for row in rows.values()]
-        numbers = [value for value in values if value is not None]
-        if len(numbers) < len(values):
+        scores = [_number(row.get(name)) for row in rows.values()]
+        numbers = [score for score in scores if score is not None]
+        if len(numbers) < len(scores):
             continue
         for key in (name, f"mean_{name}"):
             total = _number(record.get(key))
             if total is None:
                 continue
-            rounding = 0.51 * 10.0 ** -len(str(record[key]).partition(".")[2])
+            decimals = len(str(record[key]).partition(".")[2])
+            rounding = 0.51 * 10.0**-decimals
             if not min(numbers) - rounding <= total <= max(numbers) + rounding:
                 raise HeadToHeadError(
                     f"'{key}' is {record[key]}, and {name} of the seeds {', '.join(rows)} is from {min(numbers)} to "
@@ -249,8 +266,27 @@ class _LoggedRun:
 
 def _log(file: Path) -> list[dict[str, Any]]:
     """Return the validation scores and the time of a log of modded-nanogpt, a row per run and step."""
-    runs: list[_LoggedRun] = []
     text = read_bytes(file, advice="name a folder of readable logs").decode(errors="replace")
+    runs = _logged_runs(text, file)
+    if not runs and "val_loss" in text:  # the log begins with the source of the script
+        return [{"seed": file.stem, "step": "0", "state": f"no evaluation in {file.name}"}]
+    rows = []
+    for number, run in enumerate(runs, 1):
+        seed = f"{file.stem}#{number}" if len(runs) > 1 else file.stem
+        if run.last != int(run.steps) and run.rows[-1]["state"] == "finished":
+            state = f"{file.name} ends at step {run.last} of {run.steps}"
+            run.rows = [run.rows[-1] | {"state": state}]
+        rows += [row | {"seed": seed} for row in run.rows]
+    return rows
+
+
+def _logged_runs(text: str, file: Path) -> list[_LoggedRun]:
+    """Return the runs of a log; a smaller step than that of the line before begins a run.
+
+    Raises:
+        HeadToHeadError: If the lines of a run state different last steps.
+    """
+    runs: list[_LoggedRun] = []
     for step, steps, line in EVALUATION.findall(text):
         if not runs or int(step) < runs[-1].last:
             runs.append(_LoggedRun(steps))
@@ -261,21 +297,12 @@ def _log(file: Path) -> list[dict[str, Any]]:
                 f"'step:{step}/{steps}'; correct one of them"
             )
         row = {"seed": file.stem, "step": step, "state": "finished"} | _logged(line, file, step)
-        if not any(
-            name.startswith("val_") for name in row
-        ):  # the scores of the steps before are not the final ones
-            run.rows, row["state"] = [], f"step {step} of {file.name} has no complete score"
+        if not any(name.startswith("val_") for name in row):
+            # The scores of the steps before are not the final ones.
+            run.rows = []
+            row["state"] = f"step {step} of {file.name} has no complete score"
         run.rows.append(row)
-    if not runs and "val_loss" in text:  # the log begins with the source of the script
-        return [{"seed": file.stem, "step": "0", "state": f"no evaluation in {file.name}"}]
-    found = []
-    for number, run in enumerate(runs, 1):
-        if run.last != int(run.steps) and run.rows[-1]["state"] == "finished":
-            reason = f"{file.name} ends at step {run.last} of {run.steps}"
-            run.rows = [run.rows[-1] | {"state": reason}]
-        seed = f"{file.stem}#{number}" if len(runs) > 1 else file.stem
-        found += [row | {"seed": seed} for row in run.rows]
-    return found
+    return runs
 
 
 def _logged(line: str, file: Path, step: str) -> dict[str, str]:

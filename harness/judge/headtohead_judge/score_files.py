@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -48,52 +48,72 @@ def read_score_file(path: Path) -> pd.DataFrame:
     except FileNotFoundError as error:
         raise HeadToHeadError(f"no file {path}") from error
     try:
-        if ending == ".parquet":
-            # A damaged file can end a process by a signal.
-            rows = call_in_child(
-                f"Parquet file {path}",
-                f"{__name__}:parquet_rows",
-                str(path),
-                seconds=PARQUET_SECONDS,
-            )
-        elif FORMATS[ending] == "JSON Lines":
-            rows = _json_lines(content.decode("utf-8-sig"))
-        else:
-            rows = _delimited(content.decode("utf-8-sig"), "\t" if ending == ".tsv" else ",")
+        names, *rows = _rows(path, ending, content)
     except (ValueError, csv.Error, RecursionError) as error:
         reason = " ".join(str(error).split()).rstrip(".")
         raise HeadToHeadError(f"{path}: not a {FORMATS[ending]} table ({reason})") from error
-    names, *values = rows
-    if not values:
+    if not rows:
         raise HeadToHeadError(f"{path}: the table has no rows")
-    for number, row in enumerate(values, 1):
-        longest = max((len(value) for value in row if isinstance(value, str)), default=0)
+    for number, row in enumerate(rows, 1):
+        lengths = [len(value) for value in row if isinstance(value, str)]
+        longest = max(lengths, default=0)
         if longest > MAX_CHARACTERS:
             raise HeadToHeadError(
                 f"{path}: row {number} has a value of {longest:,} characters, more than {MAX_CHARACTERS:,}; remove it"
             )
-    return pd.DataFrame(values, columns=names, dtype="object")
+    return pd.DataFrame(rows, columns=names, dtype="object")
+
+
+def _rows(path: Path, ending: str, content: bytes) -> list[list[Any]]:
+    """Return the names of the columns of a file, and its rows.
+
+    Raises:
+        ValueError: If the content is no table of the format of this ending.
+        csv.Error: If a line of CSV is damaged.
+        HeadToHeadError: If a Parquet file cannot be read.
+    """
+    if ending == ".parquet":
+        # A damaged file can end a process by a signal.
+        reader = f"{__name__}:parquet_rows"
+        rows: list[list[Any]] = call_in_child(
+            f"Parquet file {path}", reader, str(path), seconds=PARQUET_SECONDS
+        )
+        return rows
+    text = content.decode("utf-8-sig")
+    if FORMATS[ending] == "JSON Lines":
+        return _json_lines(text)
+    return _delimited(text, "\t" if ending == ".tsv" else ",")
 
 
 def parquet_rows(path: str) -> list[list[Any]]:
     """Return the names of the columns of a Parquet file and its rows; an index without a name is left out."""
-    from pyarrow import parquet
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise HeadToHeadError(
+            "Parquet files need pyarrow: run pip install 'headtohead-judge[parquet]'"
+        ) from error
 
     table = parquet.read_table(path)
-    columns = {
-        index: name
-        for index, name in enumerate(table.column_names)
-        if not name.startswith("__index_level_")
-    }
-    _refuse_many_columns(len(columns))
-    values = zip(*(map(_text, table.column(index).to_pylist()) for index in columns), strict=True)
-    return [[*columns.values()], *map(list, values)]
+    chosen = []
+    for index, name in enumerate(table.column_names):
+        if not name.startswith("__index_level_"):
+            chosen.append((index, name))
+    _refuse_many_columns(len(chosen))
+    columns = []
+    for index, _ in chosen:
+        columns.append([_text(value) for value in table.column(index).to_pylist()])
+    names = [name for _, name in chosen]
+    return [names, *map(list, zip(*columns, strict=True))]
 
 
 def _text(value: Any) -> Any:
+    """Return a value as JSON has it: numbers as text, and other types than text and truth values as text, too."""
     if value is None or isinstance(value, str | bool):
         return value
-    return json.dumps(value) if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return json.dumps(value)
+    return str(value)
 
 
 def _refuse_many_columns(number: int) -> None:
@@ -104,11 +124,17 @@ def _refuse_many_columns(number: int) -> None:
 
 
 def _delimited(text: str, separator: str) -> list[list[str]]:
-    is_plain = {*text.partition("\n")[0].strip().split("\t")} >= AUTORESEARCH
-    form: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if is_plain else {}
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, **form)
+    """Return the rows of CSV or TSV without empty ones; raise `ValueError` if a row has another number of values."""
+    first_line = text.partition("\n")[0].strip()
+    is_autoresearch = {*first_line.split("\t")} >= AUTORESEARCH
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if is_autoresearch else csv.QUOTE_MINIMAL
+    lines = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting
+    )
     rows: list[list[str]] = []
-    for row in filter(None, lines):
+    for row in lines:
+        if not row:
+            continue
         rows.append(row)
         _refuse_many_columns(len(row))
         if len(row) != len(rows[0]):
@@ -121,23 +147,28 @@ def _delimited(text: str, separator: str) -> list[list[str]]:
 
 
 def _json_lines(text: str) -> list[list[Any]]:
+    """Return the names of all keys, and a row per object; numbers are text, and a missing value is None."""
     records: list[dict[str, Any]] = []
-    for line in filter(str.strip, text.split("\n")):
-        try:
-            record = load_json(
-                line,
-                unique_keys=True,
-                parse_int=str,
-                parse_float=str,
-                parse_constant=str,
-            )
-        except ValueError as error:
-            raise ValueError(
-                f"row {len(records) + 1}: {str(error).partition(': line 1')[0]}"
-            ) from error
-        if not isinstance(record, dict):
-            raise ValueError(f"row {len(records) + 1} is not an object")
-        records.append(record)
-    names = list(dict.fromkeys(name for record in records for name in record))
+    for line in text.split("\n"):
+        if line.strip():
+            records.append(_json_object(line, len(records) + 1))
+    names = {}
+    for record in records:
+        names.update(dict.fromkeys(record))
     _refuse_many_columns(len(names))
-    return [names, *([record.get(name) for name in names] for record in records)]
+    rows = [[record.get(name) for name in names] for record in records]
+    return [[*names], *rows]
+
+
+def _json_object(line: str, number: int) -> dict[str, Any]:
+    """Return the object of a line; raise `ValueError` with its number for other JSON and other text."""
+    try:
+        record = load_json(
+            line, unique_keys=True, parse_int=str, parse_float=str, parse_constant=str
+        )
+    except ValueError as error:
+        reason = str(error).partition(": line 1")[0]
+        raise ValueError(f"row {number}: {reason}") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"row {number} is not an object")
+    return record

@@ -1,95 +1,143 @@
-"""The judgement of a table of scores as lines and as a table."""
+"""The judgement of a table of scores, and the status of a ledger, as lines and tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Any
 
-import pandas as pd
-
-from headtohead_judge.judging import Judged
+from headtohead_judge.decision import Decision
+from headtohead_judge.judging import Judged, JudgedVariant
+from headtohead_judge.ledger import Ledger
 from headtohead_judge.numbers import counted, decimals_of, show_p
 from headtohead_judge.paired_tests import Interval
 
-if TYPE_CHECKING:
-    from headtohead_judge.decision import Decision
-    from headtohead_judge.ledger import Ledger
-
-MAX_DIGITS, MAX_WHOLE_DIGITS = 8, 15
+MAX_DIGITS = 8
+MAX_WHOLE_DIGITS = 15
 """Maximum number of digits after and before the point; other numbers have an exponent."""
+
+EFFECTS = (0.5, 1.0, 2.0)
+"""Improvements, in standard deviations of the differences, whose number of seeds the status of a ledger has."""
 
 
 class Numbers:
     """Formats scores with the decimals that the margin and two digits of the smallest standard error need."""
 
     def __init__(self, judged: Judged) -> None:
-        errors = [found.difference.error for found in judged.variants]
-        known = [error for error in errors if math.isfinite(error) and error > 0]
-        digits = max(0, 1 - math.floor(math.log10(min(known)))) if known else 3
+        errors = []
+        for variant in judged.variants:
+            error = variant.difference.error
+            if math.isfinite(error) and error > 0:
+                errors.append(error)
+        self.digits = 3
+        if errors:
+            self.digits = max(0, 1 - math.floor(math.log10(min(errors))))
         if judged.margin:
-            digits = max(digits, decimals_of(judged.margin))
-        self.digits = digits
+            self.digits = max(self.digits, decimals_of(judged.margin))
 
     def __call__(self, value: float | None, *, signed: bool = False) -> str:
         if value is None or not math.isfinite(value):
             return "–"
-        is_plain = self.digits <= MAX_DIGITS and abs(value) < 10**MAX_WHOLE_DIGITS
-        text = f"{abs(value):,.{self.digits}f}" if is_plain else f"{abs(value):.4g}"
+        if self.digits <= MAX_DIGITS and abs(value) < 10**MAX_WHOLE_DIGITS:
+            text = f"{abs(value):,.{self.digits}f}"
+        else:
+            text = f"{abs(value):.4g}"
         is_zero = not float(text.replace(",", ""))
-        return text if is_zero else ("−" if value < 0 else "+" * signed) + text
+        if is_zero:
+            return text
+        if value < 0:
+            return f"−{text}"
+        return f"+{text}" if signed else text
 
 
-def judged_frame(judged: Judged, accept: Collection[str]) -> pd.DataFrame:
+def judged_rows(judged: Judged, accept: Collection[str]) -> list[dict[str, str]]:
     """Return a row per variant as texts: mean, difference, intervals, p-values, verdict and its exit code."""
-    show, rows = Numbers(judged), []
-    for found in judged.variants:
-        difference, judgement, test = found.difference, found.judgement, found.judgement.size_test
-        size = (
-            {"interval of the size": _interval(test.interval if test else None, show)}
-            if judged.margin
-            else {}
-        )
-        paired_p = {"paired t p": show_p(difference.paired_p)} if judged.is_paired else {}
-        rows.append(
-            {
-                "variant": found.variant,
-                "seeds": str(found.summary.n),
-                "mean": show(found.summary.mean),
-                "difference": show(difference.mean, signed=True),
-                "interval": _interval(judgement.interval, show),
-                **size,
-                "Holm p": show_p(judgement.holm_p),
-                **paired_p,
-                "sign-flip p" if judged.is_paired else "permutation p": show_p(
-                    difference.sign_flip_p
-                ),
-                "verdict": judgement.verdict,
-                "exit code": str(judgement.exit_code(accept)),
-            }
-        )
-    return pd.DataFrame(rows)
+    show = Numbers(judged)
+    return [_row(judged, variant, show, accept) for variant in judged.variants]
 
 
-def look_line(judged: Judged) -> str | None:
-    """Return the planned looks and how many seeds the next one needs, or None without a plan."""
+def _row(
+    judged: Judged, variant: JudgedVariant, show: Numbers, accept: Collection[str]
+) -> dict[str, str]:
+    difference = variant.difference
+    judgement = variant.judgement
+    row = {
+        "variant": variant.variant,
+        "seeds": str(variant.summary.n),
+        "mean": show(variant.summary.mean),
+        "difference": show(difference.mean, signed=True),
+        "interval": _interval(judgement.interval, show),
+    }
+    if judged.margin:
+        test = judgement.size_test
+        row["interval of the size"] = _interval(test.interval if test else None, show)
+    row["Holm p"] = show_p(judgement.holm_p)
+    if judged.is_paired:
+        row["paired t p"] = show_p(difference.paired_p)
+        row["sign-flip p"] = show_p(difference.sign_flip_p)
+    else:
+        row["permutation p"] = show_p(difference.sign_flip_p)
+    row["verdict"] = judgement.verdict
+    row["exit code"] = str(judgement.exit_code(accept))
+    return row
+
+
+def look_lines(judged: Judged) -> list[str]:
+    """Return the line on the planned looks and how many seeds the next one needs; nothing without a plan."""
     if judged.looks is None:
-        return None
-    planned, seeds = ", ".join(map(str, judged.looks.seeds)), judged.summary.n
-    text = f"looks at {planned} seeds; each tests at {100 * judged.looks.level(0.05):.2g} % for 5 % over all looks"
+        return []
+    planned = ", ".join(map(str, judged.looks.seeds))
+    percent = 100 * judged.looks.level(0.05)
+    text = f"looks at {planned} seeds; each tests at {percent:.2g} % for 5 % over all looks"
+    seeds = judged.summary.n
     if seeds not in judged.looks.seeds:
         text += f"; {seeds} seeds are no planned look"
     if judged.more_seeds:
-        return f"{text}; the next look needs {counted(judged.more_seeds, 'more seed')} per variant"
-    return f"{text}; there is no further look"
+        more = counted(judged.more_seeds, "more seed")
+        return [f"{text}; the next look needs {more} per variant"]
+    return [f"{text}; there is no further look"]
 
 
 def decision_line(ledger: Ledger, decision: Decision) -> str:
-    """Return the decision on a candidate, which is the last of the ledger."""
-    compared = f"p {decision.p:.2g} is {'at most' if decision.kept else 'above'} the level {decision.level:.2g}"
-    kept = "kept" if decision.kept else "not kept"
+    """Return the line on the decision on a candidate, which is the last of the ledger."""
+    start = f"decision {len(ledger.decisions)}: {decision.candidate}"
     incumbent = f"the incumbent is {ledger.incumbent}"
-    return f"decision {len(ledger.decisions)}: {decision.candidate} is {kept}, as {compared}; {incumbent}"
+    if decision.kept:
+        return f"{start} is kept, as p {decision.p:.2g} is at most the level {decision.level:.2g}; {incumbent}"
+    return f"{start} is not kept, as p {decision.p:.2g} is above the level {decision.level:.2g}; {incumbent}"
+
+
+def status_fields(ledger: Ledger) -> dict[str, Any]:
+    """Return the incumbent, the level of the next decision, and the seeds that it needs, as JSON data."""
+    return {
+        "incumbent": ledger.incumbent,
+        "incumbent_seeds": [*ledger.scores],
+        "decisions": len(ledger.decisions),
+        "kept": len(ledger.kept),
+        "level": ledger.level,
+        "wealth": ledger.wealth,
+        "standard_deviation": ledger.deviation,
+        "seeds": {str(effect): ledger.seeds(effect) for effect in EFFECTS},
+    }
+
+
+def status_lines(ledger: Ledger) -> list[str]:
+    """Return the `status_fields` as lines."""
+    incumbent = f"none; {ledger.path} has no decision, and the first names it with --baseline"
+    if ledger.incumbent:
+        incumbent = f"{ledger.incumbent}, with scores of {len(ledger.scores)} seeds"
+    lines = [
+        f"incumbent: {incumbent}",
+        f"decisions: {len(ledger.decisions)}, {len(ledger.kept)} kept",
+        f"next decision: level {ledger.level:.2g} (one-sided) of the remaining {ledger.wealth:.2g}",
+    ]
+    for effect in EFFECTS:
+        size = f" ({effect * ledger.deviation:.2g})" if ledger.deviation else ""
+        seeds = ledger.seeds(effect) or "more than 1,000"
+        lines.append(
+            f"  an improvement of {effect} standard deviations of the differences{size}: {seeds} seeds for 80 % power"
+        )
+    return lines
 
 
 def _interval(interval: Interval | None, show: Numbers) -> str:

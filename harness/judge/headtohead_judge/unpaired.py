@@ -23,43 +23,54 @@ MAX_ENUMERATED_PERMUTATIONS = 200_000
 
 def unpaired(values: ArrayLike, against: ArrayLike) -> Difference:
     """Compare two sides with separate seeds, ``values`` minus ``against``, by Welch's t-test (1947)."""
-    left, right = np.asarray(values, dtype=np.float64), np.asarray(against, dtype=np.float64)
-    numbers = len(left), len(right)
-    scale = float(max(np.abs(left).max(initial=0.0), np.abs(right).max(initial=0.0)))
-    mean = float(left.mean() - right.mean()) if min(numbers) else math.nan
+    left = np.asarray(values, dtype=np.float64)
+    right = np.asarray(against, dtype=np.float64)
+    n = min(len(left), len(right))
+    if n == 0:
+        return _untested("none", 0, math.nan)
+    scale = float(max(np.abs(left).max(), np.abs(right).max()))
+    mean = float(left.mean() - right.mean())
     if abs(mean) <= ROUNDING * scale:
         mean = 0.0
-    nan = math.nan
-    if min(numbers) < 2:
-        kind: Kind = "single" if min(numbers) else "none"
-        return Difference(kind, min(numbers), mean, nan, nan, nan, nan, nan, nan)
-    permuted = permutation_p(left, right)
-    smallest = 1 / math.comb(sum(numbers), numbers[0])
-    spreads = [
-        float(side.var(ddof=1)) if np.ptp(side) > ROUNDING * scale else 0.0
-        for side in (left, right)
-    ]
-    parts = [spread / number for spread, number in zip(spreads, numbers, strict=True)]
-    if not any(parts):
-        kind = "constant" if mean else "identical"
-        return Difference(
-            kind, min(numbers), mean, 0.0, sum(numbers) - 2, nan, permuted, permuted, smallest
-        )
-    error = math.sqrt(sum(parts))
-    degrees = sum(parts) ** 2 / sum(
-        part**2 / (number - 1) for part, number in zip(parts, numbers, strict=True)
-    )
+    if n == 1:
+        return _untested("single", 1, mean)
+    left_variance = _variance(left, scale)
+    right_variance = _variance(right, scale)
+    left_part = left_variance / len(left)
+    right_part = right_variance / len(right)
+    p = permutation_p(left, right)
+    smallest_p = 1 / math.comb(len(left) + len(right), len(left))
+    if left_part == right_part == 0:
+        kind: Kind = "constant" if mean else "identical"
+        degrees = len(left) + len(right) - 2
+        return Difference(kind, n, mean, 0.0, degrees, math.nan, p, p, smallest_p)
+    error = math.sqrt(left_part + right_part)
+    squares = left_part**2 / (len(left) - 1) + right_part**2 / (len(right) - 1)
+    degrees_of_welch = (left_part + right_part) ** 2 / squares
     return Difference(
         kind="varied",
-        n=min(numbers),
+        n=n,
         mean=mean,
         error=error,
-        degrees=degrees,
-        effect=mean / math.sqrt(sum(spreads) / 2),
-        p=t_test_p(mean, error, degrees),
-        sign_flip_p=permuted,
-        smallest_p=smallest,
+        degrees=degrees_of_welch,
+        effect=mean / math.sqrt((left_variance + right_variance) / 2),
+        p=t_test_p(mean, error, degrees_of_welch),
+        sign_flip_p=p,
+        smallest_p=smallest_p,
     )
+
+
+def _untested(kind: Kind, n: int, mean: float) -> Difference:
+    """Return a difference without any test."""
+    nan = math.nan
+    return Difference(kind, n, mean, nan, nan, nan, nan, nan, nan)
+
+
+def _variance(scores: NDArray[np.float64], scale: float) -> float:
+    """Return the sample variance; 0 if the scores differ by rounding errors of scores of size ``scale`` only."""
+    if np.ptp(scores) <= ROUNDING * scale:
+        return 0.0
+    return float(scores.var(ddof=1))
 
 
 def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
@@ -69,15 +80,16 @@ def permutation_p(left: NDArray[np.float64], right: NDArray[np.float64]) -> floa
     observed order are counted.
     """
     scores = np.concatenate([left, right])
-    size, total = len(left), float(scores.sum())
-    expected = total * size / len(scores)
-    observed = abs(float(left.sum()) - expected) - ROUNDING * float(np.abs(scores).sum())
+    size = len(left)
+    expected = float(scores.sum()) * size / len(scores)
+    rounding = ROUNDING * float(np.abs(scores).sum())
+    observed = abs(float(left.sum()) - expected) - rounding
     if math.comb(len(scores), size) <= MAX_ENUMERATED_PERMUTATIONS:
         sums = np.array([sum(chosen) for chosen in combinations(scores.tolist(), size)])
         return float((np.abs(sums - expected) >= observed).mean())
     draws = min(DRAWS, MAX_SIGNS // len(scores))
-    permuted = np.random.default_rng(20_17).permuted(
-        np.broadcast_to(scores, (draws, len(scores))), axis=1
-    )
-    hits = int((np.abs(permuted[:, :size].sum(axis=1) - expected) >= observed).sum())
+    rows = np.broadcast_to(scores, (draws, len(scores)))
+    permuted = np.random.default_rng(20_17).permuted(rows, axis=1)
+    sums = permuted[:, :size].sum(axis=1)
+    hits = int((np.abs(sums - expected) >= observed).sum())
     return (hits + 1) / (draws + 1)

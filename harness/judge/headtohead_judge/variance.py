@@ -34,24 +34,25 @@ def with_sentences(over_seeds: Difference, values: ArrayLike) -> Interval:
     The interval over seeds is widened (Graybill and Wang 1980); each variance has its own t-quantile.
     """
     x = np.asarray(values, dtype=np.float64)
+    sentences = x.shape[1]
     variance = max(0.0, sentence_variance(x))
-    half = math.hypot(
-        over_seeds.high - over_seeds.mean,
-        t_quantile(x.shape[1] - 1, CONFIDENCE) * math.sqrt(variance),
-    )
+    half_of_seeds = over_seeds.high - over_seeds.mean
+    half_of_sentences = t_quantile(sentences - 1, CONFIDENCE) * math.sqrt(variance)
+    half = math.hypot(half_of_seeds, half_of_sentences)
     return Interval(CONFIDENCE, over_seeds.mean - half, over_seeds.mean + half)
 
 
 def _mean_squares(x: NDArray[np.float64]) -> tuple[float, float, float]:
     """Return the mean squares of rows, columns and residuals of a two-way table without replication."""
     rows, columns = x.shape
-    by_row, by_column, mean = x.mean(axis=1), x.mean(axis=0), x.mean()
-    residuals = x - by_row[:, None] - by_column + mean
-    return (
-        columns * float(((by_row - mean) ** 2).sum()) / (rows - 1),
-        rows * float(((by_column - mean) ** 2).sum()) / (columns - 1),
-        float((residuals**2).sum()) / ((rows - 1) * (columns - 1)),
-    )
+    row_means = x.mean(axis=1)
+    column_means = x.mean(axis=0)
+    mean = x.mean()
+    residuals = x - row_means[:, None] - column_means + mean
+    of_rows = columns * float(((row_means - mean) ** 2).sum()) / (rows - 1)
+    of_columns = rows * float(((column_means - mean) ** 2).sum()) / (columns - 1)
+    of_residuals = float((residuals**2).sum()) / ((rows - 1) * (columns - 1))
+    return of_rows, of_columns, of_residuals
 
 
 def variant_variance(scores: ArrayLike) -> float:
@@ -76,10 +77,11 @@ def jackknife(score: ArrayLike, without: ArrayLike) -> NDArray[np.float64]:
         score: The score of each seed over all sentences ``[seed]``.
         without: The score of each seed without each sentence ``[seed, sentence]``.
     """
-    full, rest = np.asarray(score, dtype=np.float64), np.asarray(without, dtype=np.float64)
-    values: NDArray[np.float64] = full[:, None] + (rest.shape[1] - 1) * (
-        rest.mean(axis=1, keepdims=True) - rest
-    )
+    full = np.asarray(score, dtype=np.float64)
+    rest = np.asarray(without, dtype=np.float64)
+    sentences = rest.shape[1]
+    deviations = rest.mean(axis=1, keepdims=True) - rest
+    values: NDArray[np.float64] = full[:, None] + (sentences - 1) * deviations
     return values
 
 
@@ -94,14 +96,19 @@ def intraclass_correlation(scores: ArrayLike) -> tuple[float, Interval]:
     x = np.asarray(scores, dtype=np.float64)
     if x.ndim != 2 or min(x.shape) < 2:
         return math.nan, Interval(CONFIDENCE, math.nan, math.nan)
+    variants, seeds = x.shape
     _, seed, residual = _mean_squares(x)
     if not residual > 0:
-        return (1.0 if seed > 0 else math.nan), Interval(CONFIDENCE, math.nan, math.nan)
-    variants, degrees, tail = len(x), len(x[0]) - 1, (1 + CONFIDENCE) / 2
-    others = degrees * (variants - 1)
+        correlation = 1.0 if seed > 0 else math.nan
+        return correlation, Interval(CONFIDENCE, math.nan, math.nan)
+
+    def as_correlation(ratio: float) -> float:
+        return float((ratio - 1) / (ratio + variants - 1))
+
     ratio = seed / residual
-    value, low, high = (
-        float((f - 1) / (f + variants - 1))
-        for f in (ratio, ratio / fdtri(degrees, others, tail), ratio * fdtri(others, degrees, tail))
-    )
-    return value, Interval(CONFIDENCE, low, high)
+    tail = (1 + CONFIDENCE) / 2
+    degrees = seeds - 1
+    residual_degrees = degrees * (variants - 1)
+    low = as_correlation(ratio / fdtri(degrees, residual_degrees, tail))
+    high = as_correlation(ratio * fdtri(residual_degrees, degrees, tail))
+    return as_correlation(ratio), Interval(CONFIDENCE, low, high)

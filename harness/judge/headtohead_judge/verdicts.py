@@ -65,7 +65,8 @@ class SizeTest:
         """Whether the interval is within the margin, at or beyond it, or neither, which is ``unclear``."""
         if self.holm_p <= ALPHA:
             return WITHIN
-        return BEYOND if max(self.interval.low, -self.interval.high) >= self.margin else UNCLEAR
+        smallest_size = max(self.interval.low, -self.interval.high)
+        return BEYOND if smallest_size >= self.margin else UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,16 @@ class Judgement:
     @property
     def size(self) -> Size | None:
         """Whether the difference is smaller than the margin; None without a margin or a verdict."""
-        return (
-            self.size_test.size
-            if self.size_test and self.direction not in (IDENTICAL, NO_VERDICT)
-            else None
-        )
+        if self.size_test is None or self.direction in (IDENTICAL, NO_VERDICT):
+            return None
+        return self.size_test.size
 
     @property
     def verdict(self) -> str:
         """Both words, such as ``better, within``, or the direction alone."""
-        return ", ".join(filter(None, (self.direction, self.size)))
+        if self.size is None:
+            return self.direction
+        return f"{self.direction}, {self.size}"
 
     def exit_code(self, accept: Collection[str]) -> int:
         """Return 0 if ``accept`` has the direction or the verdict, else 1 for ``worse``, else 3."""
@@ -111,11 +112,14 @@ class Judgement:
         """Return the judgement, for a negative ``sign`` that of the difference with exchanged sides."""
         if sign > 0:
             return self
-        test = self.size_test and replace(self.size_test, interval=-self.size_test.interval)
+        interval = self.interval
+        if interval is not None:
+            interval = -interval
+        size_test = self.size_test
+        if size_test is not None:
+            size_test = replace(size_test, interval=-size_test.interval)
         direction = EXCHANGED.get(self.direction, self.direction)
-        return replace(
-            self, direction=direction, interval=self.interval and -self.interval, size_test=test
-        )
+        return replace(self, direction=direction, interval=interval, size_test=size_test)
 
 
 UNTESTED = Judgement()
@@ -137,51 +141,58 @@ def judge(
         looks: The numbers of seeds at which the study is judged; None for a single look. Every p-value is first
             adjusted for the looks, then by Holm. Intervals have the levels of these tests at each look.
     """
-
-    def over_looks(p: float, sides: int) -> float:
-        return looks.adjusted(p, sides) if looks else p
-
-    def at_look(level: float, sides: int) -> float:
-        return looks.level(level, sides) if looks else level
-
     margins = margin if isinstance(margin, Sequence) else [margin] * len(family)
-    better = (
+    directions = (
         higher_is_better
         if isinstance(higher_is_better, Sequence)
         else [higher_is_better] * len(family)
     )
-    p_values = [over_looks(found.p, 2) if found else math.nan for found in family]
-    adjusted, levels = holm(p_values)
-    one_sided = [
-        over_looks(equivalence_p(found, size), 1) if found and size else math.nan
-        for found, size in zip(family, margins, strict=True)
-    ]
-    equivalence_adjusted, equivalence_levels = holm(one_sided)
+    if looks is None:
+        looks = Looks.single()
+    p_values = []
+    size_p_values = []
+    for difference, size in zip(family, margins, strict=True):
+        p = math.nan
+        size_p = math.nan
+        if difference:
+            p = looks.adjusted(difference.p, sides=2)
+        if difference and size:
+            size_p = looks.adjusted(equivalence_p(difference, size), sides=1)
+        p_values.append(p)
+        size_p_values.append(size_p)
+    holm_p, levels = holm(p_values)
+    size_holm_p, size_levels = holm(size_p_values)
     judgements = []
-    for index, found in enumerate(family):
-        if found is None or math.isnan(found.p):
+    for index, difference in enumerate(family):
+        if difference is None or math.isnan(difference.p):
             judgements.append(UNTESTED)
             continue
+        size = margins[index]
         size_test = None
-        if size := margins[index]:
-            within = interval(found, 1 - 2 * at_look(equivalence_levels[index], 1))
-            size_test = SizeTest(size, equivalence_adjusted[index], within)
-        p = adjusted[index]
-        direction = _direction(found, p, size_test, better[index])
-        too_few = found.kind == "constant" and p > ALPHA
-        step = None if too_few else interval(found, 1 - at_look(levels[index], 2))
-        judgements.append(Judgement(direction, p, step, size_test))
+        if size:
+            level = looks.level(size_levels[index], sides=1)
+            size_test = SizeTest(size, size_holm_p[index], interval(difference, 1 - 2 * level))
+        p = holm_p[index]
+        interval_at_step = None
+        if difference.kind != "constant" or p <= ALPHA:
+            level = looks.level(levels[index], sides=2)
+            interval_at_step = interval(difference, 1 - level)
+        direction = _direction(difference, p, size_test, directions[index])
+        judgements.append(Judgement(direction, p, interval_at_step, size_test))
     return judgements
 
 
 def _direction(
-    found: Difference, p: float, test: SizeTest | None, higher_is_better: bool | None
+    difference: Difference, p: float, size_test: SizeTest | None, higher_is_better: bool | None
 ) -> Direction:
-    if found.kind == "identical":
+    if difference.kind == "identical":
         return IDENTICAL
+    if p <= ALPHA and higher_is_better is None:
+        return LARGER if difference.mean > 0 else SMALLER
     if p <= ALPHA:
-        if higher_is_better is None:
-            return LARGER if found.mean > 0 else SMALLER
-        return BETTER if (found.mean > 0) == higher_is_better else WORSE
-    is_open = found.kind == "constant" and not (test and test.size == WITHIN)
-    return NO_VERDICT if is_open else UNDETECTED
+        is_better = (difference.mean > 0) == higher_is_better
+        return BETTER if is_better else WORSE
+    is_within = size_test is not None and size_test.size == WITHIN
+    if difference.kind == "constant" and not is_within:
+        return NO_VERDICT  # too few seeds for the sign-flip test
+    return UNDETECTED

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.model.precision import one_thread
 from headtohead.planning.pitfalls import find_pitfalls
@@ -49,7 +49,7 @@ class ExperimentResult:
     report: str = ""
 
     @cached_property
-    def contrasts(self) -> tuple[Contrast, ...]:
+    def contrasts(self) -> tuple[ContrastResult, ...]:
         """The main contrasts; none between two configurations with missing runs."""
         if self.analysis is None or (
             self.analysis.families.added.contrasts and not self._is_complete
@@ -249,7 +249,7 @@ def _capitalised(clause: str) -> str:
     return f"{clause[0].upper()}{clause[1:]}."
 
 
-def difference_text(contrast: Contrast) -> str:
+def difference_text(contrast: ContrastResult) -> str:
     """Return the difference of a contrast with its interval and its verdict, or why there is none."""
     change = contrast.paired
     if change is None:

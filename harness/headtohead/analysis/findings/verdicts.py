@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.findings.finding import MAX_NAMED, Sentence, caution, note
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name, leveled
@@ -31,14 +30,14 @@ RATIO_OR_HARDER_TASK = (
 @caution
 def no_room(analysis: Analysis) -> Iterator[Sentence]:
     """Name the contrasts whose right side is closer to the best possible score than the margin, by metric."""
-    by_metric: dict[str, list[Contrast]] = {}
+    by_metric: dict[str, list[ContrastResult]] = {}
     for contrast in analysis.main_contrasts:
         by_metric.setdefault(contrast.metric, []).append(contrast)
     for metric, contrasts in by_metric.items():
         margin = analysis.frames.record.margins.get(metric)
         if margin is None:
             continue
-        rooms = [analysis.room(metric, _right_sides(contrast)) for contrast in contrasts]
+        rooms = [analysis.room(metric, contrast.references) for contrast in contrasts]
         unsized = [
             contrast for contrast, room in zip(contrasts, rooms, strict=True) if margin.value > room
         ]
@@ -57,13 +56,9 @@ def no_room(analysis: Analysis) -> Iterator[Sentence]:
             yield Sentence(text)
 
 
-def _right_sides(contrast: Contrast) -> list[str]:
-    return [right for _, right in contrast.pairs]
-
-
-def _common_side(analysis: Analysis, contrasts: Sequence[Contrast]) -> str:
+def _common_side(analysis: Analysis, contrasts: Sequence[ContrastResult]) -> str:
     """Return the name of the right side of all contrasts."""
-    sides = set(chain.from_iterable(map(_right_sides, contrasts)))
+    sides = {slug for contrast in contrasts for slug in contrast.references}
     return BASELINE_SIDE if sides <= {analysis.frames.baseline} else ANY_SIDE
 
 
@@ -84,7 +79,7 @@ def no_positive_control(analysis: Analysis) -> Iterator[Sentence]:
         yield Sentence(NO_CONTROL)
 
 
-def _is_within(contrast: Contrast) -> bool:
+def _is_within(contrast: ContrastResult) -> bool:
     """Return whether a difference is within the margin, or within the size that is expected."""
     agreed = contrast.agreement.size if contrast.agreement else None
     return WITHIN in (contrast.size, agreed)
@@ -101,7 +96,7 @@ def arrows(analysis: Analysis) -> Iterator[Sentence]:
     if analysis.families.added.contrasts:
         (total,) = analysis.families.variants.contrasts
         by_slug = analysis.frames.by_slug
-        start, end = by_slug[total.right].title, by_slug[total.left].title
+        start, end = by_slug[total.against].title, by_slug[total.variant].title
         yield Sentence(ARROWS.format(start=start, end=end))
 
 
@@ -112,7 +107,7 @@ INTERACTION = "Interaction, {name}: {difference} ({interval}), {direction}."
 def few_interactions(analysis: Analysis) -> Iterator[Sentence]:
     """State the interactions of a study that declares its contrasts, if they are few."""
     interactions = analysis.families.interactions.contrasts
-    is_declared = all(contrast.kind == "declared" for contrast in analysis.main_contrasts)
+    is_declared = all(contrast.family == "declared" for contrast in analysis.main_contrasts)
     if not is_declared or len(interactions) > MAX_NAMED:
         return
     for contrast in interactions:

@@ -6,7 +6,7 @@ import math
 
 from matplotlib.figure import Figure
 
-from headtohead.analysis.contrasts import Contrast
+from headtohead.analysis.contrasts import ContrastResult
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.wording import contrast_name
 from headtohead.figures import style
@@ -46,9 +46,9 @@ def forest_rows(analysis: Analysis) -> list[Row]:
     }
     is_between = bool(analysis.families.added.contrasts or analysis.families.taken.contrasts)
 
-    def sort_key(found: Contrast) -> tuple[object, ...]:
+    def sort_key(found: ContrastResult) -> tuple[object, ...]:
         if is_between:
-            return found.axis is not None, order[found.axis], found.kind
+            return found.axis is not None, order[found.axis], found.family
         return (-analysis.sign * found.paired.mean if found.paired else 0.0,)
 
     rows = []

@@ -1,0 +1,43 @@
+"""Whether larger values of a metric are better, from the words of its name."""
+
+from __future__ import annotations
+
+import re
+
+from headtohead_judge.errors import HeadToHeadError
+
+HIGHER = ("accuracy", "exact_match", "bleu", "chrf", "acc", "match", "rouge", "f1", "auc", "auroc",
+          "precision", "recall", "reward", "score", "return", "win_rate", "map", "ndcg",
+          "mfu", "per_second")  # fmt: skip
+LOWER = ("loss", "perplexity", "ms", "mb", "seconds", "unk_rate", "error", "err", "wer", "cer", "ter", "ppl",
+         "nll", "mse", "mae", "rmse", "bits_per_byte", "bpb", "bpc", "fid", "latency", "regret")  # fmt: skip
+NEUTRAL = ("test", "valid", "validation", "val", "eval", "dev", "train", "final", "best", "last", "mean", "avg",
+           "average", "macro", "micro", "weighted", "token", "tokens", "word", "char", "sentence", "top", "system",
+           "cross", "entropy", "wall", "step", "epoch", "unpadded", "k", "l", "n")  # fmt: skip
+"""Words that leave the direction of a metric as it is."""
+
+
+def direction(metric: str) -> bool:
+    """Return whether larger values of a metric are better, from its name.
+
+    The words of the name that are no `NEUTRAL` ones must all be known, and agree.
+
+    Raises:
+        HeadToHeadError: If the name does not determine it.
+    """
+    words = re.split(r"[/\-. _]+", metric.lower())
+    rest = f"_{'_'.join(words)}_"
+    directions = set()
+    for is_higher, known_words in ((False, LOWER), (True, HIGHER)):
+        for known_word in sorted(known_words, key=len, reverse=True):
+            if f"_{known_word}_" in rest:
+                rest = rest.replace(f"_{known_word}_", "_")
+                directions.add(is_higher)
+    unknown = {word.rstrip("0123456789") for word in rest.split("_")}
+    unknown -= {*NEUTRAL, ""}
+    if len(directions) != 1 or unknown:
+        raise HeadToHeadError(
+            f"whether more of '{metric}' is better cannot be concluded from its name; add --higher-is-better or "
+            "--lower-is-better"
+        )
+    return directions.pop()

@@ -1,0 +1,216 @@
+"""What the command does: check the options, read the scores, judge, decide, write the answer, print."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from headtohead_judge import files
+from headtohead_judge.answer import answer_of, is_answer
+from headtohead_judge.decision import Decision
+from headtohead_judge.errors import HeadToHeadError
+from headtohead_judge.escaping import markdown_escape
+from headtohead_judge.judging import Judged, judge
+from headtohead_judge.ledger import Ledger
+from headtohead_judge.looks import Looks
+from headtohead_judge.output import echo, echo_json, echo_text, markdown_table, print_table
+from headtohead_judge.request import Request
+from headtohead_judge.sources import has_steps, read_source, refuse_overwriting
+from headtohead_judge.text import (
+    Numbers,
+    decision_line,
+    judged_rows,
+    look_lines,
+    status_fields,
+    status_lines,
+)
+
+ANSWER_ADVICE = "choose another file with --answer"
+
+
+class _Outcome(NamedTuple):
+    """A judgement and the decision on it.
+
+    ``ledger`` is the ledger that the decision follows; both are None without a ledger. ``is_repeated`` is whether the
+    ledger's file has this decision already.
+    """
+
+    judged: Judged
+    decision: Decision | None = None
+    ledger: Ledger | None = None
+    is_repeated: bool = False
+
+
+def run(request: Request) -> int:
+    """Judge scores, or print the status of a ledger; return the exit code.
+
+    Raises:
+        HeadToHeadError: If options contradict each other, or scores or ledger cannot be judged.
+    """
+    _refuse_contradictions(request)
+    ledger = Ledger.read(request.ledger_file) if request.ledger_file else None
+    if request.status:
+        _print_status(ledger, request.form)
+        return 0
+    if request.source is None:
+        raise HeadToHeadError("FILE with the scores is missing")
+    if ledger is not None and (request.unpaired or request.looks or request.margin):
+        raise HeadToHeadError("--ledger does not accept --unpaired, --looks or --margin")
+    refuse_overwriting(_outputs(request, ledger), request.source)
+    table = read_source(request.source, request.experiment, request.metric)
+    if has_steps(table, request.source, request.experiment):
+        request = replace(request, step_column=request.step_column or "step")
+
+    outcome = _outcome(request, table, ledger)
+    accept = tuple(verdict.replace(",", ", ") for verdict in request.accept)
+    code = outcome.judged.exit_code(accept)
+    warnings = list(outcome.judged.warnings)
+    if outcome.decision and outcome.ledger:
+        code = 0 if outcome.decision.kept else code or 3
+        warnings += outcome.ledger.measured_again(outcome.decision)
+    if outcome.is_repeated:
+        warnings.append(
+            f"{request.ledger_file} has this decision already; this is its answer again"
+        )
+    answer = answer_of(outcome.judged, code)
+    answer["decision"] = asdict(outcome.decision) if outcome.decision else None
+    longer_ledger = _write(request, outcome, answer)
+    for warning in warnings:
+        echo(f"warning: {warning}", err=True)
+    if request.form == "json":
+        echo_json(answer)
+    else:
+        _print(request, outcome, longer_ledger, accept, code)
+    return code
+
+
+def _refuse_contradictions(request: Request) -> None:
+    """Raise a `HeadToHeadError` if options contradict each other or a number is not positive."""
+    if request.looks is None and request.is_at_most_chosen:
+        raise HeadToHeadError("--at-most requires --looks N, the number of looks")
+    for name, number in (("margin", request.margin), ("sd", request.sd)):
+        if number is not None and not 0 < number < float("inf"):
+            raise HeadToHeadError(f"--{name} must be a positive number, got {number:g}")
+    if request.margin is None and any("," in verdict for verdict in request.accept):
+        raise HeadToHeadError(
+            "--accept with a size requires --margin X; without it, verdicts have no size"
+        )
+
+
+def _outputs(request: Request, ledger: Ledger | None) -> dict[str, Any]:
+    """Return the files that a call writes, by the name of their option."""
+    outputs = {}
+    if request.answer is not None:
+        outputs["--answer"] = request.answer
+    if ledger is not None:
+        outputs["--ledger"] = ledger.path
+        outputs["the lock of --ledger"] = ledger.lock
+    return outputs
+
+
+def _outcome(request: Request, table: pd.DataFrame, ledger: Ledger | None) -> _Outcome:
+    """Return the judgement of a table and the decision on it; that of a repeated command is the last one again."""
+    if ledger is None:
+        return _Outcome(_judge(request, table, None))
+    if ledger.decisions:
+        earlier = replace(ledger, decisions=ledger.decisions[:-1])
+        with suppress(HeadToHeadError):
+            judged = _judge(request, table, earlier)
+            decision = earlier.decide(judged)
+            if decision == ledger.decisions[-1]:
+                return _Outcome(judged, decision, earlier, is_repeated=True)
+    judged = _judge(request, table, ledger)
+    return _Outcome(judged, ledger.decide(judged), ledger)
+
+
+def _judge(request: Request, table: pd.DataFrame, ledger: Ledger | None) -> Judged:
+    """Return the judgement of a table; baseline, metric and direction are by default those of the ledger."""
+    baseline = request.baseline
+    metric = request.metric
+    higher_is_better = request.higher_is_better
+    stored: dict[str, float] = {}
+    if ledger is not None and ledger.decisions:
+        last = ledger.decisions[-1]
+        if baseline is None:
+            baseline = ledger.incumbent
+        if metric is None:
+            metric = last.metric
+        if higher_is_better is None:
+            higher_is_better = last.higher_is_better
+        if baseline == ledger.incumbent:
+            stored = ledger.scores
+    return judge(
+        table,
+        baseline=baseline,
+        metric=metric,
+        margin=request.margin,
+        higher_is_better=higher_is_better,
+        is_paired=not request.unpaired,
+        looks=Looks.planned(request.looks, request.at_most) if request.looks else None,
+        variant_columns=request.variant_columns,
+        seed_column=request.seed_column,
+        step_column=request.step_column,
+        candidates=request.candidates,
+        sd=request.sd,
+        stored=stored,
+    )
+
+
+def _write(request: Request, outcome: _Outcome, answer: dict[str, Any]) -> Ledger | None:
+    """Append the decision to the ledger and write the answer; return the ledger with the decision.
+
+    Whether the answer may be written is tested before the decision is appended.
+    """
+    if request.answer is not None:
+        files.refuse_foreign(request.answer, is_answer, ANSWER_ADVICE)
+    ledger = outcome.ledger
+    if ledger is not None and outcome.decision is not None:
+        if outcome.is_repeated:
+            ledger = replace(ledger, decisions=(*ledger.decisions, outcome.decision))
+        else:
+            ledger = ledger.append(outcome.decision)
+    if request.answer is not None:
+        text = json.dumps(answer, ensure_ascii=False, indent=1) + "\n"
+        with files.writing(request.answer, ANSWER_ADVICE):
+            files.write_text(request.answer, text)
+    return ledger
+
+
+def _print(
+    request: Request, outcome: _Outcome, ledger: Ledger | None, accept: tuple[str, ...], code: int
+) -> None:
+    """Print the heading, the table, and the lines on looks and on the decision, which ``ledger`` contains."""
+    judged = outcome.judged
+    heading = judged.heading(Numbers(judged))
+    rows = judged_rows(judged, accept)
+    lines = look_lines(judged)
+    if ledger is not None and outcome.decision is not None:
+        lines.append(decision_line(ledger, outcome.decision))
+        for row in rows:
+            row["exit code"] = str(code)
+    columns = [*rows[0]]
+    cells = [[*row.values()] for row in rows]
+    if request.form == "markdown":
+        table = markdown_table(columns, cells, left=("variant", "verdict"))
+        blocks = [markdown_escape(heading), table]
+        blocks += [markdown_escape(line) for line in lines]
+        echo_text("\n\n".join(blocks) + "\n")
+        return
+    echo(heading, "")
+    print_table(columns, cells, right=range(1, len(columns) - 2))
+    for line in lines:
+        echo("", line)
+
+
+def _print_status(ledger: Ledger | None, form: str) -> None:
+    """Print the incumbent, the level of the next decision, and the seeds that it needs."""
+    if ledger is None:
+        raise HeadToHeadError("--status requires --ledger LEDGER")
+    if form == "json":
+        echo_json(status_fields(ledger))
+    else:
+        echo(*status_lines(ledger))

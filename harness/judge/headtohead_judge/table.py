@@ -1,0 +1,413 @@
+"""Read the runs of a table: which row is which variant, seed and step, and whether its score counts.
+
+A table has a row per variant and seed with a column per metric, or a row per variant, seed and metric with the columns
+``metric`` and ``value``. Everything that would make a comparison wrong is an error here: a missing or repeated run, a
+text in the place of a score, a copied run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pandas as pd
+
+from headtohead_judge.copies import Run, equal_curves
+from headtohead_judge.errors import HeadToHeadError, similar_or_known
+from headtohead_judge.listing import listed, shortened
+
+FINISHED = frozenset({"finished", "ok", "done", "completed", "success", "succeeded"})
+"""Values of a state column, in lower case, that mark a finished run."""
+
+NOT_FINISHED = frozenset(
+    {
+        "failed",
+        "crashed",
+        "killed",
+        "running",
+        "pending",
+        "scheduled",
+        "preempted",
+        "canceled",
+        "cancelled",
+    }
+)
+"""Values of a state column, in lower case, that mark a run without a final score."""
+
+STATES = ("state", "status")
+STEPS = ("step", "_step", "global_step", "epoch")
+METRIC = "metric"
+VALUE = "value"
+TEST_PREFIXES = ("test/", "valid/", "eval/", "val/")
+
+MIN_SIZE = 1e-60
+MAX_SIZE = 1e60
+"""Smallest and largest size of a score other than 0, so that the fourth power of a difference is a float."""
+
+NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+WHOLE_NUMBER = re.compile(r"\A(-?)0*([1-9]\d*|0)(\.0*)?\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that identify a row.
+
+    Attributes:
+        variant: The columns whose values, joined, name the variant.
+        seed: The column of the seed.
+        step: The column of the step, if a run has a row per evaluation.
+    """
+
+    variant: tuple[str, ...]
+    seed: str
+    step: str | None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The scores of the runs of a table.
+
+    Attributes:
+        metric: Name of the metric.
+        curves: Scores of each run by step, the runs of a variant together.
+        warnings: The warning about runs that are not finished, or nothing.
+    """
+
+    metric: str
+    curves: dict[Run, dict[float, float]]
+    warnings: tuple[str, ...]
+
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """The last score of each run, by variant and seed."""
+        scores: dict[str, dict[str, float]] = {}
+        for run, curve in self.curves.items():
+            scores.setdefault(run.variant, {})[run.seed] = curve[max(curve)]
+        return scores
+
+
+class _MetricColumn(NamedTuple):
+    """The metric, the column of its scores, and the rows that hold them."""
+
+    metric: str
+    column: str
+    table: pd.DataFrame
+
+
+class _StateColumn(NamedTuple):
+    """A column with the states of runs, and the states of the rows that are not finished."""
+
+    name: str
+    states: list[str]
+    not_finished: dict[int, str]
+
+
+class _Row(NamedTuple):
+    """The texts of a row; its number begins with 1."""
+
+    number: int
+    variant: str
+    seed: str
+    score: str
+    step: str
+
+
+def read_runs(
+    table: pd.DataFrame,
+    columns: Columns,
+    metric: str | None,
+    baseline: str | None,
+    candidates: Sequence[str],
+) -> Runs:
+    """Return the scores of the runs of a table.
+
+    Args:
+        table: The table.
+        columns: The columns of variant, seed and step.
+        metric: Name of the metric; not needed if the table has a single one.
+        baseline: The variant with which the others are compared.
+        candidates: The variants beside the baseline that are read; all without any.
+
+    Raises:
+        HeadToHeadError: If a column or value is missing, a run has a step twice, two seeds of a variant have the same
+            values at all steps, or no run is finished.
+    """
+    table = table.set_axis([str(name) for name in table.columns], axis=1).reset_index(drop=True)
+    _refuse_repeated_columns(table)
+    table, warnings = _without_unfinished(table)
+    _require_columns(table, columns)
+    scores = _metric_column(table, metric, {*columns.variant, columns.seed})
+    variants = _variant_names(scores.table, columns.variant)
+    for candidate in candidates:
+        if candidate not in variants:
+            raise HeadToHeadError(
+                f"no variant '{candidate}'{similar_or_known(candidate, variants)}"
+            )
+    rows = _rows(scores, variants, columns)
+    if candidates:
+        rows = (row for row in rows if row.variant == baseline or row.variant in candidates)
+    curves = _curves(rows, scores.metric, columns.step)
+    _refuse_copies(curves)
+    return Runs(scores.metric, curves, tuple(warnings))
+
+
+def end_warnings(curves: Mapping[Run, Mapping[float, float]]) -> list[str]:
+    """Return a warning if runs end at different steps."""
+    last_steps = {run: max(curve) for run, curve in curves.items()}
+    if len({*last_steps.values()}) < 2:
+        return []
+    ends = []
+    for choose in (min, max):
+        run = choose(last_steps, key=last_steps.__getitem__)
+        seed = shortened(run.seed)
+        ends.append(f"{last_steps[run]:g} (seed {seed} of '{shortened(run.variant)}')")
+    return [
+        f"runs end at different steps, from {ends[0]} to {ends[1]}; the last row of each counts"
+    ]
+
+
+def _refuse_repeated_columns(table: pd.DataFrame) -> None:
+    """Raise a `HeadToHeadError` if two columns have one name."""
+    repeated = table.columns[table.columns.duplicated()]
+    if len(repeated):
+        raise HeadToHeadError(
+            f"the table has the column '{repeated[0]}' twice; remove or rename one of them"
+        )
+
+
+def _texts(column: pd.Series) -> list[str]:
+    """Return the values of a column as text; a missing value is an empty text."""
+    texts = []
+    for value, is_missing in zip(column.tolist(), column.isna(), strict=True):
+        texts.append("" if is_missing else str(value))
+    return texts
+
+
+def _without_unfinished(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the rows of finished runs, and a warning if there are others.
+
+    Raises:
+        HeadToHeadError: If no run is finished, or two columns have different states of a run.
+    """
+    columns = _state_columns(table)
+    if not columns:
+        return table, []
+    first, *others = columns
+    for other in others:
+        _refuse_other_states(first, other)
+    if first.states and len(first.not_finished) == len(first.states):
+        states = sorted({*first.not_finished.values()})
+        raise HeadToHeadError(f"no run is finished: the column '{first.name}' has {listed(states)}")
+    if not first.not_finished:
+        return table, []
+    rows = listed([f"row {row + 1} ({state})" for row, state in first.not_finished.items()])
+    warning = f"left out, as their {first.name} is not finished: {rows}"
+    return table.drop([*first.not_finished]), [warning]
+
+
+def _state_columns(table: pd.DataFrame) -> list[_StateColumn]:
+    """Return the columns that are named as states are, and have a known state."""
+    columns = []
+    for name in table.columns:
+        if name.lower() not in STATES:
+            continue
+        states = _texts(table[name])
+        words = {state.lower() for state in states}
+        if words.isdisjoint(FINISHED | NOT_FINISHED):
+            continue
+        # Without a word for finished runs, the unknown words are not states.
+        left_out = NOT_FINISHED if words.isdisjoint(FINISHED) else words - FINISHED
+        rows = {row: state for row, state in enumerate(states) if state.lower() in left_out}
+        columns.append(_StateColumn(name, states, rows))
+    return columns
+
+
+def _refuse_other_states(first: _StateColumn, other: _StateColumn) -> None:
+    """Raise a `HeadToHeadError` if a run is finished by one of two columns and not by the other."""
+    differing = first.not_finished.keys() ^ other.not_finished.keys()
+    if not differing:
+        return
+    row = min(differing)
+    raise HeadToHeadError(
+        f"row {row + 1}: '{first.name}' is '{shortened(first.states[row])}' and '{other.name}' is "
+        f"'{shortened(other.states[row])}'; remove one of the two columns"
+    )
+
+
+def _require_columns(table: pd.DataFrame, columns: Columns) -> None:
+    """Raise a `HeadToHeadError` if a column that an option names is missing."""
+    options = [(name, "--variant") for name in columns.variant]
+    options.append((columns.seed, "--seed"))
+    if columns.step is not None:
+        options.append((columns.step, "--step"))
+    names = [*table.columns]
+    for name, option in options:
+        if name in names:
+            continue
+        if len(names) == 1:
+            raise HeadToHeadError(
+                f"the table has one column, '{shortened(names[0])}'; commas separate the columns of .csv, and "
+                "tabs those of .tsv"
+            )
+        raise HeadToHeadError(
+            f"the table has no column '{name}'; columns: {listed(names)}; name it with {option}, or give the "
+            "table one row per variant and seed, with the columns variant, seed and the metric"
+        )
+
+
+def _metric_column(
+    table: pd.DataFrame, metric: str | None, identifying: Collection[str]
+) -> _MetricColumn:
+    """Return the column of the scores; ``identifying`` are the columns of variant and seed.
+
+    Raises:
+        HeadToHeadError: If the table does not have the metric, or without a name not exactly one metric.
+    """
+    is_long = METRIC in table.columns and VALUE in table.columns
+    names = pd.Series(_texts(table[METRIC]), table.index) if is_long else pd.Series(dtype=object)
+    if metric is not None and metric in table.columns:
+        if (names == metric).any():
+            raise HeadToHeadError(
+                f"'{metric}' is a column and a value of the column '{METRIC}'; remove or rename one of them"
+            )
+        return _MetricColumn(metric, metric, table)
+    metrics = [*names.unique()] if is_long else _with_numbers(table, {*identifying, *STEPS})
+    if metric is None:
+        metric = _only_metric(metrics, table)
+    elif metric not in metrics:
+        raise HeadToHeadError(f"no metric '{metric}'{similar_or_known(metric, metrics)}")
+    if is_long:
+        return _MetricColumn(metric, VALUE, table[names == metric])
+    return _MetricColumn(metric, metric, table)
+
+
+def _only_metric(metrics: list[str], table: pd.DataFrame) -> str:
+    """Return the only metric of a table; raise a `HeadToHeadError` if there is none, or another one."""
+    if not metrics:
+        raise HeadToHeadError(
+            f"no column has scores, which are plain numbers such as 0.31; columns: {listed([*table.columns])}"
+        )
+    if len(metrics) > 1:
+        metrics = sorted(metrics, key=lambda name: not name.startswith(TEST_PREFIXES))
+        raise HeadToHeadError(f"several metrics; choose with --metric: {listed(metrics)}")
+    return metrics[0]
+
+
+def _with_numbers(table: pd.DataFrame, others: Collection[str]) -> list[str]:
+    """Return the names of the columns that have a number, without the others."""
+    names = []
+    # Reading a column of an array is much faster than one of a frame.
+    columns = table.to_numpy(dtype=object).T
+    for name, values in zip(table.columns, columns, strict=True):
+        if name not in others and any(NUMBER.fullmatch(str(value)) for value in values):
+            names.append(name)
+    return names
+
+
+def _variant_names(table: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """Return the name of the variant of each row; it is empty for a row without any."""
+    names = []
+    for parts in zip(*(_texts(table[column]) for column in columns), strict=True):
+        names.append(" · ".join(parts) if any(parts) else "")
+    return names
+
+
+def _rows(scores: _MetricColumn, variants: Sequence[str], columns: Columns) -> Iterator[_Row]:
+    """Yield the rows of a table; without a column of steps, the step is 0."""
+    table = scores.table
+    steps = _texts(table[columns.step]) if columns.step else ["0"] * len(table)
+    seeds = _texts(table[columns.seed])
+    texts = _texts(table[scores.column])
+    for row in zip(table.index, variants, seeds, texts, steps, strict=True):
+        index, *values = row
+        yield _Row(index + 1, *values)
+
+
+def _curves(
+    rows: Iterator[_Row], metric: str, step_column: str | None
+) -> dict[Run, dict[float, float]]:
+    """Return the scores of each run by step, the runs of a variant together.
+
+    Raises:
+        HeadToHeadError: If a row has no variant, seed or score, or two rows of a run have the same step.
+    """
+    row_numbers: dict[Run, list[int]] = {}
+    by_variant: dict[str, dict[Run, dict[float, float]]] = {}
+    for row in rows:
+        run = _run(row)
+        subject = (
+            f"row {row.number}: '{metric}' of variant '{run.variant}', seed {shortened(run.seed)}"
+        )
+        score = _score(row.score, subject)
+        step = 0.0
+        if step_column:
+            step = _finite(row.step, f"row {row.number}: '{step_column}'")
+        row_numbers.setdefault(run, []).append(row.number)
+        by_variant.setdefault(run.variant, {}).setdefault(run, {})[step] = score
+    curves = {}
+    for curves_of_variant in by_variant.values():
+        curves.update(curves_of_variant)
+    for run, curve in curves.items():
+        if len(curve) < len(row_numbers[run]):
+            raise _repeated_rows(run, row_numbers[run])
+    return curves
+
+
+def _run(row: _Row) -> Run:
+    """Return the run of a row; the seeds ``7``, ``07`` and ``7.0`` are one seed."""
+    if not row.variant:
+        raise HeadToHeadError(f"row {row.number} has no variant; every run needs one")
+    if row.seed.lower() in ("", "nan"):
+        raise HeadToHeadError(f"row {row.number} has no seed; every run needs one")
+    whole = WHOLE_NUMBER.match(row.seed)
+    if whole is None:
+        return Run(row.variant, row.seed)
+    return Run(row.variant, whole[1] + whole[2])
+
+
+def _score(text: str, subject: str) -> float:
+    """Return a score; ``subject`` begins the error about another text."""
+    score = _finite(text, subject, "; give every run a score, or remove the variant")
+    if score and not MIN_SIZE <= abs(score) <= MAX_SIZE:
+        raise HeadToHeadError(
+            f"{subject} is {score:g}; scores must be 0 or between {MIN_SIZE:g} and {MAX_SIZE:g} in size: rescale the "
+            "metric"
+        )
+    return score
+
+
+def _finite(text: str, subject: str, remedy: str = "") -> float:
+    """Return a number; ``subject`` begins the error about another text, and ``remedy`` ends it."""
+    if not text:
+        raise HeadToHeadError(f"{subject} has no number{remedy}")
+    number = float(text) if NUMBER.fullmatch(text) else math.nan
+    if not math.isfinite(number):
+        raise HeadToHeadError(f"{subject} is not a finite number: '{shortened(text)}'{remedy}")
+    return number
+
+
+def _repeated_rows(run: Run, numbers: Sequence[int]) -> HeadToHeadError:
+    """Return the error about a run with several rows of a step."""
+    rows = listed([str(number) for number in numbers])
+    return HeadToHeadError(
+        f"variant '{run.variant}' has seed {run.seed} twice (rows {rows}); a run counts once: remove the others, "
+        "name further columns of the variant with --variant, or the column of the step with --step if a run has "
+        "several rows"
+    )
+
+
+def _refuse_copies(curves: Mapping[Run, Mapping[float, float]]) -> None:
+    """Raise a `HeadToHeadError` if two seeds of a variant have the same values at all steps."""
+    with_steps = {run: curve for run, curve in curves.items() if len(curve) > 1}
+    for group in equal_curves(with_steps):
+        first_of: dict[str, Run] = {}
+        for run in group:
+            first = first_of.setdefault(run.variant, run)
+            if first != run:
+                raise HeadToHeadError(
+                    f"variant '{run.variant}': seeds {first.seed} and {run.seed} have the same values at all "
+                    f"{len(curves[run])} steps; a copied run is no further seed"
+                )

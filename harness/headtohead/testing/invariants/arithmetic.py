@@ -333,5 +333,5 @@ def _dropout_verdicts(subject: Subject, field: str) -> Iterator[Verdict]:
     first = forward(model, subject.sentences)[nonpad]
     model.load_state_dict(buffers, strict=False)
     second = forward(model, subject.sentences)[nonpad]
-    difference = float((first - second).abs().max())
-    yield beyond(difference, f"change of logits between two training passes by {field}")
+    change = float((first - second).abs().max())
+    yield beyond(change, f"change of logits between two training passes by {field}")
